@@ -1,8 +1,8 @@
-# make check, make test, make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
-# make bench, make bench-gate, make test-versions, make wheel, make test-compiled.
+# make check, make test (the short form), make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
+# make bench, make bench-gate, make test-versions, make wheel, make test-compiled, make release.
 PYTHON ?= .venv/bin/python
 TESTS =
-FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
+FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline testing jepsen bench cli tools tests
 
 ENGINE ?= walk
 SEED ?= 0
@@ -13,7 +13,7 @@ JEPSEN_FOR ?= 30s
 JEPSEN ?=
 COMPILED = build/compiled
 
-.PHONY: check test fix docs sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions jepsen-secure bench \
+.PHONY: check test fix docs release sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions jepsen-secure bench \
   bench-gate test-versions wheel compiled-environment test-compiled bench-gate-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
@@ -29,7 +29,7 @@ fix:
 
 # The reference pages, from the declarations.
 docs:
-	$(PYTHON) -m ottla.cli.lab.reference_pages docs
+	PYTHONPATH=tools $(PYTHON) -m ottla.tools.reference_pages docs
 
 sim:
 	$(PYTHON) -m ottla.cli world run --engine $(ENGINE) --seed $(SEED)
@@ -74,6 +74,17 @@ wheel:
 	if $(PYTHON) -c 'import auditwheel' 2> /dev/null; \
 	  then $(PYTHON) -m auditwheel repair --wheel-dir dist $(COMPILED)/wheel/*.whl; \
 	  else cp $(COMPILED)/wheel/*.whl dist; fi
+
+# Source distribution, wheels, bill of materials, notes and SHA256SUMS of this version, in dist/.
+RELEASE = PYTHONPATH=tools $(PYTHON) -m ottla.tools.release
+release:
+	$(RELEASE) check
+	rm -rf dist
+	$(PYTHON) -m build --no-isolation --outdir dist .
+	if command -v "$${CC:-cc}" > /dev/null; \
+	  then $(MAKE) wheel; \
+	  else echo "There is no C compiler: no compiled wheel is built."; fi
+	$(RELEASE) finish dist
 
 # That wheel in an environment of its own, which finds all other packages where $(PYTHON) does.
 compiled-environment: wheel

@@ -185,7 +185,7 @@ def _last(module: str) -> str:
 
 def _write_codecs(stems: list[str]) -> None:
     """Write the codecs of the messages of these modules, in the tree in the current directory."""
-    from ottla.wire.codec_native import native_source
+    from ottla.wire.codec_writers.codec_native import native_source
     from ottla.wire.generator import schema_files
     from ottla.wire.schema import module_name
 

@@ -1,10 +1,14 @@
-"""What holds for every test: speed is measured in `bench/` and asserted nowhere.
+"""Settings of all tests.  Speed is measured in `bench/` and never asserted in a test.
 
-So hypothesis neither fails a test for a slow machine nor for data that took long to make, and what
-only computes, or waits for a Spark that does, has more time until it counts as hung.
+Hypothesis therefore fails no test for a slow machine or for slow data, and tests that only compute,
+or wait for a Spark that computes, have a longer timeout.  Hypothesis draws a quarter of the
+examples of its own default, other ones in each run; all of them with OTTLA_FAULTS=full.  Tests of
+`THOROUGH` are skipped unless OTTLA_TESTS=full.
 
-Hypothesis draws half as many examples as by its own default, a fresh half in each run; all of them
-with OTTLA_FAULTS=full.
+Plain `pytest` is a short form: it leaves out the tests marked `long`, which are those of `LONG` and
+all that are marked `cluster`.  The short form needs no Java, no root and no compiler.  A command
+line that names a path, a marker or a keyword runs everything it names: `pytest tests` is all tests,
+`pytest -m long` the rest.
 """
 
 import gc
@@ -22,8 +26,44 @@ from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
 from ottla.model.compiled import installed_form
 
+LONG = (
+    "bench",
+    "broker/authentication",
+    "broker/authorization/test_every_api.py",
+    "broker/error_tables",
+    "broker/groups/test_target_job.py",
+    "broker/metrics",
+    "broker/transactions/test_transactional_clients.py",
+    "cli/cluster",
+    "client/pages/test_coming_pages.py",
+    "client/pages/test_delivery_page.py",
+    "client/pages/test_testing_page.py",
+    "cluster",
+    "jepsen",
+    "journeys",
+    "pipeline",
+    "storage/cleaner/test_clean_model.py",
+    "test_packaging.py",
+)
+"""Folders and files of tests that plain `pytest` leaves out: minutes of computing, or they need a
+Java, root, a compiler or a package index."""
+
+THOROUGH = (
+    "bench/test_clients.py::test_a_client_does_its_work_and_says_what_it_took[",
+    "bench/test_topics.py::test_a_run_leaves_no_topic_behind[clients]",
+    "pipeline/doctor/test_doctor_facts.py::test_the_command_looks_tries_a_query",
+    "pipeline/rollup/test_stream.py::test_a_window_is_reported_once_it_is_over",
+    "pipeline/test_commands.py::test_ctrl_c_ends_an_archive_after_its_batch",
+    "pipeline/test_plain_program.py",
+)
+"""Beginnings of the names of tests that compute for half a minute or more. Each has a shorter test
+of the same subject. OTTLA_TESTS=full runs them."""
+IS_THOROUGH = os.environ.get("OTTLA_TESTS") == "full"
+
+LONG_PREFIXES = tuple(f"{place}/" for place in LONG)
+
 COMPUTING = ("pipeline", "jepsen")
-"""Folders of tests that run behind all others (`.ci/run`), on cores that are busy elsewhere."""
+"""Folders of tests that `.ci/run` runs at a low priority, beside other work."""
 COMPUTING_TIMEOUT_S = 1_200
 
 # Tests that start a JVM or a node fork beside gRPC's threads: the child must get to its exec.
@@ -32,27 +72,43 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 settings.register_profile(
     "unhurried",
     deadline=None,
-    max_examples=100 if os.environ.get("OTTLA_FAULTS") == "full" else 50,
+    max_examples=100 if os.environ.get("OTTLA_FAULTS") == "full" else 25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that only compute more time than the default, unless they have their own.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the long tests, and leave them out of a plain run.
 
-    Skip those that replace parts of compiled modules: compiled code calls the parts directly.
+    Give tests that only compute a longer timeout than the default, unless they have their own.
+    Skip tests that replace parts of compiled modules: compiled code calls the parts directly.
     """
     here = Path(__file__).parent
     is_compiled = installed_form() == "compiled"
     for item in items:
+        place = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+        if item.get_closest_marker("cluster") or f"{place}/".startswith(LONG_PREFIXES):
+            item.add_marker(pytest.mark.long)
         replacing = item.get_closest_marker("interpreted_only")
         if replacing is not None and is_compiled:
             reason = f"not on the compiled form: {replacing.args[0]}"
             item.add_marker(pytest.mark.skip(reason=reason))
-        folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
-        if folder in COMPUTING and item.get_closest_marker("timeout") is None:
+        if not IS_THOROUGH and item.nodeid.removeprefix("tests/").startswith(THOROUGH):
+            item.add_marker(pytest.mark.skip(reason="OTTLA_TESTS=full; it takes a minute"))
+        if place.startswith(COMPUTING) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(COMPUTING_TIMEOUT_S))
+    if is_plain(config):
+        config.hook.pytest_deselected(
+            items=[item for item in items if item.get_closest_marker("long")]
+        )
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def is_plain(config: pytest.Config) -> bool:
+    """Return whether the command line names no path, no marker and no keyword."""
+    names_a_path = config.args_source is pytest.Config.ArgsSource.ARGS
+    return not (names_a_path or config.option.markexpr or config.option.keyword)
 
 
 def pytest_collection_finish() -> None:
@@ -63,7 +119,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def logins_end_with_their_test() -> Iterator[None]:
-    """Take back as whom a test asked: the brokers of the next one know no such user."""
+    """Reset the login of the test: the brokers of the next one do not know its user."""
     login, encryption = LOGIN.get(), TLS.get()
     yield
     LOGIN.set(login)
@@ -111,7 +167,7 @@ class CertificateAuthority:
 def new_authority(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], CertificateAuthority]:
-    """Return what makes another CA, in a directory of its own."""
+    """Return a function that creates another CA, in a directory of its own."""
     return lambda name: CertificateAuthority(tmp_path_factory.mktemp("authority"), name)
 
 

@@ -1,4 +1,4 @@
-"""The modules that are compiled keep what docs/compiled.md asks of them, without a compiler."""
+"""The compiled modules follow the rules of docs/compiled.md; checked without a compiler."""
 
 import ast
 import re

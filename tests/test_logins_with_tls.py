@@ -1,4 +1,4 @@
-"""Who hands a login to a connection hands over how to encrypt it, too."""
+"""Every caller that passes a login to a connection passes its encryption, too."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("client", "cli", "pipeline")
 BESIDE_A_LOGIN = {"tls", "bootstrap"}
-"""`bootstrap` stands in TelemetryOptions, whose login is all options of Spark, TLS included."""
+"""`bootstrap` is in TelemetryOptions, whose login is all options of Spark, TLS included."""
 
 
 def lines_without_tls(source: str) -> list[int]:

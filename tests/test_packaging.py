@@ -95,7 +95,9 @@ def test_the_source_distribution_has_the_documents_that_the_readme_names(built: 
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    linked = re.findall(r"\]\(((?:docs/)?\w+\.md)\)", (ROOT / "README.md").read_text())
+    linked = re.findall(
+        r"\]\(((?:docs/)?(?:reference/)?\w+\.md)\)", (ROOT / "README.md").read_text()
+    )
     assert linked
     assert {*linked, "LICENSE", "pyproject.toml"} <= names
 

@@ -1,7 +1,9 @@
-"""What Spark looks for: it loads the data source of every package with a name like this one.
+"""Entry point for Spark, which imports every package whose name starts with `pyspark_` and
+registers its data source.
 
-So `format("ottla")` is there wherever this is installed, in SQL and in spark-submit too, without a
-line of code.  `ottla.pipeline.register` does the same for a session, and has its streams seen.
+`format("ottla")` is therefore available wherever this package is installed, in SQL and in
+spark-submit too, without a call.  `ottla.pipeline.register` registers the format in a session, and
+also commits the progress of the session's streams.
 """
 
 from ottla.pipeline.source import OttlaDataSource as DefaultSource

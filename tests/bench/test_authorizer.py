@@ -1,4 +1,4 @@
-"""The benchmark of decisions decides what it says it does."""
+"""The authorizer benchmark makes the decisions that its names announce."""
 
 from ottla.bench.authorizer import WAYS, run_decisions
 

@@ -1,4 +1,4 @@
-"""What is told of several runs of one client, and that every client can do its work."""
+"""Figures of several runs of one client, and the work of every client."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from ottla.client import open_producer
 from ottla.client.testing import open_test_cluster
 
 
-def test_medians_are_told_of_each_runs_own_rate() -> None:
+def test_medians_are_reported_of_each_runs_own_rate() -> None:
     runs = [
         {"seconds": 1.0, "cpu_s": 0.5, "count": 100_000},
         {"seconds": 2.0, "cpu_s": 0.4, "count": 100_000},
@@ -39,7 +39,7 @@ async def test_a_client_does_its_work_and_says_what_it_took(client: str) -> None
                 *(client, kind, cluster.bootstrap, "t", "500", "100"),
             ]
             ended = await trio.run_process(command, capture_stdout=True)
-            told = json.loads(ended.stdout)
-            assert told["count"] == (500 if kind.startswith("produce") else 450)
-            assert told["seconds"] > 0
-            assert told["cpu_s"] > 0
+            reported = json.loads(ended.stdout)
+            assert reported["count"] == (500 if kind.startswith("produce") else 450)
+            assert reported["seconds"] > 0
+            assert reported["cpu_s"] > 0

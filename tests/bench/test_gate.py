@@ -1,4 +1,4 @@
-"""The gate on instructions: what it compares, and that its paths do what they are named after."""
+"""The gate on instruction counts: its comparisons, and that each path does what its name says."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_large_fetch_answers_with_all_its_records(results: dict[str, object]) 
 
 
 @pytest.mark.parametrize(
-    "name", ["metadata", "metadata, 10k ACLs", "offset commit", "group heartbeat", "produce small"]
+    "name", ["metadata", "metadata, 10k ACLs", "commit, logged", "group heartbeat", "produce small"]
 )
 def test_a_request_is_answered(results: dict[str, object], name: str) -> None:
     answered = results[name]

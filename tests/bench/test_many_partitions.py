@@ -1,4 +1,4 @@
-"""The failover of many partitions: who is written to, and when each is done."""
+"""The failover of many partitions: the brokers written to, and the end of each phase."""
 
 from ottla.bench.many_partitions import OpenPartitions, replicas_of
 from ottla.model.errors import ErrorCode

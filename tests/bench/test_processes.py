@@ -1,4 +1,4 @@
-"""What processes cost, read from the kernel."""
+"""CPU and memory of processes, read from the kernel."""
 
 import os
 import subprocess

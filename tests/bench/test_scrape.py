@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import trio
 
-from ottla.bench.requests import Waited
+from ottla.bench.requests import RequestLatency
 from ottla.bench.scrape import Prober, run_scrapes
 from ottla.client.testing import import_cluster, open_test_cluster
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -36,7 +36,7 @@ async def test_a_scrape_is_measured_plain_and_packed() -> None:
 
 def test_a_wait_counts_where_it_overlaps() -> None:
     prober = object.__new__(Prober)
-    prober.waited = [Waited(1.0, 0.5), Waited(2.0, 0.001), Waited(3.0, 0.9)]
+    prober.waited = [RequestLatency(1.0, 0.5), RequestLatency(2.0, 0.001), RequestLatency(3.0, 0.9)]
 
     assert prober.longest_ms(1.2, 2.5) == 500
     assert prober.longest_ms(2.0, 2.5) == 1

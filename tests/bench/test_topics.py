@@ -1,8 +1,10 @@
-"""The topics of a run: new, deleted however the run ends; those of the user are kept."""
+"""The topics of a benchmark run are created and always deleted; topics of the user are kept."""
 
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from ottla.client import open_admin
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.local.interrupts_driver import lasting_interrupts
 
 __all__ = ["ottla_cluster"]
 
-END_S = 120
+END_S = 240
 COUNT = "50"
 
 Run = Callable[..., Awaitable[int]]
@@ -128,20 +131,61 @@ async def test_a_run_that_is_interrupted_leaves_no_topic_behind(
     ledger = tmp_path / "ledger"
     command = [sys.executable, "-m", "ottla.cli", "bench", *words]
     command += ["--bootstrap", ottla_cluster.bootstrap]
-    with trio.fail_after(END_S):
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+    with (tmp_path / "stderr").open("wb") as stderr:
         async with trio.open_nursery() as nursery:
             process = await nursery.start(
-                partial(trio.run_process, command, check=False, capture_stdout=True, cwd=tmp_path)
+                partial(
+                    trio.run_process,
+                    command,
+                    check=False,
+                    capture_stdout=True,
+                    stderr=stderr,
+                    cwd=tmp_path,
+                    env=environment,
+                )
             )
-            async with open_admin(ottla_cluster.bootstrap) as admin:
-                while not await admin.list_topics():
+            with trio.move_on_after(END_S) as patience:
+                async with open_admin(ottla_cluster.bootstrap) as admin:
+                    while not await admin.list_topics():
+                        await trio.sleep(0.05)
+                while words[0] == "steady" and not (
+                    ledger.exists() and ledger.stat().st_size > 1_000
+                ):
                     await trio.sleep(0.05)
-            while words[0] == "steady" and not (ledger.exists() and ledger.stat().st_size > 1_000):
-                await trio.sleep(0.05)
-            process.send_signal(number)
+                process.send_signal(number)
+                await process.wait()
+            if patience.cancelled_caught:
+                # faulthandler writes where each thread stands, which the assertion shows.
+                process.send_signal(signal.SIGABRT)
 
-    assert process.returncode == code
+    assert process.returncode == code, (tmp_path / "stderr").read_text()
     assert await topics_of(ottla_cluster) == []
+
+
+def test_an_interrupt_that_c_code_lost_ends_the_run_at_its_next_progress() -> None:
+    with pytest.raises(KeyboardInterrupt), lasting_interrupts() as check:
+        check()
+        with suppress(KeyboardInterrupt):  # as C code does that makes an object
+            signal.raise_signal(signal.SIGTERM)
+        check()
+
+
+def test_sigterm_waits_until_trios_own_frames_have_ended() -> None:
+    went_on = []
+
+    @trio.lowlevel.enable_ki_protection
+    def terminate() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        went_on.append(True)
+
+    async def run() -> None:
+        terminate()
+        await trio.sleep_forever()
+
+    with open_topics("localhost:1", None, is_kept=False), pytest.raises(KeyboardInterrupt):
+        trio.run(run)
+    assert went_on
 
 
 def test_a_cluster_that_has_gone_is_named_with_what_is_left_in_it(

@@ -1,4 +1,5 @@
-"""A broker's request handling without its sockets: real logs, real purgatory, a clock by hand."""
+"""A broker's request handling without its sockets: real logs, real purgatory, a clock set by
+hand."""
 
 import threading
 from collections import defaultdict
@@ -19,16 +20,17 @@ from ottla.broker.logs.cold_reads import Done
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.produce import ProduceApi
-from ottla.broker.logs.transaction_questions import Outcome, TransactionOperation
 from ottla.broker.logs.transactional_appends import TransactionalAppends
+from ottla.broker.logs.verification_requests import Outcome, TransactionOperation
 from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Answer, Apart, run_through
+from ottla.broker.network.steps import Answer, ThreadWork, run_through
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.jepsen.world.disk_waits import bytes_of
 from ottla.metadata.image import (
     BrokerRegistration,
     Endpoint,
@@ -38,18 +40,17 @@ from ottla.metadata.image import (
     Topic,
 )
 from ottla.metadata.persistent_map import PersistentMap
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.limits import INT64_MAX
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.run_now import run_now
-from ottla.model.settings.topic import TopicConfig
-from ottla.storage.disk import RealDisk
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.slice import FileSlice
-from ottla.storage.workbench import bytes_of
+from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import Message
@@ -70,7 +71,7 @@ PEER = Peer(
 
 
 class HandClock:
-    """Time that stands until the test moves it."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
@@ -109,7 +110,7 @@ class Call:
         self.context = RequestContext(header, peer, self.slot, arrived_ms)
         self.is_completed = False
         self.is_in_steps = False
-        """Whether the answer was given as steps, which are encoded apart from the loop."""
+        """Set if the response was given as steps, which are encoded apart from the loop."""
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         self.is_completed = True
@@ -127,7 +128,7 @@ class Call:
         raise AssertionError(f"an answer failed: {arguments}")
 
     def response(self, kind: type[M]) -> M:
-        """Decode what would have left for the client."""
+        """Decode the response to the client."""
         assert self.is_completed
         chunks = []
         for chunk in self.slot.chunks:
@@ -149,7 +150,7 @@ class AskedCoordinators:
     def __init__(self) -> None:
         self.is_verifying = True
         self.codes: dict[tuple[str, int], ErrorCode] = {}
-        """What is answered for a partition; NONE for all others."""
+        """Error code for one partition; NONE for all others."""
         self.asked: list[
             tuple[str, int, int, TransactionOperation, list[tuple[str, int]], int]
         ] = []
@@ -173,7 +174,7 @@ class AskedCoordinators:
 
 
 class HandAuthorizer:
-    """Allows what the test says, and keeps what it is asked."""
+    """An authorizer that allows the operations a test lists, and records each question."""
 
     is_active = True
     logs_allowed = False
@@ -183,7 +184,7 @@ class HandAuthorizer:
         """(operation, type of resource, name), as the names of their codes."""
         self.asked: list[tuple[str, str, str]] = []
         self.logged: list[tuple[str, str, str]] = []
-        """What was asked for by name."""
+        """Topics requested by name."""
 
     def allow(self, *resources: str) -> None:
         """Allow operations such as `READ TOPIC orders`."""
@@ -346,13 +347,13 @@ class World:
         return Call(api_key, version, self.peer, self.clock.now_ms)
 
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
-        """Do what a connection does with a handler's result."""
+        """Handle a request, and its result, as a connection does."""
         if self.authorization.is_active:
             response: Any = self.authorization.serve(call.context, request, handle)
         else:
             response = handle(call.context, request)
-        while isinstance(response, Generator | Apart | Coroutine):
-            if isinstance(response, Apart):
+        while isinstance(response, Generator | ThreadWork | Coroutine):
+            if isinstance(response, ThreadWork):
                 response = response.then(response.work())
             elif isinstance(response, Coroutine):
                 response = run_now(response)
@@ -418,7 +419,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 class Collector:
-    """An OTLP/HTTP collector; keeps what arrives, by path."""
+    """An OTLP/HTTP collector that stores requests by path."""
 
     def __init__(self) -> None:
         self.bodies: defaultdict[str, list[bytes]] = defaultdict(list)

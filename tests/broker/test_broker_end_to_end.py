@@ -24,7 +24,7 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.resources import ConfigKind
-from ottla.node.local_nodes_driver import free_port
+from ottla.node.local.local_nodes_driver import free_port
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.metadata_request import MetadataRequest
@@ -68,7 +68,7 @@ async def open_cluster(
             "controller.quorum.voters": voters,
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory / "broker"),
-            # With more than there are brokers nobody coordinates, and close() waits for somebody.
+            # A factor above the broker count leaves no coordinator, and close() waits for one.
             "offsets.topic.replication.factor": "1",
             **settings,
         }
@@ -92,7 +92,7 @@ async def open_cluster(
 
 
 async def crash(cluster: Cluster) -> None:
-    """Let the broker's process state go as kill -9 would: nothing is flushed, told or marked."""
+    """Drop the broker's process state as kill -9 would: nothing is flushed, reported or marked."""
     cluster.broker.logs.abandon()
     await trio.lowlevel.checkpoint()
     raise CrashError
@@ -107,7 +107,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 async def test_no_answer_of_a_starting_broker_lacks_a_broker(tmp_path: Path) -> None:
-    """librdkafka forgets all brokers that an answer does not name, and then asks nobody again."""
+    """librdkafka forgets a broker that an answer does not name, and asks none if all are gone."""
     named: list[list[int]] = []
 
     async def ask_all_the_time(broker: Broker) -> None:
@@ -339,7 +339,7 @@ def directory_of(cluster: Cluster, topic: str, index: int) -> str:
 
 
 async def until_made(cluster: Cluster) -> None:
-    """Wait until every log is there that was announced."""
+    """Wait until every announced log exists."""
     while cluster.broker.table.opening:
         await trio.sleep(0.01)
 
@@ -353,7 +353,7 @@ async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
         resource = ConfigResource(ConfigKind.BROKER, "1")
         await admin.alter_configs(resource, {"cordoned.log.dirs": value})
         while len(cluster.broker.member.image.brokers[NodeId(1)].cordoned_log_dirs) != count:
-            await trio.sleep(0.01)  # until the controller was told by a heartbeat
+            await trio.sleep(0.01)  # until a heartbeat has informed the controller
 
     async def cordoned(admin: Admin) -> list[str]:
         found = await admin.describe_log_dirs(NodeId(1))

@@ -1,4 +1,4 @@
-"""A broker that cannot start says in one line what is wrong and what to do."""
+"""A broker that cannot start logs one line with the problem and its cure."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.controller import load_controller_config
-from ottla.node.local_nodes_driver import free_port
+from ottla.node.local.local_nodes_driver import free_port
 
 TIMEOUT_SECONDS = 60
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.cluster.dynamic_settings import CLEANER_SETTINGS
+from ottla.broker.cluster.settings.dynamic_settings import CLEANER_SETTINGS
 from ottla.client import Admin, ConfigKind, ConfigResource, open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.model.ids import NodeId, TopicPartition
-from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleaner_driver import LogCleaner
 
 VALUES: dict[str, tuple[str, Any]] = {
@@ -49,7 +49,7 @@ OF_LOGS: dict[str, tuple[str, str, str, Any]] = {
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for what a change brings: a broker learns it after the controller."""
+    """Wait for the effect of a change: a broker applies it after the controller."""
     with trio.fail_after(60):
         while not is_so():
             await trio.sleep(0.01)

@@ -1,8 +1,8 @@
-"""Extremes of every setting and quota that is accepted, used afterwards by the requests they touch.
+"""Extremes of every accepted setting and quota, used afterwards by the requests they affect.
 
 A walked table: each quota at its least and largest limit, each setting that a running cluster
-accepts at its least and largest value.  Every request must be answered: no connection may end, and
-no answer may be an unknown server error; what was set can be taken back by a limited client.
+accepts at its least and largest value. Every request must be answered: no connection may end, no
+response may be an unknown server error, and a limited client can still undo each change.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.jepsen.in_process import InProcessCluster, open_in_process_cluster
 from ottla.model.limits import INT32_MAX, INT64_MAX
-from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import BOUNDS, Definition, SettingKind
 from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, why_no_limit
 from ottla.model.settings.resources import AlterOperation, ConfigKind
-from ottla.model.settings.topic import TOPIC_DEFINITIONS
+from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
+from ottla.model.settings.telemetry.client_metrics import CLIENT_METRICS_DEFINITIONS
+from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 from ottla.wire.apis import API, response_class
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.codec import decode, encode
@@ -77,7 +77,7 @@ async def ask(
 ) -> Any:
     """Send a request on a connection of its own and return the answer.
 
-    A throttled connection is not read again for as long as its client is told.
+    A throttled connection is not read again before the announced throttle time ends.
     """
     host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
     key = type(request).API_KEY

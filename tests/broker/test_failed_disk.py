@@ -9,12 +9,12 @@ import pytest
 import trio
 
 from ottla.broker.broker_driver import Broker
-from ottla.broker.cluster import lifecycle_driver
+from ottla.broker.cluster.membership import lifecycle_driver
 from ottla.client.producer import open_producer
-from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId
-from ottla.storage.disk_seam import Chunk
-from ottla.storage.real_file_driver import RealFile
+from ottla.storage.disk.disk_seam import Chunk
+from ottla.storage.disk.real_file_driver import RealFile
+from ottla.testing.in_process import open_in_process_cluster
 
 AN_HOUR_MS = "3600000"
 
@@ -25,7 +25,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def leader_of(brokers: Mapping[NodeId, Broker], topic: str) -> Broker | None:
-    """Return the broker that leads partition 0, as it says itself."""
+    """Return the broker that leads partition 0 by its own state."""
     for broker in brokers.values():
         partition = broker.table.by_name.get(topic, {}).get(0)
         if partition is not None and partition.is_leader and partition.leader_epoch >= 0:
@@ -70,7 +70,7 @@ def fail_reading_small_slices(patch: pytest.MonkeyPatch, directory: str) -> None
     ("fail", "value_bytes"),
     [(fail_writing, 1), (fail_sending, 300_000), (fail_reading_small_slices, 1)],
 )
-async def test_a_failed_file_moves_leadership_at_once_and_ends_nobody(
+async def test_a_failed_file_moves_leadership_at_once_and_ends_no_broker(
     fail: Callable[[pytest.MonkeyPatch, str], None],
     value_bytes: int,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""`ottla up` in a process of its own, started by the test that needs it."""
+"""`ottla up` in a process of its own, started by the tests that need it."""
 
 import json
 import re
@@ -26,7 +26,7 @@ class Up:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def said(self, words: str) -> re.Match[str]:
-        """Wait until it printed what matches."""
+        """Wait until the output matches a pattern; return the match."""
         deadline = time.monotonic() + PATIENCE_S
         while (found := re.search(words, self.path.read_text())) is None:
             is_waiting = self.process.poll() is None and time.monotonic() < deadline

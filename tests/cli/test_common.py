@@ -1,21 +1,22 @@
-"""Where a command finds the cluster."""
+"""Sources of a command's bootstrap addresses, and their order."""
 
 import argparse
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, use_login
+from ottla.cli.common import CONNECTION, bootstrap_of, use_login
+from ottla.cli.options import declare_options
 from ottla.client.network.login import LOGIN
 from ottla.model.errors import ConfigError
 
 OF_THE_SESSION = LOGIN.get()
-"""As whom tests ask: no one, but on clusters that are all secure."""
+"""Login of the tests: none, except on clusters that are all secure."""
 
 
-def told(*arguments: str) -> tuple[tuple[str, int], ...]:
+def addresses_of(*arguments: str) -> tuple[tuple[str, int], ...]:
     parser = argparse.ArgumentParser()
-    add_cluster_arguments(parser)
+    declare_options(parser, CONNECTION)
     return bootstrap_of(parser.parse_args(arguments))
 
 
@@ -26,14 +27,14 @@ def variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_environment_names_the_cluster() -> None:
-    assert told() == (("here", 1), ("there", 2))
+    assert addresses_of() == (("here", 1), ("there", 2))
 
 
 def test_an_option_is_above_the_environment(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"bootstrap": "file:4"}')
 
-    assert told("--bootstrap", "option:3") == (("option", 3),)
-    assert told("--dir", str(tmp_path)) == (("file", 4),)
+    assert addresses_of("--bootstrap", "option:3") == (("option", 3),)
+    assert addresses_of("--dir", str(tmp_path)) == (("file", 4),)
 
 
 def test_a_wrong_address_of_the_environment_is_named_as_such(
@@ -42,7 +43,7 @@ def test_a_wrong_address_of_the_environment_is_named_as_such(
     monkeypatch.setenv("OTTLA_BOOTSTRAP", "nowhere:port")
 
     with pytest.raises(ConfigError, match="OTTLA_BOOTSTRAP: is 'nowhere:port'"):
-        told()
+        addresses_of()
 
 
 @pytest.mark.parametrize("turn", [1, 2])

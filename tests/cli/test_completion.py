@@ -1,4 +1,4 @@
-"""Completion in real shells: what they offer behind a line that is being typed."""
+"""Completion in real shells: the words that they offer for an unfinished line."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.cli.lab.completion_scripts import COMPLETIONS, scripts
 from ottla.cli.main import COMMANDS, run
 from ottla.client import open_admin
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
+from ottla.tools.completion_scripts import COMPLETIONS, scripts
 
 __all__ = ["ottla_cluster"]
 
@@ -50,7 +50,7 @@ Complete = Callable[..., set[str]]
 
 @pytest.fixture(params=FRAMES)
 def complete(request: pytest.FixtureRequest, tmp_path: Path) -> Complete:
-    """What a shell offers behind a line, with `ottla` on its path."""
+    """Return the completions that a shell offers for a line, with `ottla` on its path."""
     shell = request.param
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not on this machine")

@@ -10,6 +10,7 @@ import pytest
 from ottla.cli.examples import EXAMPLES, example_of
 from ottla.cli.main import COMMANDS, run
 from ottla.cli.parser import Parser
+from ottla.cli.verbs import declare
 
 
 def parser_of(words: list[str]) -> Parser:
@@ -17,7 +18,7 @@ def parser_of(words: list[str]) -> Parser:
     command = COMMANDS[words[0]]
     is_verb = words[1:2] != [] and words[1] in command.verbs
     parser = Parser(prog=f"ottla {words[0]}")
-    import_module(command.verbs_module if is_verb else command.module).configure(parser)
+    declare(parser, import_module(command.verbs_module if is_verb else command.module))
     return parser
 
 
@@ -26,7 +27,7 @@ def all_parsers() -> Iterator[argparse.ArgumentParser]:
     for name, command in COMMANDS.items():
         for module in filter(None, (command.module, command.verbs_module)):
             parser = Parser(prog=f"ottla {name}")
-            import_module(module).configure(parser)
+            declare(parser, import_module(module))
             yield from with_verbs(parser)
 
 
@@ -44,7 +45,7 @@ def has_verbs(parser: argparse.ArgumentParser) -> bool:
 
 
 def words_of(line: str) -> list[str]:
-    """Return the words behind `ottla` of a shell's line: what is piped in and out is not ours."""
+    """Return the words after `ottla` in a shell line, without pipes and redirections."""
     ours = line.rpartition("| ")[2].partition(" > ")[0]
     program, *words = shlex.split(ours)
     assert program == "ottla"

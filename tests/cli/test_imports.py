@@ -1,4 +1,4 @@
-"""Nothing is collected while modules are imported, and a node never looks at what it imported."""
+"""The garbage collector is off during imports, and a node's collections skip imported modules."""
 
 import gc
 import subprocess

@@ -14,21 +14,21 @@ from ottla.cli.main import REFUSED, run
 from ottla.cli.terminal import complain, say, say_json
 from ottla.metadata import audit_log
 from ottla.model.errors import OttlaError
-from ottla.model.oauthbearer import parse_bearer_message, parse_object
-from ottla.model.scram import parse_client_first
+from ottla.model.security.oauthbearer import parse_bearer_message, parse_object
+from ottla.model.security.scram import parse_client_first
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import load
-from ottla.model.settings.exporters import ExporterConfig
+from ottla.model.settings.telemetry.exporters import ExporterConfig
 from ottla.node.log_output_driver import JsonFormatter, TextFormatter
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import encode_records
-from ottla.telemetry.client_series import ClientSeries
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.instruments import Family, MetricKind
-from ottla.telemetry.otlp import Point, PointKind, label
-from ottla.telemetry.outline import taken_apart
-from ottla.telemetry.own_otlp import messages_of, resource_of
-from ottla.telemetry.prometheus_text import render, render_series
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_record import encode_records
+from ottla.telemetry.clients.client_series import ClientSeries
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.otlp import Point, PointKind, label
+from ottla.telemetry.clients.outline import taken_apart
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.own_otlp import messages_of, resource_of
+from ottla.telemetry.metrics.prometheus_text import render, render_series
 from ottla.wire import headers
 from ottla.wire.apis import METADATA
 from ottla.wire.codec import decode, encode

@@ -1,4 +1,4 @@
-"""The command's frame: what is printed and with which code it ends, before any cluster is met."""
+"""The command's frame: output and exit codes before a cluster is reached."""
 
 import argparse
 import json
@@ -49,7 +49,7 @@ def test_a_usage_error_ends_with_code_1(capsys: pytest.CaptureFixture[str]) -> N
     assert "see 'ottla topic" in capsys.readouterr().err
 
 
-def test_nobody_listening_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_port_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topic", "list", "--bootstrap", NOBODY]) == UNREACHABLE
     assert capsys.readouterr().err.startswith(f"ottla topic: cannot connect to {NOBODY}")
 
@@ -74,7 +74,9 @@ def test_what_goes_wrong_is_one_line_and_a_code(
     assert capsys.readouterr().err.startswith("ottla topic: ")
 
 
-def test_who_is_sent_away_is_told_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_connection_names_the_command_that_shows_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def body(parsed: argparse.Namespace) -> int:
         raise ConnectionLostError("localhost:9092 hung up")
 
@@ -109,7 +111,7 @@ def test_a_directory_without_a_cluster_is_named(
     assert "start the cluster with 'ottla up'" in capsys.readouterr().err
 
 
-def test_a_cluster_file_of_somebody_else_is_not_taken_for_ours(
+def test_a_cluster_file_of_another_user_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cluster.json").write_text(json.dumps([1, 2]))
@@ -144,6 +146,6 @@ def test_one_is_no_plural() -> None:
     ]
 
 
-def test_an_offset_nobody_understands_is_refused() -> None:
+def test_an_invalid_offset_is_refused() -> None:
     with pytest.raises(ConfigError, match="it must be beginning, end"):
         parse_offset("yesterday")

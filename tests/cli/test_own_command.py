@@ -1,4 +1,4 @@
-"""Commands that are printed work from where the user stands."""
+"""Printed commands work in the user's current directory."""
 
 import sys
 from pathlib import Path

@@ -1,14 +1,16 @@
-"""Clusters under a name: which of option, environment and profile counts, who can read secrets."""
+"""Named profiles of clusters: precedence of option, environment and profile, and file
+permissions."""
 
 import argparse
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of
+from ottla.cli.common import CONNECTION, bootstrap_of
+from ottla.cli.options import declare_options
 from ottla.client.network.login import LOGIN
 from ottla.model.errors import ConfigError
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.settings.security.sasl import SaslLogin
 
 CONFIG = """
 [profiles.prod]
@@ -52,10 +54,10 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told(*words: str) -> tuple[str, SaslLogin | None]:
+def connection_of(*words: str) -> tuple[str, SaslLogin | None]:
     """Return the address and the login of a command's words."""
     parser = argparse.ArgumentParser()
-    add_cluster_arguments(parser)
+    declare_options(parser, CONNECTION)
     token = LOGIN.set(None)
     try:
         found = bootstrap_of(parser.parse_args(words))
@@ -65,17 +67,20 @@ def told(*words: str) -> tuple[str, SaslLogin | None]:
 
 
 def test_a_profile_has_address_and_login() -> None:
-    assert told("--profile", "prod") == ("prod-1:1,prod-2:2", ALICE)
-    assert told("--profile", "test") == ("test:3", None)
+    assert connection_of("--profile", "prod") == ("prod-1:1,prod-2:2", ALICE)
+    assert connection_of("--profile", "test") == ("test:3", None)
 
 
 def test_a_profile_may_name_a_file_and_say_some_keys_itself() -> None:
-    assert told("--profile", "shared") == ("shared:4", SaslLogin("PLAIN", "bob", "another"))
+    assert connection_of("--profile", "shared") == (
+        "shared:4",
+        SaslLogin("PLAIN", "bob", "another"),
+    )
 
 
 def test_the_environment_names_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_PROFILE", "prod")
-    assert told() == ("prod-1:1,prod-2:2", ALICE)
+    assert connection_of() == ("prod-1:1,prod-2:2", ALICE)
 
 
 def test_an_option_is_above_the_environment_and_that_above_a_profile_it_names(
@@ -84,15 +89,15 @@ def test_an_option_is_above_the_environment_and_that_above_a_profile_it_names(
     monkeypatch.setenv("OTTLA_PROFILE", "prod")
     monkeypatch.setenv("OTTLA_BOOTSTRAP", "environment:9")
 
-    assert told() == ("environment:9", ALICE)
-    assert told("--profile", "test") == ("test:3", None)
-    assert told("--bootstrap", "option:8") == ("option:8", ALICE)
-    assert told("--bootstrap", "option:8", "--profile", "test") == ("option:8", None)
+    assert connection_of() == ("environment:9", ALICE)
+    assert connection_of("--profile", "test") == ("test:3", None)
+    assert connection_of("--bootstrap", "option:8") == ("option:8", ALICE)
+    assert connection_of("--bootstrap", "option:8", "--profile", "test") == ("option:8", None)
 
 
 def test_a_file_of_settings_is_above_the_login_of_a_profile(config: Path) -> None:
     file = str(config.parent / "login.properties")
-    assert told("--profile", "prod", "--command-config", file) == (
+    assert connection_of("--profile", "prod", "--command-config", file) == (
         "prod-1:1,prod-2:2",
         SaslLogin("PLAIN", "bob", "one"),
     )
@@ -102,9 +107,9 @@ def test_a_local_cluster_has_no_profile(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "cluster.json").write_text('{"bootstrap": "file:4"}')
     monkeypatch.setenv("OTTLA_PROFILE", "prod")
 
-    assert told("--dir", str(tmp_path)) == ("file:4", None)
+    assert connection_of("--dir", str(tmp_path)) == ("file:4", None)
     with pytest.raises(ConfigError, match="--profile: names another cluster than --dir"):
-        told("--dir", str(tmp_path), "--profile", "prod")
+        connection_of("--dir", str(tmp_path), "--profile", "prod")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,7 @@ def test_a_local_cluster_has_no_profile(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_what_is_wrong_with_a_profile_is_named(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        told("--profile", name)
+        connection_of("--profile", name)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +139,14 @@ def test_what_is_wrong_with_a_profile_is_named(name: str, reason: str) -> None:
 def test_a_config_that_cannot_be_meant_is_refused(text: str, reason: str, config: Path) -> None:
     config.write_text(text)
     with pytest.raises(ConfigError, match=reason):
-        told("--profile", "prod")
+        connection_of("--profile", "prod")
 
 
 def test_a_missing_config_is_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.unlink()
     monkeypatch.setenv("OTTLA_PROFILE", "prod")
     with pytest.raises(ConfigError, match=r"OTTLA_PROFILE: needs .*ottla/config.toml"):
-        told()
+        connection_of()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_a_password_that_every_user_can_read_is_warned_of(
     profile: str, mode: int, is_warned: bool, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.chmod(mode)
-    told("--profile", profile)
+    connection_of("--profile", profile)
 
     said = capsys.readouterr().err
     assert (f"every user can read {config}" in said) is is_warned
@@ -162,5 +167,5 @@ def test_a_password_that_every_user_can_read_is_warned_of(
 def test_so_is_a_file_of_settings(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = config.parent / "login.properties"
     file.chmod(0o644)
-    told("--bootstrap", "a:1", "--command-config", str(file))
+    connection_of("--bootstrap", "a:1", "--command-config", str(file))
     assert f"run chmod 600 {file}" in capsys.readouterr().err

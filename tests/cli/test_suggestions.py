@@ -24,8 +24,11 @@ def test_the_nearest_word_is_suggested(
     assert f"(did you mean '{meant}'?); see " in capsys.readouterr().err
 
 
-def test_a_word_like_no_other_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["xyzzy"]) == 1
+@pytest.mark.parametrize("line", ["xyzzy", "quota apply --produce x"])
+def test_a_word_like_no_other_gets_no_suggestion(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 1
 
     assert "did you mean" not in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""A cluster behind a proxy that loses answers, or lets its broker look old; groups to try."""
+"""A cluster behind a proxy that loses responses or announces older versions; and test groups."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -21,12 +21,12 @@ __all__ = ["ottla_cluster"]
 
 
 class Proxy:
-    """Stands between clients and one broker.
+    """A proxy between clients and one broker.
 
-    It cuts a connection where an answer to Produce (or `cut_api_key`) comes, whenever `cuts` says
-    so: the request went through, so its records are appended; whoever sent it never hears of it.
-    In ApiVersions it lowers the highest versions to those of `highest`; what was asked of it is in
-    `asked`.
+    It closes a connection when a response to Produce (or `cut_api_key`) arrives, whenever `cuts`
+    returns true: the request was processed, so its records are appended, but its sender gets no
+    response. In ApiVersions it lowers the highest versions to those of `highest`. The requests that
+    it has passed are in `asked`.
     """
 
     def __init__(self, cuts: Iterable[bool], highest: Mapping[int, int]) -> None:
@@ -35,12 +35,12 @@ class Proxy:
         self.cuts = iter(cuts)
         self.highest = highest
         self.cut_api_key = PRODUCE
-        """Whose answers are cut off."""
+        """The API whose responses are lost."""
         self.asked: set[tuple[int, int]] = set()
         """Pairs of api key and version."""
 
     async def serve(self, client: trio.SocketStream) -> None:
-        """Pass on what one connection says, until its end."""
+        """Pass on the bytes of one connection until its end."""
         asked: deque[tuple[int, int]] = deque()
         with trio.CancelScope() as scope:
             async with (
@@ -105,7 +105,7 @@ class Proxy:
 async def open_behind_proxy(
     cuts: Iterable[bool] = (), highest: Mapping[int, int] = MappingProxyType({})
 ) -> AsyncIterator[tuple[ClusterUnderTest, str, Proxy]]:
-    """Open a cluster whose broker is known by a proxy's address only; yield that too."""
+    """Open a cluster whose broker advertises a proxy's address only; yield the proxy too."""
     proxy = Proxy(cuts, highest)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
@@ -137,7 +137,7 @@ HASTY = {
     "group.consumer.heartbeat.interval.ms": "50",
     "group.consumer.min.heartbeat.interval.ms": "50",
 }
-"""Here the coordinator says how often members send heartbeats."""
+"""Settings with which members send heartbeats often."""
 CALM = {
     "group.consumer.max.heartbeat.interval.ms": "100000",
     "group.consumer.heartbeat.interval.ms": "100000",
@@ -182,7 +182,7 @@ class Groups:
                 await producer.send("t", b"%d" % number, partition=number % partition_count)
 
     async def read(self, consumer: Consumer, count: int) -> list[int]:
-        """Read so many numbers."""
+        """Read `count` numbers."""
         found: list[int] = []
         with trio.fail_after(60):
             while len(found) < count:
@@ -208,7 +208,7 @@ async def groups(request: pytest.FixtureRequest) -> AsyncIterator[Groups]:
 
 @pytest.fixture(params=list(PROTOCOLS))
 async def calm_groups(request: pytest.FixtureRequest) -> AsyncIterator[Groups]:
-    """Give the groups of each protocol, whose members send heartbeats hardly ever."""
+    """Yield the groups of each protocol, whose members send heartbeats rarely."""
     async with open_test_cluster(settings=CALM) as cluster:
         timing = {"heartbeat_interval_ms": 100_000, "session_timeout_ms": 300_000}
         yield Groups(cluster.bootstrap, request.param, timing)

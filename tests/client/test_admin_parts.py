@@ -95,12 +95,12 @@ async def test_a_group_of_the_consumer_protocol_is_described_with_its_epochs(
     assert (member.type, member.topics, member.regex) == (GroupType.CONSUMER, ("t",), None)
 
 
-async def test_there_is_nothing_to_describe_of_a_group_nobody_knows(
+async def test_there_is_nothing_to_describe_of_an_unknown_group(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     async with open_admin(ottla_cluster.bootstrap) as admin:
         with pytest.raises(RefusedError) as refused:
-            await admin.describe_group("nobody")
+            await admin.describe_group("unknown")
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 

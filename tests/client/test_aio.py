@@ -1,6 +1,7 @@
 """The client for asyncio, against a cluster that runs in the test's own trio loop."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ from ottla.client.aio import (
     open_consumer,
     open_producer,
 )
-from ottla.client.produce.record_run import TakenRecords
+from ottla.client.produce.record_run import EncodedRecords
 from ottla.client.testing import ClusterUnderTest
 
 AT = TopicPartition("numbers", 0)
@@ -162,6 +163,9 @@ async def test_the_thread_ends_with_its_loop() -> None:
         loop.run_until_complete(manager.__aenter__())
         assert len(threads()) == 1
         loop.close()  # nothing was closed before
+        with pytest.warns(ResourceWarning, match="a client of open_producer was never closed"):
+            del manager
+            gc.collect()
 
     await trio.to_thread.run_sync(program)
     with trio.fail_after(60):
@@ -238,7 +242,7 @@ async def test_a_refusal_after_the_send_comes_by_the_report_or_by_the_flush(
             own = producer._kept.value
             # As if a refusal came between the look from outside and the producer's own.
             own._gathered.refusal = why
-            monkeypatch.setattr(own, "accepts", lambda *_, **__: 10)
+            monkeypatch.setattr(own, "_accepts", lambda *_, **__: 10)
             report = producer.send_nowait("numbers", b"x")
             with pytest.raises(RefusedError, match="not yours"):
                 await report
@@ -252,7 +256,7 @@ async def test_a_refusal_after_the_send_comes_by_the_report_or_by_the_flush(
     await in_asyncio(program)
 
 
-async def test_a_refusal_that_nobody_awaited_aborts_the_transaction(
+async def test_a_refusal_that_was_not_awaited_aborts_the_transaction(
     ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def program() -> None:
@@ -260,7 +264,7 @@ async def test_a_refusal_that_nobody_awaited_aborts_the_transaction(
         async with open_producer(ottla_cluster.bootstrap, config) as producer:
             await producer.partitions_of("numbers")
             own = producer._kept.value
-            monkeypatch.setattr(own, "accepts", lambda *_, **__: 10)
+            monkeypatch.setattr(own, "_accepts", lambda *_, **__: 10)
             with pytest.raises(RefusedError, match=r"max\.request\.size"):
                 async with producer.transaction():
                     await producer.send("numbers", b"1")
@@ -341,7 +345,7 @@ async def test_a_commit_behind_ones_back_is_settled_by_its_end(
 
 
 async def test_a_run_of_records_keeps_its_place(ottla_cluster: ClusterUnderTest) -> None:
-    class Run:
+    class RunOfSends:
         """Three records that are all one number."""
 
         def __init__(self) -> None:
@@ -355,16 +359,16 @@ async def test_a_run_of_records_keeps_its_place(ottla_cluster: ClusterUnderTest)
         def largest_bytes(self) -> int:
             return 32
 
-        def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+        def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
             self.left.pop()
             # length, attributes, timestamp delta, offset delta, no key, value, no headers
             body = bytes([14, 0, timestamp_delta * 2, first_delta * 2, 1, 2]) + b"7" + bytes([0])
-            return TakenRecords(body, 1)
+            return EncodedRecords(body, 1)
 
     async def program() -> None:
         async with open_producer(ottla_cluster.bootstrap) as producer:
             await producer.send("numbers", b"6")
-            await producer.send_run("numbers", Run(), partition=0)
+            await producer.send_run("numbers", RunOfSends(), partition=0)
             await producer.send("numbers", b"8")
         assert await values_of(ottla_cluster.bootstrap, 5) == [6, 7, 7, 7, 8]
 
@@ -376,10 +380,10 @@ async def test_many_records_cross_over_in_one_call(ottla_cluster: ClusterUnderTe
         async with open_producer(ottla_cluster.bootstrap) as producer:
             await producer.send("numbers", b"first")
             sent = await producer.send_many("numbers", (b"%d" % one for one in range(2_000)))
-            told = await sent
+            reported = await sent
             assert sent.is_settled and sent.failures == {} and sent.record_count == 2_000
-            assert told[0].offset == 1
-            assert [at for batch in told for at in batch.positions] == list(range(2_000))
+            assert reported[0].offset == 1
+            assert [at for batch in reported for at in batch.positions] == list(range(2_000))
             with pytest.raises(TypeError, match="one value"):
                 await producer.send_many("numbers", b"text")  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The clients for asyncio have what the clients for trio have, by the same names and arguments."""
+"""The asyncio clients have every method of the trio clients, with the same names and arguments."""
 
 import inspect
 from typing import Any
@@ -26,18 +26,15 @@ PAIRS = [
     (PendingCommit, aio.AioPendingCommit),
     (Admin, aio.AioAdmin),
 ]
-OWN_USE = {
-    "accepts", "act", "add", "cluster", "discard", "is_watched", "leave", "link_class",
-    "metrics_push", "run", "settle", "settled", "take", "tenure", "watch", "when_settled",
-}  # fmt: skip
-"""What the docstrings call the client's own, and callbacks, for which asyncio has tasks."""
+CALLBACKS = {"cluster", "watch", "when_settled"}
+"""Callbacks, for which asyncio has tasks, and the trio loop's view of the cluster."""
 
 
 def public(kind: type) -> dict[str, Any]:
     return {
         name: inspect.getattr_static(kind, name)
         for name in dir(kind)
-        if not name.startswith("_") and name not in OWN_USE
+        if not name.startswith("_") and name not in CALLBACKS
     }
 
 

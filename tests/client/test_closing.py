@@ -28,13 +28,14 @@ from ottla.wire.messages.leave_group_request import LeaveGroupRequest
 AT = TopicPartition(TOPIC, 0)
 
 CLOSE_S_MAX = 10.0
-"""Virtual seconds: leaving takes part of it where the broker is silent, waiting forever all."""
+"""Virtual seconds: leaving a group takes part of it with a silent broker; an endless wait takes
+all."""
 STEPS = [*range(24), *range(24, 96, 3)]
 """Turns of the loop before the client is closed."""
 INSTANTS = [0.01, 0.5, 2.999, 3.0, 3.001, 3.1, 4.0, 7.0]
 """Seconds before it is closed: the first join is held for three."""
 SILENCES = [None, *range(12)]
-"""How many requests are answered, before none is; None for all."""
+"""Number of answered requests; None for all."""
 
 
 class EndError(Exception):
@@ -94,7 +95,7 @@ def close_seconds(
     wait_s: float = 0.0,
     broker: OneBroker,
 ) -> float:
-    """Return how long closing took, in virtual time, after so many steps and seconds of use."""
+    """Return the duration of closing, in virtual time, after some steps and seconds of use."""
 
     async def main(loop: Loop) -> float:
         broker.use()
@@ -118,7 +119,7 @@ def close_seconds(
 
 
 async def patiently(use: Callable[[Any], Awaitable[None]], client: Any) -> None:
-    """Use a client, whose calls may fail by a broker that is silent."""
+    """Use a client whose calls may fail because its broker is silent."""
     with suppress(OttlaError):
         await use(client)
 
@@ -219,7 +220,7 @@ def test_a_producer_can_be_closed_at_every_step_and_whichever_answer_never_comes
         (lambda: open_admin(BOOTSTRAP), ask_of_all),
     ],
 )
-def test_a_client_can_be_closed_while_nobody_lets_it_connect(
+def test_a_client_can_be_closed_while_no_broker_accepts_it(
     open_client: Callable[[], AbstractAsyncContextManager[Any]],
     use: Callable[[Any], Awaitable[None]],
 ) -> None:
@@ -244,17 +245,17 @@ def test_a_member_that_is_closed_during_a_held_join_says_that_it_leaves() -> Non
 
 
 async def test_a_callback_is_refused_to_leave_the_group() -> None:
-    told: list[ErrorCode] = []
+    reported: list[ErrorCode] = []
 
     async def leave(partitions: tuple[TopicPartition, ...]) -> None:
         with pytest.raises(RefusedError) as refused:
             await consumer.unsubscribe()
-        told.append(refused.value.code)
+        reported.append(refused.value.code)
 
     OneBroker().use()
     with trio.fail_after(60):
         async with open_consumer(BOOTSTRAP, CONFIGS["consumer"]) as consumer:
             consumer.subscribe([TOPIC], on_assigned=leave, on_revoked=leave)
-            while not told:
+            while not reported:
                 await consumer.poll(0.05)
-    assert told == [ErrorCode.INVALID_REQUEST] * 2
+    assert reported == [ErrorCode.INVALID_REQUEST] * 2

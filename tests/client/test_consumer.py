@@ -30,7 +30,7 @@ async def produce(bootstrap: str, count: int, *, partition: int = 0, start: int 
 
 
 async def read(consumer: Any, count: int) -> list[int]:
-    """Return so many records' values."""
+    """Return the values of `count` records."""
     found: list[int] = []
     with trio.fail_after(TIMEOUT_S):
         while len(found) < count:
@@ -56,7 +56,7 @@ async def test_it_reads_several_partitions_each_in_order(ottla_cluster: ClusterU
     assert found == {0: list(range(1_000)), 1: list(range(1_000))}
 
 
-async def test_it_goes_where_it_is_told(ottla_cluster: ClusterUnderTest) -> None:
+async def test_it_starts_at_the_given_place(ottla_cluster: ClusterUnderTest) -> None:
     bootstrap = ottla_cluster.bootstrap
     await produce(bootstrap, 100)
     async with open_consumer(bootstrap, EARLIEST) as consumer:
@@ -76,7 +76,7 @@ async def test_it_goes_where_it_is_told(ottla_cluster: ClusterUnderTest) -> None
         assert await read(consumer, 1) == [100]
 
 
-async def test_a_partition_given_away_and_taken_again_begins_anew(
+async def test_a_partition_given_away_and_assigned_again_starts_again(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     bootstrap = ottla_cluster.bootstrap
@@ -88,7 +88,7 @@ async def test_a_partition_given_away_and_taken_again_begins_anew(
             consumer.assign([])
 
 
-async def test_the_latest_record_is_where_a_new_reader_begins_unless_told(
+async def test_the_latest_record_is_where_a_new_reader_begins_by_default(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     bootstrap = ottla_cluster.bootstrap
@@ -130,7 +130,9 @@ async def test_a_topic_that_comes_later_is_read_when_it_is_there(
         assert await read(consumer, 3) == [0, 1, 2]
 
 
-async def test_what_retention_took_is_stepped_over_or_told(ottla_cluster: ClusterUnderTest) -> None:
+async def test_what_retention_took_is_stepped_over_or_reported(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
     bootstrap = ottla_cluster.bootstrap
     await produce(bootstrap, 10)
     async with open_admin(bootstrap) as admin:

@@ -20,7 +20,7 @@ CLASSIC = {"heartbeat.interval.ms": 50, "session.timeout.ms": 6_000}
 
 
 class Other(threading.Thread):
-    """A member of librdkafka's, which notes what it is given and what it reads."""
+    """A group member of librdkafka, which records its assignments and the records it reads."""
 
     def __init__(self, bootstrap: str, protocol: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Other(threading.Thread):
         self.is_over = False
 
     def run(self) -> None:
-        """Read until told to stop; then leave."""
+        """Read until the stop event; then leave."""
         consumer = confluent_kafka.Consumer(self.settings)
         consumer.subscribe(
             ["t"],
@@ -152,7 +152,7 @@ async def test_a_pattern_leaves_out_what_is_excluded(groups: Any) -> None:
         ),
         ({"topics": ["t"]}, {"group_remote_assignor": "none"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
     ],
-    ids=["a pattern that is none", "an assignor nobody has"],
+    ids=["a pattern that is none", "an unknown assignor"],
 )
 async def test_what_the_coordinator_refuses_comes_out_of_the_next_poll(
     groups: Any, subscription: dict[str, Any], settings: dict[str, Any], code: ErrorCode

@@ -1,4 +1,4 @@
-"""What holds for a member of a group by every protocol, against a real coordinator."""
+"""Common behaviour of members of a group by every protocol, against a real coordinator."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ A, B, C, D = (TopicPartition("t", index) for index in range(4))
 TIMEOUT_S = 60
 
 
-class Listening:
-    """Notes what a member is told."""
+class ListeningMember:
+    """Records the notifications of a member."""
 
-    def __init__(self, name: str, told: list[str]) -> None:
+    def __init__(self, name: str, reported: list[str]) -> None:
         self.name = name
-        self.told = told
+        self.reported = reported
 
     def callbacks(self) -> dict[str, Any]:
         return {
@@ -33,7 +33,7 @@ class Listening:
     def _listener(self, word: str) -> Any:
         async def listen(partitions: tuple[TopicPartition, ...]) -> None:
             numbers = "".join(str(at.partition) for at in sorted(partitions))
-            self.told.append(f"{self.name} {word} {numbers}")
+            self.reported.append(f"{self.name} {word} {numbers}")
 
         return listen
 
@@ -100,12 +100,12 @@ async def test_a_listener_may_commit_what_goes(groups: Any) -> None:
 async def test_the_end_of_the_block_gives_back_and_commits(groups: Any) -> None:
     await groups.create(2)
     await groups.produce(range(10), 2)
-    told: list[str] = []
+    reported: list[str] = []
     async with groups.open(enable_auto_commit=False) as consumer:
-        consumer.subscribe(["t"], **Listening("x", told).callbacks())
+        consumer.subscribe(["t"], **ListeningMember("x", reported).callbacks())
         await groups.read(consumer, 10)
         consumer.commit_async()
-    assert told == ["x assigned 01", "x revoked 01"]
+    assert reported == ["x assigned 01", "x revoked 01"]
     async with groups.open() as consumer:
         consumer.assign([A, B])
         assert {one.offset for one in (await consumer.committed([A, B])).values()} == {5}
@@ -126,12 +126,12 @@ async def test_a_member_may_stop_and_begin_again(groups: Any) -> None:
         await groups.until(lambda: len(consumer.assignment) == 2, consumer)
 
 
-async def test_who_was_expelled_is_told_of_its_loss_and_comes_back(calm_groups: Any) -> None:
+async def test_who_was_expelled_learns_of_its_loss_and_comes_back(calm_groups: Any) -> None:
     await calm_groups.create(2)
     await calm_groups.produce(range(10), 2)
-    told: list[str] = []
+    reported: list[str] = []
     async with calm_groups.open(enable_auto_commit=False) as consumer:
-        consumer.subscribe(["t"], **Listening("x", told).callbacks())
+        consumer.subscribe(["t"], **ListeningMember("x", reported).callbacks())
         await calm_groups.read(consumer, 10)
         await expel(consumer)
         with pytest.raises(RefusedError) as refused:
@@ -142,10 +142,10 @@ async def test_who_was_expelled_is_told_of_its_loss_and_comes_back(calm_groups: 
             ErrorCode.FENCED_MEMBER_EPOCH,
         )
         assert sorted(await calm_groups.read(consumer, 10)) == list(range(10))
-        assert told == ["x assigned 01", "x lost 01", "x assigned 01"]
+        assert reported == ["x assigned 01", "x lost 01", "x assigned 01"]
 
 
-async def test_an_error_of_a_commit_that_nobody_awaits_comes_out_of_the_next_poll(
+async def test_an_error_of_a_commit_that_is_not_awaited_comes_out_of_the_next_poll(
     calm_groups: Any,
 ) -> None:
     await calm_groups.create(1)
@@ -176,16 +176,16 @@ async def test_of_many_commits_the_last_one_stands(groups: Any) -> None:
 async def test_who_does_not_poll_makes_room_and_comes_back_when_it_does(groups: Any) -> None:
     await groups.create(2)
     await groups.produce(range(10), 2)
-    told: list[str] = []
+    reported: list[str] = []
     async with (
         groups.open(poll_interval_ms_max=300) as slow,
         groups.open() as other,
     ):
-        slow.subscribe(["t"], **Listening("slow", told).callbacks())
+        slow.subscribe(["t"], **ListeningMember("slow", reported).callbacks())
         await groups.read(slow, 10)
         other.subscribe(["t"])
         with trio.fail_after(TIMEOUT_S):
-            while len(other.assignment) < 2 or "slow lost 01" not in told:
+            while len(other.assignment) < 2 or "slow lost 01" not in reported:
                 await other.poll(0.02)
         with trio.fail_after(TIMEOUT_S):
             while not (len(slow.assignment) == len(other.assignment) == 1):
@@ -195,21 +195,21 @@ async def test_who_does_not_poll_makes_room_and_comes_back_when_it_does(groups: 
 
 async def test_a_static_member_keeps_its_partitions_over_a_restart(groups: Any) -> None:
     await groups.create(4)
-    told: list[str] = []
+    reported: list[str] = []
     async with groups.open(group_instance_id="one") as first:
-        first.subscribe(["t"], **Listening("one", told).callbacks())
+        first.subscribe(["t"], **ListeningMember("one", reported).callbacks())
         async with groups.open(group_instance_id="two") as second:
             second.subscribe(["t"])
             await groups.until(
                 lambda: len(first.assignment) == len(second.assignment) == 2, first, second
             )
             had = second.assignment
-        before = list(told)
+        before = list(reported)
         assert await first.poll(0.3) == []
         async with groups.open(group_instance_id="two") as second:
             second.subscribe(["t"])
             await groups.until(lambda: second.assignment == had, first, second)
-        assert told == before, "nobody else noticed"
+        assert reported == before, "no other member noticed"
 
 
 async def test_of_two_with_one_instance_id_one_is_refused(groups: Any) -> None:
@@ -234,15 +234,15 @@ async def test_of_two_with_one_instance_id_one_is_refused(groups: Any) -> None:
 @pytest.mark.parametrize("groups", ["cooperative", "consumer"], indirect=True)
 async def test_what_stays_is_read_on_while_the_group_rebalances(groups: Any) -> None:
     await groups.create(4)
-    told: list[str] = []
+    reported: list[str] = []
     async with groups.open() as first, groups.open() as second:
-        first.subscribe(["t"], **Listening("first", told).callbacks())
+        first.subscribe(["t"], **ListeningMember("first", reported).callbacks())
         await groups.until(lambda: len(first.assignment) == 4, first)
-        second.subscribe(["t"], **Listening("second", told).callbacks())
+        second.subscribe(["t"], **ListeningMember("second", reported).callbacks())
         await groups.until(
             lambda: len(first.assignment) == len(second.assignment) == 2, first, second
         )
-        assert told[0] == "first assigned 0123"
-        assert "first revoked 23" in told
-        assert told[-1] == "second assigned 23"
-        assert not [one for one in told if "lost" in one]
+        assert reported[0] == "first assigned 0123"
+        assert "first revoked 23" in reported
+        assert reported[-1] == "second assigned 23"
+        assert not [one for one in reported if "lost" in one]

@@ -1,7 +1,7 @@
 """Our clients' metrics at Kafka's own broker, beside those that Java's clients push (KIP-714).
 
-Where OTTLA_KAFKA_JARS names a directory with the jars of a Kafka release, a plug-in is compiled for
-its broker, which writes down every push that it accepts.
+If OTTLA_KAFKA_JARS names a directory with the jars of a Kafka release, a plug-in is compiled for
+its broker, which writes down every accepted push.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 import trio
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from ottla.bench.kafka_server import java_program, open_kafka
+from ottla.bench.kafka.kafka_server import java_program, open_kafka
 from ottla.client import (
     Admin,
     ConfigKind,
@@ -48,7 +48,7 @@ and a consumer has the last one only after it fetched."""
 pytestmark = pytest.mark.timeout(300)
 
 
-class Pushed(NamedTuple):
+class PushedPoints(NamedTuple):
     """One push that Kafka's broker accepted."""
 
     client_id: str
@@ -81,16 +81,16 @@ class Broker(NamedTuple):
     file: Path
     jars: Path
 
-    def pushed(self, client_id: str) -> list[Pushed]:
+    def pushed(self, client_id: str) -> list[PushedPoints]:
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         found = [line.split(" ") for line in lines]
         return [
-            Pushed(one, instance, last == "true", MetricsData.FromString(b64decode(data[1:])))
+            PushedPoints(one, instance, last == "true", MetricsData.FromString(b64decode(data[1:])))
             for one, instance, last, data in found
             if one == client_id
         ]
 
-    async def until_pushed(self, client_id: str, count: int) -> list[Pushed]:
+    async def until_pushed(self, client_id: str, count: int) -> list[PushedPoints]:
         with trio.fail_after(TIMEOUT_S):
             while len(found := self.pushed(client_id)) < count:
                 await trio.sleep(0.1)

@@ -1,4 +1,5 @@
-"""Our client with brokers that speak older versions: a real one behind a proxy that says less."""
+"""Our client with brokers of older versions: a real one behind a proxy that announces fewer
+versions."""
 
 from typing import Any
 
@@ -23,7 +24,7 @@ AGES = {
     "Kafka 1.0, before fetch sessions and leader epochs": {
         PRODUCE: 5, FETCH: 6, LIST_OFFSETS: 2, METADATA: 5, INIT_PRODUCER_ID: 0,
     },
-    "a broker that fetches by ids it never told": {METADATA: 9},
+    "a broker that fetches by ids it never reported": {METADATA: 9},
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What one producer prepares another process ends, against a real cluster, by both protocols."""
+"""Another process completes prepared transactions, against a real cluster, by both protocols."""
 
 import pickle
 from collections.abc import AsyncIterator
@@ -125,7 +125,7 @@ async def test_a_transaction_without_records_has_nothing_to_end(known_at: str) -
         assert await one.prepare() is None
 
 
-async def test_a_commit_without_an_answer_is_told_as_unknown(proxied: Any) -> None:
+async def test_a_commit_without_an_answer_is_reported_as_unknown(proxied: Any) -> None:
     address, proxy = proxied
     prepared = await prepare(address, 0)
     proxy.cut_api_key = END_TXN

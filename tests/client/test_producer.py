@@ -133,7 +133,7 @@ async def test_ten_thousand_keys_have_librdkafkas_partitions(partitioner: Partit
 
 
 class KnownPartitions:
-    """What kafka-python's partitioner asks of its cluster."""
+    """The part of the cluster that kafka-python's partitioner uses."""
 
     def topics(self) -> set[str]:
         return {"t"}
@@ -280,7 +280,7 @@ async def test_a_batch_the_broker_finds_too_large_is_delivered_in_parts(codec: s
     assert [int((record.value or b"").split()[0]) for record in found] == waiting
 
 
-async def test_the_end_of_the_block_raises_a_failure_nobody_waited_for() -> None:
+async def test_the_end_of_the_block_raises_a_failure_without_a_waiting_task() -> None:
     async with open_test_cluster(settings={"message.max.bytes": "2000"}) as cluster:
         with pytest.raises(NotDeliveredError):
             async with open_producer(cluster.bootstrap) as producer:
@@ -309,7 +309,7 @@ async def test_keyless_records_fill_batches_and_reach_every_partition() -> None:
     assert min(by_partition.values()) > 2_000 / PARTITION_COUNT / 3
 
 
-async def test_without_acks_nobody_waits_and_nobody_says_where(
+async def test_without_acks_no_task_waits_and_the_offset_is_unknown(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     async with open_producer(ottla_cluster.bootstrap) as producer:
@@ -323,7 +323,7 @@ async def test_without_acks_nobody_waits_and_nobody_says_where(
             await trio.sleep(0.05)
 
 
-async def test_where_nobody_answers_the_refusal_names_who_was_asked() -> None:
+async def test_without_an_answer_the_refusal_names_who_was_asked() -> None:
     config = ProducerConfig(block_ms_max=300)
     async with open_producer("127.0.0.1:1", config) as producer:
         with pytest.raises(RefusedError, match=r"127\.0\.0\.1:1") as refused:
@@ -388,7 +388,7 @@ async def test_many_records_go_where_single_ones_go_and_are_reported_by_batch(
             for key in keys:
                 await producer.send("one", b"v" + key, key=key)
             pairs = ((key, b"v" + key) for key in keys)
-            told = await (await producer.send_many("many", pairs))
+            reported = await (await producer.send_many("many", pairs))
             with pytest.raises(TypeError, match="records\\[2999\\]"):
                 await producer.send_many("many", [b"x"] * 2_999 + ["text"])  # type: ignore[list-item]
             with pytest.raises(RefusedError, match="there is no partition"):
@@ -399,7 +399,7 @@ async def test_many_records_go_where_single_ones_go_and_are_reported_by_batch(
         assert [(r.key, r.value) for r in many[partition]] == [
             (r.key, r.value) for r in one[partition]
         ]
-    for batch in told:
+    for batch in reported:
         for offset, position in enumerate(batch.positions, batch.offset):
             assert many[batch.partition][offset].key == keys[position]
-    assert sorted(at for batch in told for at in batch.positions) == list(range(3_000))
+    assert sorted(at for batch in reported for at in batch.positions) == list(range(3_000))

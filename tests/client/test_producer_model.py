@@ -1,8 +1,8 @@
-"""Producers against a broker that is drawn at random: whatever it loses, refuses or forgets.
+"""Producers against a randomly drawn broker, which loses, refuses or forgets requests.
 
-The broker of this model keeps Kafka's rules for idempotent producers and nothing else.  Whatever
-the course of events: no record is there twice, none out of order, none that was acknowledged is
-missing, and none that was refused for sure is there.
+The broker of this model follows Kafka's rules for idempotent producers and nothing else. In every
+course of events no record is duplicated or out of order, no acknowledged record is missing, and no
+record that was certainly refused is stored.
 """
 
 import random
@@ -27,7 +27,7 @@ CONFIG = ProducerConfig(
 
 
 class Log:
-    """One partition and what it remembers of the producer."""
+    """One partition and its state of the producer."""
 
     def __init__(self) -> None:
         self.values: list[int] = []
@@ -64,11 +64,12 @@ class World:
         self.places: dict[int, tuple[ProducerBatch, int]] = {}
         self.now_ms = 0
         self.short_count = 0
-        """How many records went the short way."""
+        """Number of records on the fast path."""
         self.epoch = -1
 
     def send(self, number: int) -> TopicPartition:
-        """Take a record as a producer does: by the short way, or decided, or where it must go."""
+        """Append a record as a producer does: by the fast path, by a decided partition, or by its
+        key."""
         value = b"%d" % number + b" " * self.chance.randrange(60)
         at = self.chance.choice(PARTITIONS)
         key = b"key" if self.chance.random() < 0.1 else None
@@ -98,10 +99,12 @@ class World:
             self.answer(is_calm=is_calm)
 
     def answer(self, *, is_calm: bool) -> None:
-        """Let the broker meet the request that left first."""
+        """Have the broker process the oldest open request."""
         batch = self.flying.popleft()
         fate = 1.0 if is_calm else self.chance.random()
-        if fate < 0.08:  # the connection is cut: some of what is on it arrives, nobody hears of it
+        if (
+            fate < 0.08
+        ):  # the connection is cut: some of what is on it arrives, no client learns of it
             lost = [batch, *self.flying]
             self.flying.clear()
             for one in lost[: self.chance.randrange(len(lost) + 1)]:

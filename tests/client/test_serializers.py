@@ -1,4 +1,4 @@
-"""Serializers as plain functions: what is sent is read again, and a bad record is told once."""
+"""Serializers as plain functions: sent values are read back, and a bad record is reported once."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ async def test_values_come_back(ottla_cluster: ClusterUnderTest) -> None:
     assert (second.key, second.value, list(second.headers)) == ("b", None, [("h", b"x")])
 
 
-async def test_a_record_that_cannot_be_read_is_told_once_and_skipped(
+async def test_a_record_that_cannot_be_read_is_reported_once_and_skipped(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     async with open_producer(ottla_cluster.bootstrap) as producer:
@@ -52,14 +52,16 @@ async def test_a_record_that_cannot_be_read_is_told_once_and_skipped(
         consumer.assign([AT])
         reader = DeserializingConsumer(consumer, value=from_json)
         assert [record.value for record in await reader.poll()] == [1, 2]
-        with pytest.raises(DeserializationError, match=r"orders-0 at offset 2: the value") as told:
+        with pytest.raises(
+            DeserializationError, match=r"orders-0 at offset 2: the value"
+        ) as reported:
             await reader.poll()
-        assert told.value.record.value == b"{"
-        assert told.value.part == "value"
+        assert reported.value.record.value == b"{"
+        assert reported.value.part == "value"
         assert [record.value for record in await reader.poll()] == [4, 5]
 
 
-async def test_a_batch_ends_before_what_cannot_be_read_which_is_told_and_skipped(
+async def test_a_batch_ends_before_what_cannot_be_read_which_is_reported_and_skipped(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     async with open_producer(ottla_cluster.bootstrap) as producer:
@@ -70,10 +72,12 @@ async def test_a_batch_ends_before_what_cannot_be_read_which_is_told_and_skipped
         reader = DeserializingConsumer(consumer, key=from_text, value=from_json)
         (first,) = await reader.poll_batches()
         assert (first.keys, first.values, first.batch.offsets) == (["k"] * 2, [1, 2], range(2))
-        with pytest.raises(DeserializationError, match=r"orders-0 at offset 2: the value") as told:
+        with pytest.raises(
+            DeserializationError, match=r"orders-0 at offset 2: the value"
+        ) as reported:
             await reader.poll_batches()
-        assert told.value.part == "value"
-        assert isinstance(told.value.__cause__, ValueError)
+        assert reported.value.part == "value"
+        assert isinstance(reported.value.__cause__, ValueError)
         (last,) = await reader.poll_batches()
         assert (last.values, last.batch.offsets) == ([4, None], range(3, 5))
 

@@ -1,4 +1,4 @@
-"""The cluster that users run their own tests against, and what importing the client costs."""
+"""The test cluster for users' own tests, and the cost of importing the client."""
 
 import subprocess
 import sys

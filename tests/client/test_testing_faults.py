@@ -56,7 +56,7 @@ async def test_a_stopped_broker_is_refused_and_comes_back_with_its_records(
         await ottla_cluster.stop(1)
         assert not ottla_cluster.brokers
         host, _, port = ottla_cluster.bootstrap.partition(":")
-        with pytest.raises(ConnectionLostError, match="nobody listens there"):
+        with pytest.raises(ConnectionLostError, match="no process listens there"):
             async with open_connection(host, int(port)):
                 raise AssertionError
         delivery = await producer.send("t", b"meanwhile")
@@ -152,7 +152,7 @@ async def test_a_client_that_is_refused_keeps_its_connections_until_they_are_cut
         await deliver(producer, b"0")
         with ottla_cluster.refusing(1):
             await deliver(producer, b"1")
-            with pytest.raises(ConnectionLostError, match="nobody listens there"):
+            with pytest.raises(ConnectionLostError, match="no process listens there"):
                 async with open_connection(*_address(ottla_cluster)):
                     raise AssertionError
             ottla_cluster.cut_connections(1)
@@ -252,11 +252,11 @@ async def test_a_member_that_is_not_heard_of_is_expelled_by_its_session_timeout(
         with ottla_cluster.paused(1):
             await ottla_cluster.advance(46)
 
-        async def was_told() -> bool:
+        async def was_reported() -> bool:
             await consumer.poll(0.05)
             return bool(lost) and bool(consumer.assignment)
 
-        await until(ottla_cluster, was_told)
+        await until(ottla_cluster, was_reported)
     assert lost == [AT]
 
 
@@ -280,7 +280,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
 async def test_what_there_is_not_is_refused_in_words(ottla_cluster: ClusterUnderTest) -> None:
     with pytest.raises(ValueError, match="there is no broker 7; there are 1"):
         await ottla_cluster.stop(7)
-    with pytest.raises(ValueError, match="broker 1 runs already"):
+    with pytest.raises(ValueError, match="broker 1 is already running"):
         await ottla_cluster.start(1)
     with pytest.raises(ValueError, match="there is no API 'Produc'"):
         ottla_cluster.lose_answers("Produc")

@@ -234,7 +234,7 @@ async def test_an_answer_of_the_coordinator_that_is_cut_off_is_asked_for_again(
             assert await committed(address) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_a_commit_without_an_answer_is_told_as_unknown_and_ends_the_producer(
+async def test_a_commit_without_an_answer_is_reported_as_unknown_and_ends_the_producer(
     behind_proxy: Any,
 ) -> None:
     hasty = ProducerConfig(transactional_id="t-1", retry_backoff_ms=20, block_ms_max=1_500)

@@ -1,6 +1,6 @@
-"""Real processes on loopback, started and ended by the test that needs them.
+"""Clusters of real processes on loopback, started and stopped by the tests that need them.
 
-A node is named by its role and id, as `ottla up` names it: "controller 101", "broker 2".  The role
+A node is named by its role and id, as `ottla up` names it: "controller 101", "broker 2". The role
 alone names the first node of it, which is the only one in the clusters of most tests.
 """
 
@@ -27,8 +27,8 @@ import pytest
 import trio
 from kafka import KafkaAdminClient
 
-from ottla.bench.ledger import RunLedger, read_ledger
-from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
+from ottla.bench.faults.ledger import RunLedger, read_ledger
+from ottla.bench.faults.timeline import Mark, as_svg, as_text, longest_gap
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
@@ -38,8 +38,8 @@ from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.errors import RefusedError
-from ottla.model.settings.client_security import ClientSecurity
-from ottla.node.local_nodes_driver import (
+from ottla.model.settings.security.client_security import ClientSecurity
+from ottla.node.local.local_nodes_driver import (
     LocalNode,
     NotReadyError,
     end_nodes,
@@ -53,19 +53,19 @@ STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 60.0
 COMMAND_TIMEOUT_S = 60.0
 FOLLOWED_S = 0.3
-"""How long brokers are given to follow the controller that has answered a command: about what a
-process takes to start, which looks at them next where commands have processes of their own."""
+"""Seconds for brokers to follow the controller that has answered a command: about the time that a
+process takes to start, which replaces this wait when commands have processes of their own."""
 ASK_AGAIN_S = 0.1
 LAST_WORDS = 3_000
 IS_FULL = os.environ.get("OTTLA_FAULTS") == "full"
 LOAD_RATE = 20_000 if IS_FULL else 5_000
-"""Records a second, each of which is looked for at the end: more costs the machine more, and the
-faults meet as many requests."""
+"""Records a second, each of which is looked for at the end: more costs more CPU, and the faults
+meet as many requests."""
 ATTENTIVE = ("topic.metadata.refresh.interval.ms=250",)
 """librdkafka looks for a new leader once a second, and for a second more when the old one's broker
-is forgotten in the same moment; here it is the cluster that is measured."""
+is forgotten in the same moment; with this setting the cluster is measured, not the client."""
 LOAD_END_S = 300.0
-"""How long the last answers and the reading of everything may take."""
+"""Timeout of the last responses and of reading all records."""
 
 T = TypeVar("T")
 
@@ -77,9 +77,9 @@ class Processes:
         self.plan = plan
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.client = _client_of(plan)
-        """What clients are given, by librdkafka's keys."""
-        self.are_commands_apart = IS_FULL
-        """Whether commands have processes of their own, which takes each three times as long."""
+        """Settings for clients, by librdkafka's keys."""
+        self.are_commands_in_children = IS_FULL
+        """Run each command as a process of its own, which takes three times as long."""
         self._seen: object = None
         self._nodes = {
             f"{role} {node.id}": node
@@ -89,12 +89,12 @@ class Processes:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses that clients are given."""
+        """Bootstrap addresses of the cluster."""
         return self.client["bootstrap.servers"]
 
     @property
     def names(self) -> list[str]:
-        """Every node's name, controllers first: the order in which they are started."""
+        """Names of all nodes, controllers first: the order in which they are started."""
         return list(self._nodes)
 
     def named(self, role: str) -> list[str]:
@@ -102,11 +102,11 @@ class Processes:
         return [name for name in self._nodes if name.startswith(role)]
 
     def full_name(self, name: str) -> str:
-        """Return a node's whole name: "broker" alone is the first broker."""
+        """Return the full name of a node: "broker" alone is the first broker."""
         return name if name in self._nodes else self.named(name)[0]
 
     def node(self, name: str) -> ListedNode:
-        """Return where a node listens and keeps its data."""
+        """Return the address and directories of a node."""
         return self._nodes[self.full_name(name)]
 
     def pid(self, name: str) -> int:
@@ -114,11 +114,12 @@ class Processes:
         return self.running[self.full_name(name)].pid
 
     def log_of(self, name: str) -> Path:
-        """Return the file of what a node says."""
+        """Return the log file of a node."""
         return self.plan.directory / f"{self.full_name(name).replace(' ', '-')}.log"
 
     def start(self, *names: str, **settings: str) -> float:
-        """Start nodes (all when none is named), wait until each serves; return the seconds."""
+        """Start nodes (all if none is named) and wait until each serves; return the seconds that it
+        took."""
         began_at = time.monotonic()
         nodes = [self.spawn(self.full_name(name), settings) for name in names or self.names]
         try:
@@ -128,7 +129,7 @@ class Processes:
         return time.monotonic() - began_at
 
     def spawn(self, name: str, settings: Mapping[str, str] = MappingProxyType({})) -> LocalNode:
-        """Start one node and go on."""
+        """Start one node without waiting for it."""
         assert name not in self.running
         role = name.split()[0]
         options = [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
@@ -143,15 +144,15 @@ class Processes:
         return "\n".join(f"{name}: {self.log_of(name).read_text()[-LAST_WORDS:]}" for name in names)
 
     def send(self, name: str, which: signal.Signals) -> None:
-        """Send a signal to a node and go on."""
+        """Send a signal to a node without waiting."""
         self.running[self.full_name(name)].send_signal(which)
 
     def pause(self, name: str) -> None:
-        """Stop a node in its tracks; the kernel still takes what is sent to it."""
+        """Pause a node by SIGSTOP; the kernel still accepts the bytes that are sent to it."""
         self.send(name, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node."""
         self.send(name, signal.SIGCONT)
 
     def kill(self, *names: str) -> None:
@@ -167,25 +168,26 @@ class Processes:
         return self.running.pop(self.full_name(name)).wait(STOP_TIMEOUT_S)
 
     def wipe(self, name: str) -> None:
-        """Lose a node's disk."""
+        """Delete the data of a node."""
         assert self.full_name(name) not in self.running
         shutil.rmtree(self.node(name).dir)
 
     def stop_all(self) -> None:
-        """End what still runs, brokers first: their controlled shutdown needs a controller."""
+        """Stop all running nodes, brokers first: their controlled shutdown needs a controller."""
         for role in ("broker", "controller"):
             names = [name for name in self.running if name.startswith(role)]
             end_nodes([self.running.pop(name) for name in names], STOP_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
-        """Return what `ottla status --format json` prints."""
+        """Return the output of `ottla status --format json`."""
         self._seen = found = self._asked(status_of)
         return found
 
     def ottla(
         self, *words: str, code: int | None = 0, password: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run an `ottla` command against the cluster; it must end with the code, unless None."""
+        """Run an `ottla` command against the cluster, and assert its exit code unless that is
+        None."""
         where = ["--bootstrap", self.bootstrap]
         if self.client.keys() - {"bootstrap.servers"}:
             config = self.plan.directory / "command.properties"
@@ -193,9 +195,9 @@ class Processes:
             config.write_text("".join(f"{key}={text}\n" for key, text in self.client.items()))
             where += ["--command-config", str(config)]
         given = {"OTTLA_PASSWORD": password} if password else {}
-        start = run_apart if self.are_commands_apart else run_here
+        start = run_in_child if self.are_commands_in_children else run_here
         done = start([*words, *where], given)
-        time.sleep(0.0 if self.are_commands_apart else FOLLOWED_S)
+        time.sleep(0.0 if self.are_commands_in_children else FOLLOWED_S)
         assert code is None or done.returncode == code, f"{words}: {done}"
         return done
 
@@ -209,7 +211,7 @@ class Processes:
         return self.wait_for(leader, "an active controller")
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Return the broker that leads each partition of a topic; -1 where nobody does."""
+        """Return the broker that leads each partition of a topic; -1 without a leader."""
 
         async def ask(admin: Admin) -> dict[int, int]:
             (found,) = (await admin.cluster.metadata([topic])).topics
@@ -218,7 +220,7 @@ class Processes:
         return self._asked(ask)
 
     def replicas(self, topic: str) -> dict[int, list[int]]:
-        """Return the brokers that each partition of a topic is kept on."""
+        """Return the replicas of each partition of a topic."""
 
         async def ask(admin: Admin) -> dict[int, list[int]]:
             (found,) = (await admin.cluster.metadata([topic])).topics
@@ -232,7 +234,7 @@ class Processes:
         return f"broker {counts.most_common(1)[0][0]}"
 
     def wait_healthy(self, timeout_s: float = 60.0) -> float:
-        """Wait until the status says that all brokers are here and all is well."""
+        """Wait until `ottla status` reports all brokers and no problem."""
         ids = {node.id for node in self.plan.brokers}
         started = time.monotonic()
 
@@ -244,7 +246,7 @@ class Processes:
         return time.monotonic() - started
 
     def wait_for(self, ask: Callable[[], T | None], what: str, timeout_s: float = 60.0) -> T:
-        """Ask again and again until there is an answer; an unreachable cluster is none."""
+        """Poll until a function returns a result; an unreachable cluster gives none."""
         self._seen = None
         deadline = time.monotonic() + timeout_s
         while True:
@@ -272,7 +274,7 @@ class Processes:
         return trio.run(body)
 
 
-def run_apart(
+def run_in_child(
     words: Sequence[str], environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own."""
@@ -289,7 +291,7 @@ def run_apart(
 def run_here(
     words: Sequence[str], environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process, which has imported it; whom it asks as ends with it."""
+    """Run a command in this process, which has imported it; the login ends with the command."""
     output, errors = io.BytesIO(), io.BytesIO()
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -306,7 +308,7 @@ def run_here(
 
 
 def _client_of(plan: ClusterPlan) -> dict[str, str]:
-    """Return the settings of a client that may do everything, by librdkafka's keys."""
+    """Return the settings of a client with all permissions, by librdkafka's keys."""
     if plan.secure is None:
         return {"bootstrap.servers": plan.bootstrap}
     lines = plan.secure.client_file.read_text().splitlines()
@@ -314,7 +316,7 @@ def _client_of(plan: ClusterPlan) -> dict[str, str]:
 
 
 def security_of(client: Mapping[str, str]) -> ClientSecurity | None:
-    """Return a client's TLS and login as our own client takes them."""
+    """Return a client's TLS and login settings in the form of our own client."""
     if "security.protocol" not in client:
         return None
     return ClientSecurity(
@@ -335,9 +337,9 @@ def make_processes(
     are_brokers_super: bool = not IS_SECURE,
     **settings: str,
 ) -> Processes:
-    """Plan controllers and brokers on free ports and format them; nothing is started yet.
+    """Plan controllers and brokers on free ports and format them, without starting them.
 
-    Of a secure cluster `are_brokers_super` says whether brokers have more than ClusterAction.
+    In a secure cluster, `are_brokers_super` gives brokers more than the ClusterAction ACL.
     """
     if is_secure and SHARED is not None:
         SHARED.give_to(directory)
@@ -358,13 +360,14 @@ def make_processes(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot apply where all clusters are secure."""
+    """Skip the tests that cannot apply when all clusters are secure."""
     skip_what_cannot_apply(items)
 
 
 @pytest.fixture(autouse=True)
 def litter_of_clients() -> Iterator[None]:
-    """Collect what other people's clients left open, lest it be blamed on the test after next."""
+    """Collect garbage of third-party clients, so that its warnings do not appear in a later
+    test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -423,7 +426,7 @@ def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
 
 @pytest.fixture
 def make_small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """A function that mounts a real file system of some bytes; taken down after the test."""
+    """A function that mounts a real file system of a given size, unmounted after the test."""
     made: list[Path] = []
 
     def make(size_bytes: int) -> Path:
@@ -440,8 +443,8 @@ def make_small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-class Run(NamedTuple):
-    """What became of a load: every answer, what was done meanwhile, and what was found wrong."""
+class LoadRun(NamedTuple):
+    """Result of a load: every response, the faults injected meanwhile, and the violations found."""
 
     ledger: RunLedger
     marks: list[Mark]
@@ -449,14 +452,14 @@ class Run(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether every acknowledged record is there exactly once, in order."""
+        """Return whether every acknowledged record exists exactly once, in order."""
         report = self.report
         wrong = ("lost", "doubled", "out_of_order", "unasked")
         assert report["acknowledged"] == self.ledger.acknowledged > 0
         return not any(report[kind] for kind in wrong)
 
     def gaps(self, began_s: float, ended_s: float) -> dict[tuple[str, int], float]:
-        """Return each partition's longest gap, in seconds, of those that touch a time."""
+        """Return each partition's longest gap, in seconds, among those that overlap a period."""
         return {
             (row.lane.topic, row.lane.partition): longest_gap(row, began_s, ended_s).seconds
             for row in self.ledger.answers
@@ -464,7 +467,7 @@ class Run(NamedTuple):
 
 
 class Load:
-    """`ottla bench steady` in a process of its own, and what was done to the cluster meanwhile."""
+    """`ottla bench steady` in a process of its own, and the faults injected meanwhile."""
 
     def __init__(
         self,
@@ -483,7 +486,9 @@ class Load:
         bootstrap = client.pop("bootstrap.servers")
         command = [sys.executable, "-m", "ottla.cli", "bench", "steady", "--format=json"]
         command += ["--bootstrap", bootstrap, "--topic", ",".join(topics)]
-        command += [f"--rate={rate}", "--record-bytes=100", "--linger-ms=20"]
+        # librdkafka's idempotent producer polls without a pause while batches that are due wait for
+        # one of its five requests in flight. With 20 ms that took more than the brokers did.
+        command += [f"--rate={rate}", "--record-bytes=100", "--linger-ms=100"]
         command += [f"--set={setting}" for setting in (*ATTENTIVE, "debug=eos")]
         command += [f"--set={key}={text}" for key, text in client.items()]
         command += ["--ledger", str(self._path)]
@@ -495,17 +500,17 @@ class Load:
             time.sleep(ASK_AGAIN_S)
 
     def mark(self, text: str) -> Mark:
-        """Note that something is done to the cluster now."""
+        """Record that a fault is injected now."""
         self.marks.append(Mark(time.time(), text))
         return self.marks[-1]
 
-    def stop(self) -> Run:
-        """End the load, have everything read back, draw what clients saw."""
+    def stop(self) -> LoadRun:
+        """Stop the load, read everything back, and draw the clients' view."""
         self.mark("the load ends")
         self._child.send_signal(signal.SIGINT)
         code = self._child.wait(LOAD_END_S)
         assert code in (0, 2), f"the load ended with {code}"
-        run = Run(read_ledger(self._path), self.marks, json.loads(self._output.read_text()))
+        run = LoadRun(read_ledger(self._path), self.marks, json.loads(self._output.read_text()))
         print(as_text(run.ledger, run.marks))
         print(run.report)
         # A producer that begins a new epoch may itself store again what it has no answer for.
@@ -515,7 +520,7 @@ class Load:
         return run
 
     def give_up(self) -> None:
-        """End a load that nobody waits for any more; show what it saw so far."""
+        """End a load whose test has ended; show the results so far."""
         if self._child.poll() is None:
             self._child.kill()
             self._child.wait()

@@ -1,7 +1,7 @@
-"""Runs a program whose clients log in as the session does that started it: PROGRAM WORDS.
+"""Runs a program whose clients log in as the session that started it does. Arguments: PROGRAM
+WORDS.
 
-Programs in the shape of a client's documentation have no settings of a login; see
-`secure_form.py`.
+Programs in the form of a client's documentation have no login settings; see `secure_form.py`.
 """
 
 import runpy

@@ -2,9 +2,9 @@
 
 Every cluster of `conftest.py` then has certificates between its nodes, logins by SCRAM over TLS and
 ACLs, and brokers that are no super users: each has one entry, for ClusterAction.  All clusters of a
-session share one authority and its users, so that clients need no word from the tests: whoever
-makes one without a `security.protocol` of its own is the user admin.  What cannot apply is skipped
-with its reason, `NOT_SECURED`.
+session share one authority and its users, so that clients need no setting from the tests: a client
+without a `security.protocol` of its own is the user admin.  Tests that cannot apply are skipped
+with the reason, `NOT_SECURED`.
 """
 
 import atexit
@@ -32,9 +32,9 @@ from aiokafka.helpers import create_ssl_context
 
 from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.tls import TLS, TlsDialer
-from ottla.model.settings.client_security import access_of
-from ottla.node.certificate_authority_driver import CA_FILE
-from ottla.node.secure_cluster_driver import ADMIN, open_secure_cluster
+from ottla.model.settings.security.client_security import access_of
+from ottla.node.local.certificate_authority_driver import CA_FILE
+from ottla.node.local.secure_cluster_driver import ADMIN, open_secure_cluster
 from ottla.wire.codec import decode, encode
 from ottla.wire.headers import decode_response_header, encode_request_header
 
@@ -58,10 +58,10 @@ NOT_SECURED = {
 """Modules and tests that are skipped in this form, and why."""
 
 PROTOCOL = "SASL_SSL" if IS_SECURE else "PLAINTEXT"
-"""Of brokers' listeners, whose name it is, too."""
+"""Security protocol of brokers' listeners, and their name."""
 
 DIRECTORY = "OTTLA_CLUSTERS_SECURITY"
-"""Where a program that a test starts finds the session's authority and users."""
+"""Path of the session's authority and users, for a program that a test starts."""
 AUTHENTICATE_VERSION = 2
 SOCKET_TIMEOUT_S = 60
 RUNS_LOGGED_IN = Path(__file__).with_name("logged_in.py")
@@ -75,7 +75,7 @@ class SharedSecurity:
         self.directory = Path(made_by_parent or tempfile.mkdtemp(prefix="ottla-secure-"))
         self._secure = open_secure_cluster(self.directory)
         self.client: Mapping[str, str] = self._secure.client(ADMIN)
-        """How clients log in, by librdkafka's keys."""
+        """Login settings of clients, by librdkafka's keys."""
         if made_by_parent is None:
             atexit.register(shutil.rmtree, self.directory, ignore_errors=True)
             self._secure.issue([], [])
@@ -83,11 +83,11 @@ class SharedSecurity:
 
     @property
     def java_settings(self) -> Path:
-        """How Java's clients log in: a file of properties, its bootstrap.servers left empty."""
+        """Properties file with the login settings of Java's clients, without bootstrap.servers."""
         return self._secure.java_client_file
 
     def give_to(self, directory: Path) -> None:
-        """Have a cluster that is planned next take these, not make its own."""
+        """Have the next planned cluster use this authority and these users, not its own."""
         shutil.copytree(self.directory / "security", directory / "security")
 
     def _write_settings(self) -> None:
@@ -152,7 +152,7 @@ def have_threads_log_in() -> None:
 
 
 def log_in_by_settings(kind: Any, more: Mapping[str, str]) -> None:
-    """Have instances of a class of librdkafka's log in, where they are told nothing else."""
+    """Have instances of a librdkafka class log in, unless they have settings for it."""
     make = kind.__init__
 
     def begin(self: Any, *arguments: Any, **options: Any) -> None:
@@ -164,7 +164,7 @@ def log_in_by_settings(kind: Any, more: Mapping[str, str]) -> None:
 
 
 def log_in_by_keywords(kind: Any, more: Mapping[str, Any]) -> None:
-    """Have instances of a Python client's class log in, where they are told nothing else."""
+    """Have instances of a Python client's class log in, unless they have settings for it."""
     make = kind.__init__
 
     def begin(self: Any, *arguments: Any, **options: Any) -> None:
@@ -181,7 +181,7 @@ if SHARED is not None:
 
 
 def command_of(path: Path) -> list[str]:
-    """Return the command of a client's program; in this form, of one whose clients log in."""
+    """Return the command of a client's program; on secure clusters, of one that logs in."""
     form = [str(RUNS_LOGGED_IN)] if IS_SECURE else []
     return [sys.executable, "-W", "ignore", *form, str(path)]
 

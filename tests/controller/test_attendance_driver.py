@@ -1,4 +1,5 @@
-"""Brokers' open calls at a controller in virtual time: what ends a session early, and what not."""
+"""Brokers' open calls at a controller in virtual time: events that end a session early, and
+others."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,14 +10,14 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.controller.attendance_driver import PROBE_PAUSES_MS
-from ottla.controller.rehearsal import registration
+from ottla.jepsen.in_memory_controller import registration
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch
-from ottla.node.address_probe import Probed
+from ottla.node.address_probe import ProbeResult
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_methods import ATTEND_MS
 
-from .test_controller_driver import SESSION_S, Played, playing
+from .test_controller_driver import SESSION_S, ControllerBench, playing
 
 SOON_S = 0.6
 """By then a certain death has fenced its broker."""
@@ -24,18 +25,18 @@ SOON_S = 0.6
 
 @dataclass
 class Addresses:
-    """What brokers' addresses say when they are tried."""
+    """Results of connecting to the addresses of brokers."""
 
-    says: Callable[[], Probed] = lambda: Probed.ACCEPTED
+    says: Callable[[], ProbeResult] = lambda: ProbeResult.ACCEPTED
     tried: list[tuple[str, int]] = field(default_factory=list)
 
-    async def __call__(self, host: str, port: int, /) -> Probed:
+    async def __call__(self, host: str, port: int, /) -> ProbeResult:
         await trio.sleep(0.001)
         self.tried.append((host, port))
         return self.says()
 
     def refuse(self) -> None:
-        self.says = lambda: Probed.REFUSED
+        self.says = lambda: ProbeResult.REFUSED
 
 
 @dataclass
@@ -54,7 +55,9 @@ class Call:
 class Cluster:
     """A played controller, brokers' addresses, and their calls."""
 
-    def __init__(self, played: Played, addresses: Addresses, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, played: ControllerBench, addresses: Addresses, nursery: trio.Nursery
+    ) -> None:
         self.played = played
         self.addresses = addresses
         self._nursery = nursery
@@ -78,7 +81,7 @@ class Cluster:
                 call.refusal = refusal
         call.ended.set()
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         with self.heartbeats:
             await self.played.keep_beating(1, 2)
 
@@ -100,7 +103,7 @@ async def cluster(*, is_early: bool = True) -> AsyncIterator[Cluster]:
     ):
         await played.register(1, 2)
         found = Cluster(played, addresses, nursery)
-        nursery.start_soon(found.beat)
+        nursery.start_soon(found.send_heartbeat)
         yield found
         assert not played.errors.counts
         nursery.cancel_scope.cancel()
@@ -154,9 +157,9 @@ async def test_it_can_be_switched_off(autojump_clock: MockClock) -> None:
         assert found.addresses.tried == []
 
 
-@pytest.mark.parametrize("probed", [Probed.ACCEPTED, Probed.UNKNOWN])
-async def test_a_cut_off_call_alone_fences_nobody(
-    autojump_clock: MockClock, probed: Probed
+@pytest.mark.parametrize("probed", [ProbeResult.ACCEPTED, ProbeResult.UNKNOWN])
+async def test_an_aborted_call_alone_fences_no_broker(
+    autojump_clock: MockClock, probed: ProbeResult
 ) -> None:
     """A reset, a proxy's end, GOAWAY; or a machine that is out of reach."""
     async with cluster() as found:
@@ -168,7 +171,7 @@ async def test_a_cut_off_call_alone_fences_nobody(
 
         assert not found.played.is_fenced(1)
         assert len(found.addresses.tried) - 1 == (
-            len(PROBE_PAUSES_MS) if probed is Probed.ACCEPTED else 1
+            len(PROBE_PAUSES_MS) if probed is ProbeResult.ACCEPTED else 1
         )
 
 
@@ -178,7 +181,7 @@ async def test_a_listener_that_is_closed_a_moment_after_the_connection_is_found_
     async with cluster() as found:
         call = await settled(found)
         await found.kill(call)
-        answers = iter([Probed.ACCEPTED, Probed.REFUSED])
+        answers = iter([ProbeResult.ACCEPTED, ProbeResult.REFUSED])
         found.addresses.says = lambda: next(answers)
 
         await trio.sleep(SOON_S)
@@ -222,7 +225,7 @@ async def test_a_broker_whose_heartbeat_comes_is_not_fenced_though_its_address_r
         await found.kill(call)
         await trio.sleep(0.2)
 
-        await found.played.beat(1)
+        await found.played.send_heartbeat(1)
         await trio.sleep(SESSION_S - 2.5)
 
         assert not found.played.is_fenced(1)
@@ -249,7 +252,7 @@ async def test_a_controller_that_stood_still_waits_for_what_the_broker_said_mean
         assert not found.played.is_fenced(1)
 
 
-async def test_a_controllers_failover_fences_nobody(autojump_clock: MockClock) -> None:
+async def test_a_controllers_failover_fences_no_broker(autojump_clock: MockClock) -> None:
     """Calls end with the leadership, and brokers are at another controller then."""
     async with cluster() as found:
         call = await settled(found)
@@ -335,12 +338,12 @@ async def test_many_deaths_at_once_are_all_noticed(autojump_clock: MockClock) ->
         ids = range(3, 3 + count)
         beating = trio.CancelScope()
 
-        async def beat() -> None:
+        async def send_heartbeat() -> None:
             with beating:
                 await found.played.keep_beating(*ids)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(beat)
+            nursery.start_soon(send_heartbeat)
             calls = [found.call(one) for one in ids]
             await trio.sleep(SESSION_S + 1)
             assert len(found.addresses.tried) == count

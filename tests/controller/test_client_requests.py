@@ -1,15 +1,16 @@
-"""The forwarded requests not told elsewhere, and which there are."""
+"""The list of forwarded requests, and tests of those without a module of their own."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from ottla.controller import elections
 from ottla.controller.client_requests import DECISIONS
-from ottla.controller.decision import QuorumStatus, ReplicaStatus, decided
+from ottla.controller.decision import Context, QuorumStatus, ReplicaStatus, decided
 from ottla.controller.describe_quorum import describe_quorum, quorum_status
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.rehearsal import Rehearsal
+from ottla.controller.replication import elections
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.records import (
@@ -24,6 +25,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumProgress, ReplicaProgress
 from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.wire.apis import FORWARDED_KEYS
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -45,13 +47,13 @@ from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
-def cluster_of(*brokers: int) -> Rehearsal:
-    cluster = Rehearsal()
+def cluster_of(*brokers: int) -> InMemoryController:
+    cluster = InMemoryController()
     cluster.start(*brokers)
     return cluster
 
 
-def create(cluster: Rehearsal, name: str, *replicas: int) -> None:
+def create(cluster: InMemoryController, name: str, *replicas: int) -> None:
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
     topic = CreatableTopic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
@@ -59,21 +61,19 @@ def create(cluster: Rehearsal, name: str, *replicas: int) -> None:
     cluster.forward(CreateTopicsRequest(topics=[topic]))
 
 
-def test_an_api_key_nobody_decides_is_unsupported() -> None:
+def test_an_api_key_without_a_decision_is_unsupported() -> None:
     with pytest.raises(RefusedError) as caught:
-        Rehearsal().forward(HeartbeatRequest())
+        InMemoryController().forward(HeartbeatRequest())
 
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_forwarded_requests_are_these() -> None:
-    assert sorted(DECISIONS) == [
-        *(19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64)
-    ]
+    assert DECISIONS.keys() == FORWARDED_KEYS
 
 
 def elect(
-    cluster: Rehearsal, election_type: int, *topics: str
+    cluster: InMemoryController, election_type: int, *topics: str
 ) -> list[tuple[str, list[tuple[int, int]]]]:
     asked = [TopicPartitions(topic=name, partitions=[0]) for name in topics] if topics else None
     reply = cluster.forward(
@@ -118,7 +118,7 @@ def test_an_unclean_election_is_held_only_for_the_leaderless() -> None:
     assert (cluster.state("a").leader, cluster.state("a").isr) == (TWO, (TWO,))
 
 
-def test_an_unclean_election_needs_somebody_alive() -> None:
+def test_an_unclean_election_needs_a_live_replica() -> None:
     cluster = cluster_of(1)
     create(cluster, "a", 1)
     cluster.kill(1)
@@ -180,11 +180,11 @@ def test_a_topic_that_comes_to_allow_unclean_elections_gets_one() -> None:
     create(cluster, "a", 1, 2)
     cluster.alter_isr("a", 0, 1)
     cluster.kill(1)
-    assert elections.elect_where_nobody_leads(cluster.image, cluster.config) == ()
+    assert elections.elect_leaderless(cluster.image, cluster.config) == ()
     allow = config_record(2, "a", "unclean.leader.election.enable", "true")
     cluster.take(decided(cluster.image, (allow,), None))
 
-    records = elections.elect_where_nobody_leads(cluster.image, cluster.config)
+    records = elections.elect_leaderless(cluster.image, cluster.config)
     cluster.take(decided(cluster.image, records, None))
 
     assert cluster.state("a").leader == TWO
@@ -219,7 +219,7 @@ def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
 
 
 def update(
-    cluster: Rehearsal, name: str, level: int, *, upgrade_type: int = 1, version: int = 1
+    cluster: InMemoryController, name: str, level: int, *, upgrade_type: int = 1, version: int = 1
 ) -> UpdateFeaturesResponse:
     key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
     reply = cluster.forward(UpdateFeaturesRequest(feature_updates=[key]), version)
@@ -253,9 +253,9 @@ def test_the_version_of_transactions_goes_up_and_down() -> None:
     assert cluster.image.features[name] == 2
 
 
-def test_eligible_replicas_are_forgotten_when_they_are_kept_no_more() -> None:
+def test_eligible_replicas_are_cleared_when_elr_is_disabled() -> None:
     """Else the leader could commit without them, and they would count again later."""
-    cluster = Rehearsal(min_insync_replicas=2)
+    cluster = InMemoryController(min_insync_replicas=2)
     cluster.start(1, 2)
     create(cluster, "a", 1, 2)
     cluster.alter_isr("a", 0, 1)
@@ -309,7 +309,7 @@ def test_a_cluster_of_an_earlier_metadata_version_rises_and_does_not_fall_back()
 @pytest.mark.parametrize(
     ("name", "level"), [("share.version", 1), ("metadata.version", 33), ("metadata.version", 0)]
 )
-def test_a_level_nobody_knows_is_refused(name: str, level: int) -> None:
+def test_an_unknown_feature_level_is_refused(name: str, level: int) -> None:
     reply = update(cluster_of(1), name, level, upgrade_type=2, version=2)
 
     assert reply.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -341,8 +341,11 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
         ]
     )
 
+    cluster = cluster_of(1)
+    context = Context(config=cluster.config, rng=cluster.rng, quorum_status=lambda: status)
     for version in DescribeQuorumRequest.VERSIONS:
-        reply = describe_quorum(status, request, version=version)
+        asked = replace(context, api_version=version)
+        reply = describe_quorum(cluster.image, asked, request).reply
         assert decode(DescribeQuorumResponse, version, encode(reply, version))
 
     [found], [unknown] = (topic.partitions for topic in reply.topics)
@@ -356,7 +359,7 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
 
 
 def test_a_level_of_a_later_release_is_refused_by_its_name() -> None:
-    """What kafka-features upgrade --release-version 4.4-IV2 asks for."""
+    """The feature levels that kafka-features upgrade --release-version 4.4-IV2 requests."""
     answer = update(cluster_of(1), "metadata.version", 33)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert "30-32 (4.3-IV0 to 4.4-IV1); 33 is 4.4-IV2" in (answer.error_message or "")

@@ -1,4 +1,4 @@
-"""The controller and its upkeep over a quorum played by hand, in virtual time."""
+"""The controller and its periodic work over a simulated quorum, in virtual time."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,13 +11,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ottla.controller import elections
 from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import NO_RECORDS, Controller
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.decision import Decision, decided
-from ottla.controller.rehearsal import IDENTITY, CountingRng, registration
+from ottla.controller.replication import elections
 from ottla.controller.upkeep_driver import Upkeep
+from ottla.jepsen.in_memory_controller import IDENTITY, CountingRng, registration
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import (
@@ -31,13 +31,13 @@ from ottla.metadata.records import (
 )
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
-from ottla.model.scram import ScramCredential
+from ottla.model.security.scram import ScramCredential
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import Probe, probe_nothing
-from ottla.node.record_batches import batch_of
+from ottla.node.quorum.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumProgress
 from ottla.rpc import controller_methods as methods
@@ -69,7 +69,7 @@ SESSION_S = 9
 
 @dataclass
 class VirtualClock:
-    """Trio's time as the clock of a controller; `stall_ms` makes it stand still and then jump."""
+    """Trio's time as the clock of a controller; `stall_ms` pauses it and then lets it jump."""
 
     stall_ms: int = 0
 
@@ -91,7 +91,7 @@ def records_of(batch: bytes) -> tuple[Record, ...]:
 
 @dataclass
 class PlayedQuorum:
-    """A log in memory that commits what is appended at once, unless it has lost its majority."""
+    """A log in memory that commits appended records at once, unless it has lost its majority."""
 
     batches: list[tuple[Record, ...]] = field(default_factory=list)
     has_majority: bool = True
@@ -159,8 +159,8 @@ class PlayedQuorum:
 
 
 @dataclass
-class Played:
-    """A controller at work, and what it works with."""
+class ControllerBench:
+    """A running controller with its dependencies."""
 
     controller: Controller
     quorum: PlayedQuorum
@@ -174,9 +174,9 @@ class Played:
         for broker in ids:
             request = registration(broker)
             self.epochs[broker] = (await self.controller.register(request)).broker_epoch
-            await self.beat(broker)
+            await self.send_heartbeat(broker)
 
-    async def beat(
+    async def send_heartbeat(
         self, broker: int, *, want_fence: bool = False, want_shut_down: bool = False
     ) -> pb.HeartbeatResponse:
         return await self.controller.heartbeat(
@@ -192,7 +192,7 @@ class Played:
     async def keep_beating(self, *ids: int) -> None:
         while True:
             for broker in ids:
-                await self.beat(broker)
+                await self.send_heartbeat(broker)
             await trio.sleep(2)
 
     async def create(self, name: str, *replicas: int) -> Offset:
@@ -216,7 +216,7 @@ async def playing(
     first_records: Sequence[Record] = (),
     probe: Probe = probe_nothing,
     is_early: bool = True,
-) -> AsyncIterator[Played]:
+) -> AsyncIterator[ControllerBench]:
     """A controller that is active, in a cluster without brokers."""
     errors = UnexpectedErrors()
     config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
@@ -231,7 +231,7 @@ async def playing(
         await wait_all_tasks_blocked()
         quorum.elect(EPOCH)
         await controller.wait_active()
-        yield Played(controller, quorum, clock, errors, keeper)
+        yield ControllerBench(controller, quorum, clock, errors, keeper)
         nursery.cancel_scope.cancel()
 
 
@@ -247,7 +247,8 @@ async def test_a_new_cluster_begins_with_the_users_it_was_formatted_with(
 
 
 async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) -> None:
-    """A broker waits for these, so that it shows what it says; none mean nothing to wait for."""
+    """A broker waits for that offset, so that it shows its own change; without records there is no
+    wait."""
     async with playing() as played:
         await played.register(1)
         changed = await played.create("orders")
@@ -270,14 +271,14 @@ async def test_a_silent_broker_is_fenced_when_its_session_ends(autojump_clock: M
         nursery.cancel_scope.cancel()
 
 
-async def test_nobody_is_fenced_because_the_controller_stood_still(
+async def test_a_paused_controller_fences_no_broker(
     autojump_clock: MockClock,
 ) -> None:
     async with playing() as played, trio.open_nursery() as nursery:
         await played.register(1, 2)
         nursery.start_soon(played.keep_beating, 2)
         await trio.sleep(5)
-        await played.beat(1)
+        await played.send_heartbeat(1)
         await trio.sleep(1)
 
         played.clock.stall_ms += 60_000
@@ -298,7 +299,7 @@ async def test_a_long_decision_ends_no_session_of_a_broker_that_was_heard(
         nursery.start_soon(played.create, "long")
         await trio.sleep(8)
 
-        nursery.start_soon(partial(played.beat, 1, want_shut_down=True))
+        nursery.start_soon(partial(played.send_heartbeat, 1, want_shut_down=True))
         await trio.sleep(4)
 
         now_ms = played.clock.monotonic_ms()
@@ -306,7 +307,7 @@ async def test_a_long_decision_ends_no_session_of_a_broker_that_was_heard(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nobody(
+async def test_an_unchanged_heartbeat_writes_no_record_and_is_answered_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with playing() as played, trio.open_nursery() as nursery:
@@ -317,7 +318,7 @@ async def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nob
         batch_count = len(played.quorum.batches)
 
         with trio.fail_after(0.001):
-            answer = await played.beat(1)
+            answer = await played.send_heartbeat(1)
 
         assert not answer.is_fenced
         assert len(played.quorum.batches) == batch_count
@@ -329,19 +330,19 @@ async def test_a_heartbeat_is_not_answered_out_of_what_no_majority_holds(
 ) -> None:
     async with playing() as played:
         await played.register(1)
-        await played.beat(1, want_fence=True)
+        await played.send_heartbeat(1, want_fence=True)
         played.quorum.has_majority = False
         answers = []
         for _ in ("unfences", "finds it unfenced, if that is ever committed"):
             with trio.move_on_after(1):
-                answers.append(await played.beat(1))
+                answers.append(await played.send_heartbeat(1))
         assert answers == []
 
         played.quorum.commit()
-        assert not (await played.beat(1)).is_fenced
+        assert not (await played.send_heartbeat(1)).is_fenced
 
 
-async def test_who_waits_when_leadership_ends_is_told_so(autojump_clock: MockClock) -> None:
+async def test_waiting_requests_fail_when_leadership_ends(autojump_clock: MockClock) -> None:
     async with playing() as played, trio.open_nursery() as nursery:
         await played.register(1)
         played.quorum.has_majority = False
@@ -424,7 +425,7 @@ async def test_an_asker_that_goes_away_leaves_no_decision_half_written(
 async def test_what_a_dead_controller_left_half_done_the_next_one_puts_right(
     autojump_clock: MockClock,
 ) -> None:
-    """It wrote that a broker is back, and not yet that it leads what it alone holds."""
+    """It wrote that a broker is back, and not yet that this broker leads its partitions."""
     async with playing() as played:
         await played.register(1)
         await played.create("a")
@@ -464,7 +465,7 @@ async def test_leaderships_go_back_run_after_run_until_none_is_left(
         nursery.cancel_scope.cancel()
 
 
-async def lead(played: Played, name: str, leader: int) -> None:
+async def lead(played: ControllerBench, name: str, leader: int) -> None:
     """Make another replica the leader."""
     topic = played.controller.image.topic(name)
     assert topic is not None
@@ -497,7 +498,7 @@ async def test_an_unexpected_error_of_a_decision_leaves_nothing_of_it(
         image, end_offset = played.controller.image, played.quorum.end_offset
 
         def stumble(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
-            raise KeyError("nobody foresaw this")
+            raise KeyError("planted")
 
         def unfit(image: MetadataImage, _next_offset: Offset) -> Decision[None]:
             gone = registration(7)
@@ -523,7 +524,7 @@ async def test_an_unexpected_error_ends_one_round_of_upkeep_and_no_task(
 
         def sometimes(self: Upkeep, image: MetadataImage, next_offset: Offset) -> Decision[bool]:
             if is_broken:
-                raise RuntimeError("nobody foresaw this")
+                raise RuntimeError("planted")
             return fence(self, image, next_offset)
 
         monkeypatch.setattr(Upkeep, "_fence", sometimes)

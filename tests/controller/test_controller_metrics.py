@@ -1,4 +1,4 @@
-"""What a controller tells at /metrics."""
+"""The metrics of a controller at /metrics."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.controller.controller_metrics import ControllerCounts, controller_registry
 from ottla.controller.main_driver import serve_controller
 from ottla.controller.mutation_quotas import MutationQuotas
-from ottla.controller.rehearsal import Rehearsal
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import partition_change_record
 from ottla.model.ids import NO_NODE, NodeId
-from ottla.model.quota_limits import ClientEntity, QuotaEntity
-from ottla.model.rates import THROTTLE_MS_MAX, WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.rates import THROTTLE_MS_MAX, WindowShape
 from ottla.model.settings.controller import load_controller_config
-from ottla.node.local_nodes_driver import free_port
-from ottla.telemetry.prometheus_text import render
+from ottla.node.local.local_nodes_driver import free_port
+from ottla.telemetry.metrics.prometheus_text import render
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 PREFIX = "kafka_controller_kafkacontroller_"
@@ -34,7 +34,7 @@ def numbers(text: str) -> dict[str, float]:
     }
 
 
-def told(
+def samples_of(
     image: Callable[[], MetadataImage], *, is_active: bool = True, wall_ms: int = 0
 ) -> dict[str, float]:
     registry = controller_registry(
@@ -49,8 +49,8 @@ def told(
     return numbers(b"".join(render(registry.collect())).decode())
 
 
-def cluster_of_three() -> Rehearsal:
-    cluster = Rehearsal()
+def cluster_of_three() -> InMemoryController:
+    cluster = InMemoryController()
     cluster.start(1, 2, 3)
     topics = [CreatableTopic(name=name, num_partitions=4, replication_factor=1) for name in "ab"]
     cluster.forward(CreateTopicsRequest(topics=topics))
@@ -64,7 +64,7 @@ def test_topics_partitions_and_brokers_are_counted() -> None:
     ]
     cluster.kill(3)
 
-    found = told(lambda: cluster.image)
+    found = samples_of(lambda: cluster.image)
 
     assert found[f"{PREFIX}globaltopiccount"] == 2
     assert found[f"{PREFIX}globalpartitioncount"] == 8
@@ -74,10 +74,13 @@ def test_topics_partitions_and_brokers_are_counted() -> None:
 
 
 def test_a_standby_tells_how_far_behind_its_image_is() -> None:
-    assert told(lambda: EMPTY, is_active=False)[f"{PREFIX}activecontrollercount"] == 0
-    assert told(lambda: EMPTY, is_active=True)[f"{PREFIX}activecontrollercount"] == 1
-    assert told(lambda: EMPTY, is_active=False, wall_ms=9)[f"{PREFIX}lastappliedrecordlagms"] == 0
-    assert told(lambda: EMPTY)[f"{PREFIX}lastcommittedrecordoffset"] == 7
+    assert samples_of(lambda: EMPTY, is_active=False)[f"{PREFIX}activecontrollercount"] == 0
+    assert samples_of(lambda: EMPTY, is_active=True)[f"{PREFIX}activecontrollercount"] == 1
+    assert (
+        samples_of(lambda: EMPTY, is_active=False, wall_ms=9)[f"{PREFIX}lastappliedrecordlagms"]
+        == 0
+    )
+    assert samples_of(lambda: EMPTY)[f"{PREFIX}lastcommittedrecordoffset"] == 7
 
 
 def test_elections_of_who_was_not_in_sync_are_counted() -> None:

@@ -18,14 +18,14 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter, ListenAddress
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
-from ottla.node.local_nodes_driver import free_port
-from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.node.local.local_nodes_driver import free_port
+from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
@@ -42,7 +42,7 @@ DEADLINE_MS = 60_000
 
 
 @dataclass
-class Running:
+class RunningController:
     """A controller that serves, and the means to talk to it."""
 
     rpc: RpcRuntime
@@ -63,7 +63,7 @@ def config_of(directory: Path, port: int, *, session_timeout_ms: int = 9_000) ->
 
 
 @asynccontextmanager
-async def running(config: ControllerConfig) -> AsyncIterator[Running]:
+async def running(config: ControllerConfig) -> AsyncIterator[RunningController]:
     is_stopping, is_ready = trio.Event(), trio.Event()
     voter = config.controller_quorum_voters[0]
     async with open_rpc_runtime() as rpc, trio.open_nursery() as nursery:
@@ -74,12 +74,12 @@ async def running(config: ControllerConfig) -> AsyncIterator[Running]:
             await is_ready.wait()
             cluster_id = await cluster_id_of_quorum(rpc, [voter])
         client = ControllerClient(rpc, [voter], lambda: None)
-        yield Running(rpc, client, voter, cluster_id, is_stopping.set)
+        yield RunningController(rpc, client, voter, cluster_id, is_stopping.set)
         is_stopping.set()
 
 
 @asynccontextmanager
-async def observing(cluster: Running, directory: Path) -> AsyncIterator[QuorumMember]:
+async def observing(cluster: RunningController, directory: Path) -> AsyncIterator[QuorumMember]:
     disk, path = RealDisk(), str(directory / "broker")
     await format_directories(disk, {path: uuid4()}, cluster_id=cluster.cluster_id, node_id=BROKER)
     properties = await read_meta_properties(disk, path)
@@ -97,7 +97,7 @@ async def observing(cluster: Running, directory: Path) -> AsyncIterator[QuorumMe
         yield member
 
 
-def registration(cluster: Running, incarnation: UUID) -> pb.RegisterRequest:
+def registration(cluster: RunningController, incarnation: UUID) -> pb.RegisterRequest:
     return pb.RegisterRequest(
         cluster_id=cluster.cluster_id,
         broker_id=BROKER,
@@ -114,21 +114,23 @@ def registration(cluster: Running, incarnation: UUID) -> pb.RegisterRequest:
     )
 
 
-async def registered(cluster: Running) -> int:
+async def registered(cluster: RunningController) -> int:
     """Register the broker, unfence it and return its epoch."""
     answer = await cluster.client.register(registration(cluster, uuid4()), deadline_ms=DEADLINE_MS)
-    await beat(cluster, answer.broker_epoch)
+    await send_heartbeat(cluster, answer.broker_epoch)
     return answer.broker_epoch
 
 
-async def beat(cluster: Running, epoch: int) -> pb.HeartbeatResponse:
+async def send_heartbeat(cluster: RunningController, epoch: int) -> pb.HeartbeatResponse:
     request = pb.HeartbeatRequest(
         broker_id=BROKER, broker_epoch=epoch, current_metadata_offset=epoch
     )
     return await cluster.client.heartbeat(request, deadline_ms=DEADLINE_MS)
 
 
-async def create_topic(cluster: Running, name: str, partition_count: int) -> CreateTopicsResponse:
+async def create_topic(
+    cluster: RunningController, name: str, partition_count: int
+) -> CreateTopicsResponse:
     version = 7
     body = encode(
         CreateTopicsRequest(
@@ -204,7 +206,7 @@ async def test_a_heartbeat_of_a_past_epoch_is_refused(tmp_path: Path) -> None:
     async with running(config_of(tmp_path, free_port())) as cluster:
         epoch = await registered(cluster)
         with pytest.raises(RefusedError) as caught:
-            await beat(cluster, epoch - 1)
+            await send_heartbeat(cluster, epoch - 1)
         assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 

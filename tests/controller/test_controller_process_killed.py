@@ -15,7 +15,7 @@ from ottla.metadata.features import INITIAL_LEVELS
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import ConfiguredVoter
-from ottla.node.local_nodes_driver import free_port
+from ottla.node.local.local_nodes_driver import free_port
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.cluster_id import cluster_id_of_quorum
@@ -89,8 +89,8 @@ async def register(client: ControllerClient, runtime: RpcRuntime, voter: Configu
         previous_broker_epoch=-1,
     )
     epoch = (await client.register(request, deadline_ms=DEADLINE_MS)).broker_epoch
-    beat = pb.HeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
-    assert not (await client.heartbeat(beat, deadline_ms=DEADLINE_MS)).is_fenced
+    heartbeat = pb.HeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
+    assert not (await client.heartbeat(heartbeat, deadline_ms=DEADLINE_MS)).is_fenced
 
 
 async def test_what_a_killed_controller_acknowledged_is_there_when_it_is_back(

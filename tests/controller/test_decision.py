@@ -1,4 +1,4 @@
-"""What a decision carries: records, the image they come to, and a reply."""
+"""Content of a decision: records, the image after them, and a response."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from ottla.controller.decision import Draft, decided
-from ottla.controller.rehearsal import Rehearsal
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, config_record, partition_change_record
@@ -18,7 +18,7 @@ FIRST, SECOND = (config_record(4, "", key, "v") for key in ("k", "l"))
 
 
 def test_parts_of_a_draft_build_on_the_image_of_those_before_them() -> None:
-    start = Rehearsal().image
+    start = InMemoryController().image
     draft = Draft(start)
     draft.add([FIRST])
     assert draft.image.config(4, "")["k"] == "v"
@@ -42,7 +42,7 @@ def test_the_parts_of_a_draft_are_folded_together(monkeypatch: pytest.MonkeyPatc
         return original(image, records)
 
     monkeypatch.setattr(fold, "apply_all", counting)
-    draft = Draft(Rehearsal().image)
+    draft = Draft(InMemoryController().image)
     folded.clear()
     for _ in range(5):
         draft.add([FIRST, SECOND])
@@ -51,7 +51,7 @@ def test_the_parts_of_a_draft_are_folded_together(monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_reply_leaves_records_and_image_as_they_are() -> None:
-    decision = decided(Rehearsal().image, [FIRST], None, is_atomic=True)
+    decision = decided(InMemoryController().image, [FIRST], None, is_atomic=True)
     other = decision.with_reply(7)
     assert other.reply == 7
     assert other.image is decision.image
@@ -61,11 +61,11 @@ def test_another_reply_leaves_records_and_image_as_they_are() -> None:
 def test_records_that_do_not_fit_the_image_make_no_decision() -> None:
     stray = partition_change_record(UUID(int=5), 0, isr=(NodeId(1),))
     with pytest.raises(CorruptDataError):
-        decided(Rehearsal().image, [FIRST, stray], None)
+        decided(InMemoryController().image, [FIRST, stray], None)
 
 
 def test_a_decision_that_carries_another_image_than_its_records_come_to_is_found() -> None:
-    cluster = Rehearsal()
+    cluster = InMemoryController()
     false = replace(decided(cluster.image, [FIRST], None), image=cluster.image)
     with pytest.raises(AssertionError):
         cluster.take(false)

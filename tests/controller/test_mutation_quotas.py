@@ -1,4 +1,4 @@
-"""The quota of controller mutations: what is charged, what is refused, and for how long."""
+"""The quota of controller mutations: charges, refusals and their duration."""
 
 from collections.abc import Mapping
 from random import Random
@@ -9,12 +9,12 @@ import pytest
 from ottla.controller import mutation_quotas
 from ottla.controller.decision import decided
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationQuotas
-from ottla.controller.rehearsal import Rehearsal
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.quota_limits import ClientEntity, QuotaEntity
 from ottla.model.quotas.quota_callback import CustomLimits
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -39,14 +39,14 @@ KIP_599 = WindowShape(100, 1_000)
 
 
 @pytest.fixture
-def cluster() -> Rehearsal:
-    cluster = Rehearsal(mutations=MutationQuotas(KIP_599))
+def cluster() -> InMemoryController:
+    cluster = InMemoryController(mutations=MutationQuotas(KIP_599))
     cluster.start(1)
     limit(cluster, 5.0)
     return cluster
 
 
-def limit(cluster: Rehearsal, rate: float) -> None:
+def limit(cluster: InMemoryController, rate: float) -> None:
     cluster.take(decided(cluster.image, [client_quota_record(LOADER, RATE, rate)], None))
 
 
@@ -54,7 +54,9 @@ def topic(name: str, partition_count: int = 1) -> CreatableTopic:
     return CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
 
 
-def ask(cluster: Rehearsal, request: Message, version: int, client_id: str = "loader") -> list[int]:
+def ask(
+    cluster: InMemoryController, request: Message, version: int, client_id: str = "loader"
+) -> list[int]:
     reply: Any = cluster.forward(request, version, client_id=client_id)
     for field in ("topics", "results", "responses"):
         if hasattr(reply, field):
@@ -63,16 +65,16 @@ def ask(cluster: Rehearsal, request: Message, version: int, client_id: str = "lo
 
 
 def create(
-    cluster: Rehearsal, *topics: CreatableTopic, version: int = 7, **options: Any
+    cluster: InMemoryController, *topics: CreatableTopic, version: int = 7, **options: Any
 ) -> list[int]:
     return ask(cluster, CreateTopicsRequest(topics=list(topics), **options), version)
 
 
-def throttle_ms(cluster: Rehearsal) -> int:
+def throttle_ms(cluster: InMemoryController) -> int:
     return cluster.last_charge.throttle_ms(cluster.now_ms)
 
 
-def test_a_burst_of_560_is_paid_off_in_12_s(cluster: Rehearsal) -> None:
+def test_a_burst_of_560_is_paid_off_in_12_s(cluster: InMemoryController) -> None:
     assert create(cluster, topic("big", 560)) == [0]
     assert throttle_ms(cluster) == 0, "a strict request is refused or served, never slowed"
 
@@ -102,7 +104,7 @@ def test_a_burst_of_560_is_paid_off_in_12_s(cluster: Rehearsal) -> None:
     ],
 )
 def test_old_versions_are_served_and_throttled_new_ones_refused(
-    cluster: Rehearsal, request_: Message, strict_from: int
+    cluster: InMemoryController, request_: Message, strict_from: int
 ) -> None:
     create(cluster, topic("big", 560))
 
@@ -114,7 +116,9 @@ def test_old_versions_are_served_and_throttled_new_ones_refused(
     assert throttle_ms(cluster) > 12_000
 
 
-def test_a_deletion_by_id_is_charged_by_the_partitions_of_its_topic(cluster: Rehearsal) -> None:
+def test_a_deletion_by_id_is_charged_by_the_partitions_of_its_topic(
+    cluster: InMemoryController,
+) -> None:
     create(cluster, topic("big", 400))
     by_id = DeleteTopicState(name=None, topic_id=cluster.image.topic_ids["big"])
 
@@ -123,14 +127,14 @@ def test_a_deletion_by_id_is_charged_by_the_partitions_of_its_topic(cluster: Reh
     assert throttle_ms(cluster) == 60_000, "400 created and 400 deleted, of 500"
 
 
-def test_topics_of_one_request_are_charged_one_by_one(cluster: Rehearsal) -> None:
+def test_topics_of_one_request_are_charged_one_by_one(cluster: InMemoryController) -> None:
     answers = create(cluster, topic("a", 500), topic("b", 1), topic("c", 1))
 
     assert answers == [0, 0, EXCEEDED]
     assert set(cluster.image.topic_ids) == {"a", "b"}
 
 
-def test_assigned_partitions_count_like_any_other(cluster: Rehearsal) -> None:
+def test_assigned_partitions_count_like_any_other(cluster: InMemoryController) -> None:
     assigned = CreatableTopic(
         name="assigned",
         num_partitions=-1,
@@ -145,14 +149,14 @@ def test_assigned_partitions_count_like_any_other(cluster: Rehearsal) -> None:
     assert create(cluster, topic("next")) == [EXCEEDED]
 
 
-def test_a_trial_counts_as_in_kafka(cluster: Rehearsal) -> None:
+def test_a_trial_counts_as_in_kafka(cluster: InMemoryController) -> None:
     assert create(cluster, topic("big", 560), validate_only=True) == [0]
     assert not cluster.image.topic_ids
 
     assert create(cluster, topic("next"), validate_only=True) == [EXCEEDED]
 
 
-def test_what_is_refused_for_another_reason_is_not_charged(cluster: Rehearsal) -> None:
+def test_what_is_refused_for_another_reason_is_not_charged(cluster: InMemoryController) -> None:
     unplaceable = CreatableTopic(name="big", num_partitions=560, replication_factor=3)
 
     assert create(cluster, unplaceable) == [ErrorCode.INVALID_REPLICATION_FACTOR]
@@ -162,7 +166,9 @@ def test_what_is_refused_for_another_reason_is_not_charged(cluster: Rehearsal) -
     assert bucket.tokens == 499
 
 
-def test_the_delay_shrinks_while_an_answer_waits_for_its_commit(cluster: Rehearsal) -> None:
+def test_the_delay_shrinks_while_an_answer_waits_for_its_commit(
+    cluster: InMemoryController,
+) -> None:
     create(cluster, topic("big", 560), version=5)
     assert throttle_ms(cluster) == 12_000
 
@@ -172,7 +178,7 @@ def test_the_delay_shrinks_while_an_answer_waits_for_its_commit(cluster: Rehears
     assert throttle_ms(cluster) == 0
 
 
-def test_another_client_and_a_broker_itself_are_not_charged(cluster: Rehearsal) -> None:
+def test_another_client_and_a_broker_itself_are_not_charged(cluster: InMemoryController) -> None:
     create(cluster, topic("big", 560))
 
     assert ask(cluster, CreateTopicsRequest(topics=[topic("a")]), 7, "other") == [0]
@@ -182,7 +188,7 @@ def test_another_client_and_a_broker_itself_are_not_charged(cluster: Rehearsal) 
     assert [one.error_code for one in reply.topics] == [0]
 
 
-def test_a_change_of_the_limit_keeps_the_debt(cluster: Rehearsal) -> None:
+def test_a_change_of_the_limit_keeps_the_debt(cluster: InMemoryController) -> None:
     create(cluster, topic("big", 560))
 
     limit(cluster, 60.0)
@@ -191,7 +197,7 @@ def test_a_change_of_the_limit_keeps_the_debt(cluster: Rehearsal) -> None:
     assert throttle_ms(cluster) == 1_000, "60 partitions at 60 a second"
 
 
-def test_a_new_controller_starts_with_full_buckets(cluster: Rehearsal) -> None:
+def test_a_new_controller_starts_with_full_buckets(cluster: InMemoryController) -> None:
     create(cluster, topic("big", 560))
 
     cluster.mutations.forget_all()
@@ -277,11 +283,11 @@ def test_every_step_equals_a_plain_bucket(is_strict: bool) -> None:
 
 
 class Tenants:
-    """A callback by which clients named tenant/… share what is left of their tenant's rate."""
+    """A callback by which clients named tenant/… share the rest of their tenant's rate."""
 
     def __init__(self) -> None:
         self.rate: Any = 5.0
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
 
     def configure(self, configs: Mapping[str, str]) -> None:
         raise AssertionError
@@ -298,10 +304,10 @@ class Tenants:
         return limit
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
-        self.told.append((entity, value))
+        self.calls.append((entity, value))
 
     def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
-        self.told.append((entity, None))
+        self.calls.append((entity, None))
 
     def quota_reset_required(self, quota_type: str) -> bool:
         return False
@@ -329,13 +335,13 @@ def test_a_callback_decides_the_limits_of_mutations() -> None:
     assert charged(quotas, "red/a", 500, in_cluster) == 0
     assert charged(quotas, "red/b", 5, in_cluster) == 1_000, "the tenant's clients share its rate"
     assert charged(quotas, "loader", 1_000_000, in_cluster) == 0, "the eight levels hold nothing"
-    assert callback.told == [(LOADER, 1.0)]
+    assert callback.calls == [(LOADER, 1.0)]
 
     callback.rate = 10.0
     assert charged(quotas, "red/a", 5, in_cluster) == 1_000, "a change holds for the next request"
     callback.rate = None
     assert charged(quotas, "red/a", 1_000_000, {}) == 0
-    assert callback.told[1:] == [(LOADER, None)]
+    assert callback.calls[1:] == [(LOADER, None)]
     callback.rate = float("nan")
     assert charged(quotas, "red/a", 1_000_000, {}) == 0, "what is no limit limits nothing"
     assert errors.counts.total() == 1

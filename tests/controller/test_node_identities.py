@@ -1,4 +1,4 @@
-"""A certificate speaks for its own node, and for no other."""
+"""A certificate authenticates its own node, and no other."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -7,12 +7,14 @@ import pytest
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
-from ottla.controller.node_identities import SENDER_FIELDS, NodeIdentities, admit_anyone
-from ottla.controller.rehearsal import registration
+from ottla.controller.node_identities import SENDER_FIELDS, NodeIdentities, accept_any_caller
+from ottla.jepsen.in_memory_controller import registration
 from ottla.metadata.acl_table import NO_ACLS
 from ottla.metadata.image import EMPTY, BrokerRegistration, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import (
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.security.acls import (
     CLUSTER_NAME,
     AclEntry,
     AclOperation,
@@ -20,9 +22,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId
-from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
+from ottla.model.settings.security.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.proto import controller_pb2, quorum_pb2
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.rpc import controller_methods
@@ -30,7 +30,7 @@ from ottla.rpc.caller import UNKNOWN_CALLER, Caller
 from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.rpc.controller_methods import FORWARD, HEARTBEAT, REGISTER
 from ottla.rpc.method import RpcMethod
-from ottla.rpc.quorum_codec import CONVERSATIONS
+from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 VOTERS = VoterSet(
     tuple(
@@ -87,7 +87,7 @@ def vote(candidate: int) -> Message:
 
 def test_every_method_among_nodes_says_who_sends_it() -> None:
     methods = [one for one in vars(controller_methods).values() if isinstance(one, RpcMethod)]
-    methods += [CLUSTER_ID, *(one.method for one in CONVERSATIONS.values())]
+    methods += [CLUSTER_ID, *(one.method for one in QUORUM_METHODS.values())]
     assert {one.path for one in methods} == set(SENDER_FIELDS)
     for method in methods:
         field = SENDER_FIELDS[method.path]
@@ -144,7 +144,7 @@ def test_the_controller_writes_down_as_whom_a_broker_registers() -> None:
     assert (request.principal, request.is_named_by_certificate) == ("User:CN=b4.example", False)
     assert is_admitted(REGISTER.path, request, of_node(4))
     assert request.is_named_by_certificate
-    admit_anyone(REGISTER.path, request, UNKNOWN_CALLER)
+    accept_any_caller(REGISTER.path, request, UNKNOWN_CALLER)
     assert (request.principal, request.is_named_by_certificate) == ("", False)
 
 

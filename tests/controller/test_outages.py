@@ -1,8 +1,8 @@
-"""Whole clusters that go down, each in its own way, and come back with nothing lost."""
+"""Outages of whole clusters, each of another kind, after which no record is lost."""
 
 import pytest
 
-from ottla.controller.rehearsal import Rehearsal
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.image import RecoveryState
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.wire.messages.create_topics_request import (
@@ -16,9 +16,9 @@ ALL = (ONE, TWO, THREE)
 
 
 @pytest.fixture
-def cluster() -> Rehearsal:
+def cluster() -> InMemoryController:
     """Three brokers with one partition on all, min.insync.replicas 2."""
-    cluster = Rehearsal(min_insync_replicas=2)
+    cluster = InMemoryController(min_insync_replicas=2)
     cluster.start(*ALL)
     assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(ALL))
     topic = CreatableTopic(
@@ -28,7 +28,7 @@ def cluster() -> Rehearsal:
     return cluster
 
 
-def shut_down(cluster: Rehearsal, broker: int) -> int:
+def shut_down(cluster: InMemoryController, broker: int) -> int:
     """Stop a broker in order and return the epoch that it writes down as its last."""
     for _ in range(3):
         if cluster.heartbeat(broker, want_shut_down=True).should_shut_down:
@@ -39,15 +39,15 @@ def shut_down(cluster: Rehearsal, broker: int) -> int:
     raise AssertionError("the shutdown was not granted")
 
 
-def come_back(cluster: Rehearsal, broker: int, *, previous_epoch: int = -1) -> None:
+def come_back(cluster: InMemoryController, broker: int, *, previous_epoch: int = -1) -> None:
     cluster.register(broker, incarnation=2, previous_epoch=previous_epoch)
     cluster.heartbeat(broker)
 
 
 def test_the_last_in_sync_go_down_in_order_and_those_eligible_lead_cleanly(
-    cluster: Rehearsal,
+    cluster: InMemoryController,
 ) -> None:
-    """KIP-966: whoever left the ISR below min.insync.replicas holds all that was committed."""
+    """KIP-966: a replica that left the ISR below min.insync.replicas has all committed records."""
     epochs = {broker: shut_down(cluster, broker) for broker in ALL}
     down = cluster.state("a")
 
@@ -69,7 +69,9 @@ def test_the_last_in_sync_go_down_in_order_and_those_eligible_lead_cleanly(
 
 
 @pytest.mark.parametrize("first", [2, 3])
-def test_either_of_those_eligible_may_come_back_first(cluster: Rehearsal, first: int) -> None:
+def test_either_of_those_eligible_may_come_back_first(
+    cluster: InMemoryController, first: int
+) -> None:
     epochs = {broker: shut_down(cluster, broker) for broker in ALL}
 
     come_back(cluster, first, previous_epoch=epochs[NodeId(first)])
@@ -78,7 +80,9 @@ def test_either_of_those_eligible_may_come_back_first(cluster: Rehearsal, first:
     assert cluster.state("a").recovery_state is RecoveryState.RECOVERED
 
 
-def test_all_killed_at_once_the_last_known_leader_leads_and_says_so(cluster: Rehearsal) -> None:
+def test_all_killed_at_once_the_last_known_leader_leads_and_says_so(
+    cluster: InMemoryController,
+) -> None:
     cluster.kill(*ALL)
     down = cluster.state("a")
     for broker in (TWO, THREE):
@@ -96,7 +100,7 @@ def test_all_killed_at_once_the_last_known_leader_leads_and_says_so(cluster: Reh
     assert confirmed.recovery_state is RecoveryState.RECOVERED
 
 
-def test_killed_one_after_another_whoever_led_last_leads_again(cluster: Rehearsal) -> None:
+def test_after_kills_one_by_one_the_last_leader_leads_again(cluster: InMemoryController) -> None:
     for broker in ALL:
         cluster.kill(broker)
     for broker in ALL:
@@ -107,7 +111,9 @@ def test_killed_one_after_another_whoever_led_last_leads_again(cluster: Rehearsa
     assert state.recovery_state is RecoveryState.RECOVERING
 
 
-def test_all_killed_but_one_restarted_without_a_crash_leads_cleanly(cluster: Rehearsal) -> None:
+def test_all_killed_but_one_restarted_without_a_crash_leads_cleanly(
+    cluster: InMemoryController,
+) -> None:
     """SIGSTOP and SIGCONT: the process is the same and has lost nothing."""
     cluster.kill(*ALL)
     for broker in (ONE, THREE):

@@ -1,19 +1,22 @@
-"""What one client's request may cost the controller: work counted, not seconds."""
+"""Cost of one client's request for the controller: counted in work, not in seconds."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ottla.controller import client_requests, topics
-from ottla.controller.assignments import check_manual, place_more
 from ottla.controller.describe_quorum import PARTITIONS_MAX
-from ottla.controller.rehearsal import Rehearsal
+from ottla.controller.replication import topics
+from ottla.controller.replication.assignments import check_manual, place_more
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import EXPLAINED_MAX
 from ottla.model.ids import METADATA_TOPIC
+from ottla.wire.api import CostBounds
+from ottla.wire.apis import API, INCREMENTAL_ALTER_CONFIGS
 from ottla.wire.messages import describe_quorum_request as describe_quorum
 from ottla.wire.messages import list_partition_reassignments_request as list_reassignments
 from ottla.wire.messages.create_partitions_request import (
@@ -37,15 +40,15 @@ def new(name: str, partitions: int = 1, replicas: int = 1) -> CreatableTopic:
 
 
 @pytest.fixture
-def cluster() -> Rehearsal:
-    cluster = Rehearsal()
+def cluster() -> InMemoryController:
+    cluster = InMemoryController()
     cluster.start(1, 2, 3)
     cluster.forward(CreateTopicsRequest(topics=[new(f"old.{at}") for at in range(NAMES_COUNT)]))
     return cluster
 
 
 def test_new_names_are_held_against_all_others_once(
-    cluster: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    cluster: InMemoryController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: Counter[str] = Counter()
     look_through = PersistentMap.__iter__
@@ -61,7 +64,7 @@ def test_new_names_are_held_against_all_others_once(
     assert looked["keys"] < 20 * NAMES_COUNT
 
 
-def test_names_of_one_request_collide_with_each_other(cluster: Rehearsal) -> None:
+def test_names_of_one_request_collide_with_each_other(cluster: InMemoryController) -> None:
     answer: Any = cluster.forward(CreateTopicsRequest(topics=[new("a.b"), new("a_b"), new("c.d")]))
     codes = [topic.error_code for topic in answer.topics]
     assert codes == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
@@ -82,7 +85,7 @@ class CountedId(int):
 
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_an_assignment_of_many_brokers_is_looked_through_once(
-    cluster: Rehearsal, is_repeated: bool
+    cluster: InMemoryController, is_repeated: bool
 ) -> None:
     ids: Any = tuple(CountedId(at % 900 if is_repeated else at) for at in range(1, 2_000))
     CountedId.compared_count = 0
@@ -93,7 +96,7 @@ def test_an_assignment_of_many_brokers_is_looked_through_once(
 
 
 def test_topics_that_would_grow_too_much_are_not_placed_first(
-    cluster: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    cluster: InMemoryController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed: list[int] = []
 
@@ -111,7 +114,7 @@ def test_topics_that_would_grow_too_much_are_not_placed_first(
     assert placed == [4_000, 4_000]
 
 
-def test_a_request_that_places_too_many_replicas_is_refused(cluster: Rehearsal) -> None:
+def test_a_request_that_places_too_many_replicas_is_refused(cluster: InMemoryController) -> None:
     answer: Any = cluster.forward(
         CreateTopicsRequest(topics=[new("wide", partitions=9_000, replicas=100)])
     )
@@ -119,9 +122,10 @@ def test_a_request_that_places_too_many_replicas_is_refused(cluster: Rehearsal) 
 
 
 def test_a_request_of_too_many_changes_is_refused_as_a_whole(
-    cluster: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    cluster: InMemoryController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_requests, "USER_OPERATION_RECORDS_MAX", 5)
+    row = API[INCREMENTAL_ALTER_CONFIGS]
+    monkeypatch.setitem(API, row.key, replace(row, cost=CostBounds(records_max=10)))
     resources = [
         AlterConfigsResource(
             resource_type=2,
@@ -135,7 +139,7 @@ def test_a_request_of_too_many_changes_is_refused_as_a_whole(
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
-def test_what_is_asked_twice_is_answered_once(cluster: Rehearsal) -> None:
+def test_what_is_asked_twice_is_answered_once(cluster: InMemoryController) -> None:
     """Four bytes of a request must not cost an answer of hundreds each."""
     twice = [TopicPartitions(topic="old.1", partitions=[0] * 50)] * 3
     elected: Any = cluster.forward(ElectLeadersRequest(election_type=0, topic_partitions=twice))
@@ -156,7 +160,7 @@ def test_what_is_asked_twice_is_answered_once(cluster: Rehearsal) -> None:
     assert listed.topics == []
 
 
-def test_a_feature_named_twice_is_refused(cluster: Rehearsal) -> None:
+def test_a_feature_named_twice_is_refused(cluster: InMemoryController) -> None:
     update = FeatureUpdateKey(
         feature="eligible.leader.replicas.version", max_version_level=1, upgrade_type=1
     )
@@ -165,7 +169,7 @@ def test_a_feature_named_twice_is_refused(cluster: Rehearsal) -> None:
 
 
 def test_partitions_that_are_not_there_are_explained_a_thousand_times_at_most(
-    cluster: Rehearsal,
+    cluster: InMemoryController,
 ) -> None:
     asked = [TopicPartitions(topic="new", partitions=list(range(EXPLAINED_MAX + 10)))]
     answer: Any = cluster.forward(ElectLeadersRequest(election_type=0, topic_partitions=asked))
@@ -176,7 +180,9 @@ def test_partitions_that_are_not_there_are_explained_a_thousand_times_at_most(
     assert explained == [True] * EXPLAINED_MAX + [False] * 10
 
 
-def test_more_partitions_than_can_have_a_quorum_are_refused_at_once(cluster: Rehearsal) -> None:
+def test_more_partitions_than_can_have_a_quorum_are_refused_at_once(
+    cluster: InMemoryController,
+) -> None:
     partitions = [
         describe_quorum.PartitionData(partition_index=at) for at in range(PARTITIONS_MAX + 1)
     ]

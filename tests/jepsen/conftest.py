@@ -1,4 +1,4 @@
-"""What the searches of a test run explored, told at its end."""
+"""Coverage of the searches of a test run, printed at its end."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Explored = Callable[[str, RunOutcome | Tally], None]
 
 @pytest.fixture
 def explored(record_property: Callable[[str, object], None]) -> Explored:
-    """Note what an engine did, for the sum at the end."""
+    """Record the work of an engine, for the sum at the end."""
 
     def note(engine: str, done: RunOutcome | Tally) -> None:
         runs = done.run_count if isinstance(done, Tally) else 1
@@ -25,7 +25,7 @@ def explored(record_property: Callable[[str, object], None]) -> Explored:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much was explored, by engine."""
+    """Print the number of explored states or runs, by engine."""
     sums: dict[str, Counter[str]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:

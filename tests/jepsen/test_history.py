@@ -1,4 +1,4 @@
-"""What was noted is what is read again, and nobody acts under a number that is gone."""
+"""Recorded events are read back unchanged, and no operation starts under an ended process."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ottla.jepsen.checkers.verdict import DirectoryCheck, Findings, RunFacts, Ve
 from ottla.jepsen.history import NEMESIS, Event, EventKind, History, Operation, Recorder
 
 
-class Ticking:
+class TickingClock:
     """A clock that moves on by one with every look."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Ticking:
 
 
 def recorded() -> Recorder:
-    return Recorder(Ticking(), concurrency=2)
+    return Recorder(TickingClock(), concurrency=2)
 
 
 def test_an_operation_is_its_invocation_and_what_came_next_of_its_process() -> None:
@@ -64,17 +64,17 @@ def test_a_process_does_one_thing_at_a_time() -> None:
 def test_what_happens_beside_an_operation_is_noted_under_a_number_of_its_own() -> None:
     noting = recorded()
     begun = noting.invoke(0, "poll")
-    told = {"keys": ["q-0"]}
-    noted = noting.note(1_000_000, "revoked", told)
+    given = {"keys": ["q-0"]}
+    noted = noting.note(1_000_000, "revoked", given)
     done = noting.complete(begun, EventKind.OK)
     first, second = noting.history().operations()
     assert first == Operation(begun, done)
-    assert (second.completion, second.invoke.value) == (noted, told)
+    assert (second.completion, second.invoke.value) == (noted, given)
 
 
 def test_an_event_is_handed_on_at_once() -> None:
     seen: list[Event] = []
-    noting = Recorder(Ticking(), concurrency=1, sink=seen.append)
+    noting = Recorder(TickingClock(), concurrency=1, sink=seen.append)
     begun = noting.invoke(0, "send")
     assert seen == [begun]
 
@@ -98,7 +98,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_any_other_is_an_error() ->
         History.from_lines([lines[0][:-9] + "\n", *lines[1:]])
 
 
-def test_what_an_operation_came_to_is_what_was_asked_when_nobody_knows() -> None:
+def test_an_operation_of_unknown_end_has_the_value_of_its_invocation() -> None:
     noting = recorded()
     begun = noting.invoke(0, "send", [["send", "q-0", 1]], {"client": "ottla"})
     assert Operation(begun).value == [["send", "q-0", 1]]

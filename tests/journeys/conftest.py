@@ -30,7 +30,7 @@ STEP_TIMEOUT_S = 600.0
 """The slowest step installs packages from the network."""
 
 CAN_SEPARATE = os.geteuid() == 0 and all(map(shutil.which, ("unshare", "nsenter", "ip")))
-"""Whether a journey can have a network of its own, where the documents' ports are free."""
+"""True if a journey can have its own network, in which the documents' ports are free."""
 
 
 class Block(NamedTuple):
@@ -104,7 +104,7 @@ class Page:
 
 
 def logical_lines(text: str) -> list[str]:
-    """Return the commands of a block: a backslash or a here-document goes on in the next line."""
+    """Return the commands of a block: a backslash or a here-document continues in the next line."""
     found: list[str] = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -123,10 +123,11 @@ def logical_lines(text: str) -> list[str]:
 
 
 class Terminal:
-    """A shell that stays open; owns its process, and ends it with all that it left running.
+    """A shell that stays open; owns its process, and ends it with all the processes that it
+    started.
 
-    `prefix` is what the shell is started by, for example `unshare --net`.  Such a shell cannot
-    reach the world, so commands that install packages are typed outside.
+    `prefix` is the command that starts the shell, for example `unshare --net`. Such a shell has no
+    network, so commands that install packages are typed outside.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         set_up: str = ":",
     ) -> None:
-        self.is_separate = bool(prefix)
+        self.is_separate = "--net" in prefix
         self._directory = directory
         self._steps = steps
         self._process = subprocess.Popen(
@@ -166,10 +167,10 @@ class Terminal:
         but: Mapping[str, str] | None = None,
         instead: Callable[[str], str] = lambda command: command,
     ) -> list[str]:
-        """Type a page's commands, or those of one section; return what each printed.
+        """Type a page's commands, or those of one section; return the output of each.
 
-        `but` has the commands that are left out, by their beginning, with the reason.  `instead`
-        may change a command, for what differs from machine to machine.
+        `but` has the omitted commands, by their beginning, with the reason. `instead` may change a
+        command, for details that differ from machine to machine.
         """
         left_out = but or {}
         commands = page.commands(heading)
@@ -183,10 +184,12 @@ class Terminal:
             if not any(command.startswith(start) for start in left_out)
         ]
 
-    def step(self, page: Page, heading: str, command: str) -> str:
+    def step(
+        self, page: Page, heading: str, command: str, *, timeout_s: float = STEP_TIMEOUT_S
+    ) -> str:
         """Type one of a page's commands and note its time."""
         began_at = time.monotonic()
-        printed = self.type(command)
+        printed = self.type(command, timeout_s=timeout_s)
         seconds = time.monotonic() - began_at
         self._steps.append(Step(page.name, heading, command, seconds))
         self._check_clusters()
@@ -200,29 +203,34 @@ class Terminal:
             assert secrets_in_sight(secrets, file.parent) == []
             assert open_to_others(file.parent) == []
 
-    def type(self, command: str) -> str:
-        """Type a command; return what it printed; StepFailedError unless it ends with 0."""
-        text = command
-        if self.is_separate and re.search(r"\bpip install\b", command):
-            outside = f"nsenter --net=/proc/{os.getpid()}/ns/net bash -c"
-            text = f"{outside} {shlex.quote(command)}"
+    def type(self, command: str, *, timeout_s: float = STEP_TIMEOUT_S) -> str:
+        """Type a command and return its output.  Raises StepFailedError unless it ends with 0."""
+        parts = command.split(" && ") if self.is_separate else [command]
+        text = " && ".join(map(self._reaching_the_world, parts))
         keys = _pipe(self._process.stdin)
         keys.write(f"{text}\nprintf '\\n%s %d\\n' {END_OF_STEP} $?\n".encode())
         keys.flush()
-        printed, code = self._read()
+        printed, code = self._read(timeout_s)
         if code != 0:
             raise StepFailedError(f"$ {command}\n{printed}\nexit code {code}")
         return printed
 
-    def _read(self) -> tuple[str, int]:
+    def _reaching_the_world(self, command: str) -> str:
+        """Return a command that installs packages as one outside of the shell's own network."""
+        if not (self.is_separate and re.search(r"\bpip install\b", command)):
+            return command
+        outside = f"nsenter --net=/proc/{os.getpid()}/ns/net bash -c"
+        return f"{outside} {shlex.quote(command)}"
+
+    def _read(self, timeout_s: float) -> tuple[str, int]:
         screen = _pipe(self._process.stdout)
         end = re.compile(rb"\n" + END_OF_STEP.encode() + rb" (\d+)\n")
-        ends_at = time.monotonic() + STEP_TIMEOUT_S
+        ends_at = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(screen, selectors.EVENT_READ)
             while (found := end.search(self._rest)) is None:
                 if not selector.select(max(0.0, ends_at - time.monotonic())):
-                    raise StepFailedError(f"no end in {STEP_TIMEOUT_S:g} s:\n{self._rest.decode()}")
+                    raise StepFailedError(f"no end in {timeout_s:g} s:\n{self._rest.decode()}")
                 arrived = os.read(screen.fileno(), 65_536)
                 if not arrived:
                     raise StepFailedError(f"the shell ended:\n{self._rest.decode()}")
@@ -252,19 +260,19 @@ STEPS: list[Step] = []
 
 @pytest.fixture
 def steps() -> list[Step]:
-    """What was typed so far; told with its times when all tests are done."""
+    """Typed commands; printed with their times when all tests are done."""
     return STEPS
 
 
 @pytest.fixture
 def can_separate() -> bool:
-    """Whether a journey can have a network of its own."""
+    """Return True if a journey can have its own network."""
     return CAN_SEPARATE
 
 
 @pytest.fixture
 def is_free() -> Callable[[int], bool]:
-    """Whether a port of this machine is free."""
+    """Return True if a port of this machine is free."""
 
     def ask(port: int) -> bool:
         with socket.socket() as one:
@@ -294,7 +302,7 @@ def open_terminal(steps: list[Step]) -> Iterator[Callable[..., Terminal]]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of what a reader would have cloned."""
+    """A copy of the files that a reader would have cloned."""
     copy = tmp_path / "ottla"
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     found = subprocess.run(listed, cwd=ROOT, capture_output=True, check=False)
@@ -309,7 +317,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell how long each step took."""
+    """Print the duration of each step."""
     if not STEPS:
         return
     terminalreporter.section("the documents' commands, and what they took")

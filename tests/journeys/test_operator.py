@@ -1,9 +1,9 @@
-"""An operator's first hour: docs/deploy.md on three machines and one more, typed as it stands.
+"""An operator's first hour: docs/deploy.md on three machines and one more, typed unchanged.
 
 A machine here is a set of namespaces: a host name, a network behind a bridge, and its own /etc,
-/var/lib and /usr/local.  /opt is the same on all, so the package is installed once.  Two programs
-that need a booted machine are stood in for: `sudo`, and `systemctl`, which reads our units and does
-what they say.
+/var/lib and /usr/local. /opt is the same on all, so the package is installed once. Two programs
+that need a booted machine are replaced: `sudo`, and `systemctl`, which reads our units and follows
+them.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ set +e
 
 
 def can_be_tried() -> bool:
-    """Whether this is a machine on which others can be set up, with a Python for every user."""
+    """True on a machine on which others can be set up, with a Python for every user."""
     needed = ("unshare", "nsenter", "ip", "mount", "runuser", "useradd")
     if os.geteuid() != 0 or not all(map(shutil.which, needed)):
         return False

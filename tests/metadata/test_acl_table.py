@@ -1,4 +1,4 @@
-"""The table of access control entries: what its indexes say is what its entries say."""
+"""The table of ACLs: its indexes agree with its entries."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metadata.acl_table import NO_ACLS, AclTable, pattern_key
-from ottla.model.acls import (
+from ottla.model.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
@@ -53,7 +53,7 @@ def table_of(found: set[AclEntry]) -> AclTable:
 
 @given(st.lists(st.sets(entries(), max_size=8), max_size=6))
 def test_the_indexes_say_what_the_entries_say(changes: list[set[AclEntry]]) -> None:
-    """Each change takes out the entries that are there and adds those that are not."""
+    """Each change removes the present ACLs of a set and adds the absent ones."""
     table, number = NO_ACLS, 0
     for change in changes:
         table = table.without_entries([table.ids[one] for one in change if one in table.ids])

@@ -1,10 +1,10 @@
-"""Our decisions beside those of Kafka's own StandardAuthorizer, over random entries and questions.
+"""Our decisions beside those of Kafka's own StandardAuthorizer, over random ACLs and requests.
 
-`answers.txt` holds what Kafka 4.4.0 answered.  Where OTTLA_KAFKA_JARS names a directory with the
-jars of a Kafka release, it is asked again, about more (ranges of addresses only from 4.4 on).
-Addresses of version 6 are written as Java writes them, since Kafka compares texts.  No question is
-about a name that begins with `*`: Kafka passes over the wildcard's entries there, also over those
-that deny; see `test_the_wildcard_holds_for_a_name_that_begins_with_it`.
+`answers.txt` holds the answers of Kafka 4.4.0. If OTTLA_KAFKA_JARS names a directory with the jars
+of a Kafka release, it is asked again, about more (ranges of addresses only from 4.4 on). Addresses
+of version 6 are written as Java writes them, since Kafka compares texts. No request is about a name
+that begins with `*`: Kafka skips the wildcard's ACLs there, also those that deny; see
+`test_the_wildcard_holds_for_a_name_that_begins_with_it`.
 """
 
 import os
@@ -19,7 +19,7 @@ import pytest
 
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import (
+from ottla.model.security.acls import (
     OPERATIONS,
     AclEntry,
     AclOperation,
@@ -27,7 +27,7 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 HERE = Path(__file__).parent / "kafka_authorizer"
 ANSWERS = HERE / "answers.txt"

@@ -1,4 +1,4 @@
-"""What a node logs of the cluster's changes."""
+"""The log of the cluster's changes on one node."""
 
 from dataclasses import replace
 from uuid import UUID

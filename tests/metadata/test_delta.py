@@ -1,4 +1,4 @@
-"""What a delta tells a publisher."""
+"""Deltas, as publishers read them."""
 
 from uuid import UUID
 
@@ -37,7 +37,7 @@ def delta_of(*changes: Record) -> MetadataDelta:
     return delta
 
 
-def test_a_deleted_topic_is_told_as_it_was_with_its_configs() -> None:
+def test_a_deleted_topic_is_reported_as_it_was_with_its_configs() -> None:
     delta = delta_of(records.remove_topic_record(OLD))
 
     assert delta.deleted_topics == (base().topics[OLD],)
@@ -58,7 +58,7 @@ def test_delete_and_create_of_one_name_is_two_topics() -> None:
     assert delta.changed_partitions == (TopicIdPartition(NEW, 0),)
 
 
-def test_a_topic_that_came_and_went_is_not_told() -> None:
+def test_a_topic_that_came_and_went_is_not_reported() -> None:
     delta = delta_of(
         records.topic_record("b", NEW),
         records.partition_record(NEW, 0, STATE),
@@ -70,7 +70,7 @@ def test_a_topic_that_came_and_went_is_not_told() -> None:
     assert delta.changed_partitions == ()
 
 
-def test_only_the_partition_that_changed_is_told() -> None:
+def test_only_the_partition_that_changed_is_reported() -> None:
     delta = delta_of(records.partition_change_record(OLD, 1, elr=[]))
 
     assert delta.changed_partitions == (TopicIdPartition(OLD, 1),)
@@ -78,13 +78,13 @@ def test_only_the_partition_that_changed_is_told() -> None:
     assert delta.created_topics == ()
 
 
-def test_forgotten_elrs_are_told_for_each_partition() -> None:
+def test_forgotten_elrs_are_reported_for_each_partition() -> None:
     delta = delta_of(records.clear_elr_record("a"))
 
     assert delta.changed_partitions == (TopicIdPartition(OLD, 0), TopicIdPartition(OLD, 1))
 
 
-def test_brokers_and_producer_ids_are_told() -> None:
+def test_brokers_and_producer_ids_are_reported() -> None:
     fenced = delta_of(records.broker_change_record(BROKER, is_fenced=False))
     handed = delta_of(records.producer_ids_record(ONE, 5, 1000))
 

@@ -1,4 +1,4 @@
-"""What a new cluster finalises, and who covers it."""
+"""Initial features of a new cluster, and their coverage."""
 
 from ottla.metadata import features, fold
 from ottla.metadata.features import SUPPORTED, LevelRange, uncovered
@@ -30,6 +30,6 @@ def test_a_range_that_ends_below_the_level_does_not_cover_it() -> None:
     assert uncovered(features.INITIAL_LEVELS.items(), ranges) == "metadata.version"
 
 
-def test_a_feature_nobody_named_covers_only_level_zero() -> None:
+def test_an_unnamed_feature_covers_only_level_zero() -> None:
     assert uncovered([("share.version", 0)], SUPPORTED) is None
     assert uncovered([("share.version", 1)], SUPPORTED) == "share.version"

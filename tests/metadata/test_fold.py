@@ -1,4 +1,4 @@
-"""What single records do to an image, and which records a log may not hold."""
+"""Effects of single records on an image, and records that a log must not contain."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,9 +112,9 @@ def test_clearing_elr_touches_only_partitions_that_have_one() -> None:
 
 
 def test_clearing_elr_spares_a_partition_that_only_its_eligible_replicas_can_save() -> None:
-    nobody_in_sync = replace(STATE, isr=(), elr=(TWO, THREE), last_known_elr=(TWO,), leader=NO_NODE)
+    empty_isr = replace(STATE, isr=(), elr=(TWO, THREE), last_known_elr=(TWO,), leader=NO_NODE)
 
-    assert after(one_topic(nobody_in_sync), records.clear_elr_record("orders")) == nobody_in_sync
+    assert after(one_topic(empty_isr), records.clear_elr_record("orders")) == empty_isr
 
 
 def test_a_changed_broker_keeps_what_the_record_leaves_out() -> None:
@@ -192,7 +192,7 @@ def test_a_thousand_topics_are_one_copy_of_each_map(monkeypatch: pytest.MonkeyPa
 
 
 def count_calls(patch: pytest.MonkeyPatch, owner: type, name: str) -> Callable[[], int]:
-    """Count the calls of a method from now on; return what says how many there were."""
+    """Return a function that counts the calls of a method from now on."""
     count = 0
     original = getattr(owner, name)
 

@@ -23,11 +23,17 @@ from ottla.metadata.image import (
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
 from ottla.metadata.topics_fold import TOPIC_KINDS
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.scram import ScramCredential
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.security.delegation_tokens import DelegationToken
+from ottla.model.security.scram import ScramCredential
 from ottla.proto import metadata_pb2
 
 HOME = UUID(int=0xD000)
@@ -299,7 +305,7 @@ def test_a_delta_of_records_in_runs_is_that_of_each_alone(
 def test_a_snapshot_and_what_came_after_it_reach_what_a_full_replay_reaches(
     history: list[Record], split: int
 ) -> None:
-    """A broker that starts from a snapshot knows what one that read the whole log knows."""
+    """A broker that starts from a snapshot has the same image as one that read the whole log."""
     snapshot = map(records.encode_record, records_of(fold.apply_all(EMPTY, history[:split])))
     started = fold.apply_all(EMPTY, map(records.decode_record, snapshot))
     delta = MetadataDelta(started)

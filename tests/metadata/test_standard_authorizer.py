@@ -1,4 +1,4 @@
-"""What a principal may do, by the entries of the image: order of decision, memory, audit log."""
+"""Authorization by the ACLs of the image: order of decision, cache, audit log."""
 
 import logging
 from dataclasses import replace
@@ -16,8 +16,8 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, NOWHERE
 from ottla.metadata.records import acl_record, remove_acl_record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acl_hosts import address_of, host_pattern_of
-from ottla.model.acls import (
+from ottla.model.security.acl_hosts import address_of, host_pattern_of
+from ottla.model.security.acls import (
     OPERATIONS,
     AclEntry,
     AclOperation,
@@ -25,11 +25,11 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.acls import (
+from ottla.model.security.acls import (
     ResourceType as Type,
 )
-from ottla.model.authorizer import AllowAll, Authorizer, authorized_operations
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.security.authorizer import AllowAll, Authorizer, authorized_operations
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 AL, BO = "User:al", "User:bo"
 HERE = "10.0.0.1"
@@ -166,10 +166,10 @@ def test_the_wildcard_holds_for_a_name_that_begins_with_it() -> None:
 def test_the_judgement_names_the_entry_that_decided() -> None:
     deny = replace(ENTRY, permission=AclPermission.DENY, principal="User:*")
 
-    judged = authorizer_of(ENTRY, deny).judge(AL, HERE, READ, Type.TOPIC, "t")
+    judged = authorizer_of(ENTRY, deny).decide(AL, HERE, READ, Type.TOPIC, "t")
 
     assert (judged.is_allowed, judged.reason, judged.entry) == (False, "MatchingAcl", deny)
-    assert authorizer_of().judge(AL, HERE, READ, Type.TOPIC, "t").reason == "DefaultDeny"
+    assert authorizer_of().decide(AL, HERE, READ, Type.TOPIC, "t").reason == "DefaultDeny"
 
 
 def test_writing_is_allowed_somewhere_where_one_resource_remains() -> None:
@@ -206,13 +206,13 @@ def test_a_client_that_asks_name_after_name_fills_a_bounded_memory(
     monkeypatch.setattr(standard_authorizer, "REMEMBERED_MAX", 100)
     authorizer = authorizer_of(ENTRY)
     judged: list[str] = []
-    judge = authorizer.judge
+    decide = authorizer.decide
 
     def counting(*question: object) -> object:
         judged.append(str(question[-1]))
-        return judge(*question)  # type: ignore[arg-type]  # it is passed on as it came
+        return decide(*question)  # type: ignore[arg-type]  # it is passed on as it came
 
-    monkeypatch.setattr(authorizer, "judge", counting)
+    monkeypatch.setattr(authorizer, "decide", counting)
 
     for number in range(1_000):
         authorizer.is_allowed(BO, HERE, READ, Type.TOPIC, f"guess-{number}", is_logged=False)

@@ -1,4 +1,4 @@
-"""Rare choices: never taken but by dice, and by none once these are put away."""
+"""Rare choices: taken only by the random source, and never after it is removed."""
 
 from ottla.model.buggify import buggified, buggify
 

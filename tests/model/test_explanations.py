@@ -1,4 +1,4 @@
-"""An answer has messages for its first refusals, whatever a stranger asks for."""
+"""A response has messages for its first refusals only, however many a stranger causes."""
 
 from ottla.model.explanations import EXPLAINED_MAX, Explanations
 

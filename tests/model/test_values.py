@@ -1,4 +1,5 @@
-"""A frozen value is what `dataclass(frozen=True, slots=True)` makes, with one compiled function."""
+"""A frozen value is equal to one made by `dataclass(frozen=True, slots=True)`, with one compiled
+function."""
 
 import copy
 import pickle
@@ -58,7 +59,7 @@ class Nothing:
 
 
 @frozen
-class Named(Place):
+class NamedPlace(Place):
     """A value with fields of its base."""
 
     title: str = ""
@@ -66,7 +67,7 @@ class Named(Place):
 
 @frozen
 class Own:
-    """A value whose equality and text are its own."""
+    """A value with its own equality and text."""
 
     a: int
     b: int
@@ -83,7 +84,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What Python makes of the fields of `Place`."""
+    """Python's own dataclass with the fields of `Place`."""
 
     x: int
     y: int
@@ -123,7 +124,7 @@ def test_it_refuses_other_arguments(make: Callable[[], object]) -> None:
 def test_values_are_equal_by_their_fields_and_their_class() -> None:
     assert Place(1, 2, tags=["a"]) == Place(1, 2, tags=["a"])
     assert Place(1, 2) != Place(1, 3)
-    assert Place(1, 2) != Named(1, 2)
+    assert Place(1, 2) != NamedPlace(1, 2)
     other: object = (1, 2, "here", [])
     assert Place(1, 2) != other
     assert Nothing() == Nothing()
@@ -142,18 +143,18 @@ def test_a_field_can_be_hidden_and_set_after_the_others() -> None:
 
 
 def test_nothing_of_it_changes() -> None:
-    place: Any = Named(1, 2, title="t")
+    place: Any = NamedPlace(1, 2, title="t")
     for name in ("x", "title", "other"):
         with pytest.raises(FrozenInstanceError):
             setattr(place, name, 1)
         with pytest.raises(FrozenInstanceError):
             delattr(place, name)
     assert not hasattr(place, "__dict__")
-    assert replace(place, x=5) == Named(5, 2, title="t")
+    assert replace(place, x=5) == NamedPlace(5, 2, title="t")
     assert place.x == 1
 
 
-@pytest.mark.parametrize("value", [Named(1, 2, tags=["a"]), Nothing(), Own(1, 2)])
+@pytest.mark.parametrize("value", [NamedPlace(1, 2, tags=["a"]), Nothing(), Own(1, 2)])
 def test_it_can_be_copied_and_sent_to_another_process(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value
     assert copy.copy(value) == value

@@ -1,4 +1,4 @@
-"""The version that programs say is the one that is installed."""
+"""The version that programs print is the installed one."""
 
 import tomllib
 from importlib.metadata import version

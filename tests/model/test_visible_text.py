@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.model.visible_text import visible, visible_json
 
 STEERS = {"Cc", "Cs", "Zl", "Zp"}
-"""Unicode's categories of controls, lone surrogates, and what ends a line or a paragraph."""
+"""Unicode's categories of control characters, lone surrogates, and line or paragraph separators."""
 BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 

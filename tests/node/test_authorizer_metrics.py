@@ -1,11 +1,17 @@
-"""What is told of an authorizer."""
+"""Metrics of an authorizer."""
 
 from uuid import UUID
 
 from ottla.metadata.acl_table import NO_ACLS
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 from ottla.node.authorizer_metrics import AuthorizerMetrics
 
 ENTRY = AclEntry(
@@ -21,7 +27,7 @@ PLUGINS = "kafka_server_plugins_"
 LABELS = ("authorizer.class.name", "StandardAuthorizer", "broker")
 
 
-def told(metrics: AuthorizerMetrics) -> dict[str, dict[tuple[str, ...], object]]:
+def samples_of(metrics: AuthorizerMetrics) -> dict[str, dict[tuple[str, ...], object]]:
     return {
         family.name.removeprefix(PLUGINS): {
             one[0]: one[1] for one in family.samples if one is not None
@@ -30,7 +36,7 @@ def told(metrics: AuthorizerMetrics) -> dict[str, dict[tuple[str, ...], object]]
     }
 
 
-def test_decisions_are_told_per_minute_and_entries_by_their_number() -> None:
+def test_decisions_are_reported_per_minute_and_acls_by_their_number() -> None:
     acls = NO_ACLS.with_entries({UUID(int=1): ENTRY})
     authorizer = StandardAuthorizer(AuthorizerConfig(), acls=acls)
     now_ms = 0
@@ -41,7 +47,7 @@ def test_decisions_are_told_per_minute_and_entries_by_their_number() -> None:
                 "User:al", "10.0.0.1", AclOperation.READ, ResourceType.TOPIC, name, is_logged=False
             )
     now_ms = 120_000
-    assert told(metrics) == {
+    assert samples_of(metrics) == {
         "authorization_allowed_rate_per_minute": {LABELS: 15},
         "authorization_denied_rate_per_minute": {LABELS: 5},
         "authorization_request_rate_per_minute": {LABELS: 20},
@@ -50,5 +56,5 @@ def test_decisions_are_told_per_minute_and_entries_by_their_number() -> None:
 
 
 def test_a_node_without_an_authorizer_has_the_names_and_no_numbers() -> None:
-    found = told(AuthorizerMetrics("controller", None, lambda: NO_ACLS, lambda: 0))
+    found = samples_of(AuthorizerMetrics("controller", None, lambda: NO_ACLS, lambda: 0))
     assert len(found) == 4 and not any(found.values())

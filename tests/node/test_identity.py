@@ -1,4 +1,4 @@
-"""Formatting directories, and who a replica is because of it."""
+"""Formatting of directories, and the replica identity that results."""
 
 from pathlib import Path
 from uuid import UUID
@@ -18,7 +18,7 @@ from ottla.node.identity import (
 )
 from ottla.raft.snapshot import check_whole, voters_of
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 LONE = ConfiguredVoter(NodeId(101), "host", 9093)

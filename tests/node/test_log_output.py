@@ -1,4 +1,4 @@
-"""What a node's log lines look like, and what becomes of them where they cannot be written."""
+"""Format of a node's log lines, and the handling of lines that cannot be written."""
 
 import json
 import logging
@@ -97,7 +97,7 @@ class FullDisk(logging.Handler):
             self.handleError(record)
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted_and_told_of_when_it_does(
+def test_lines_lost_on_a_full_disk_are_counted_and_reported_after_it_has_room(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = FullDisk()
@@ -148,7 +148,7 @@ def test_a_call_with_wrong_arguments_is_a_line_that_says_so() -> None:
 
 def test_a_line_without_an_event_has_that_of_its_logger() -> None:
     record = line_of("moves")
-    record.name = "ottla.storage.log_moves_driver"
+    record.name = "ottla.storage.manager.log_moves_driver"
     assert event_of(record) == "log.move"
     record.name = "ottla.storage.anything"
     assert event_of(record) == "log.storage"

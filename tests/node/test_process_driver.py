@@ -84,11 +84,12 @@ def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_the_kernel_has_room_for_many_descriptors_from_the_start() -> None:
-    program = "from ottla.node.process_driver import prepare_process; prepare_process(); "
-    program += "print(open('/proc/self/status').read())"
-    told = subprocess.check_output([sys.executable, "-c", program], text=True)
-    (size,) = [line.split()[1] for line in told.splitlines() if line.startswith("FDSize:")]
+def test_the_process_is_named_and_has_room_for_many_descriptors_from_the_start() -> None:
+    program = "from ottla.node.process_driver import prepare_process; "
+    program += "prepare_process(name='broker-1'); print(open('/proc/self/status').read())"
+    output = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert output.startswith("Name:\tbroker-1\n")
+    (size,) = [line.split()[1] for line in output.splitlines() if line.startswith("FDSize:")]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert int(size) >= min(hard, DESCRIPTORS_AT_START)
 

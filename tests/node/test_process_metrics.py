@@ -1,4 +1,4 @@
-"""What the kernel and Python know of this process."""
+"""Metrics of this process from the kernel and from Python."""
 
 import os
 import time
@@ -9,10 +9,10 @@ import pytest
 
 from ottla.node import process_metrics_driver
 from ottla.node.process_metrics_driver import DESCRIPTORS_PER_SLICE, process_families
-from ottla.telemetry.instruments import Value
+from ottla.telemetry.metrics.instruments import Value
 
 
-def told() -> dict[str, Value]:
+def samples() -> dict[str, Value]:
     """Return the numbers without labels, by name."""
     return {
         family.name: sample[1]
@@ -24,12 +24,12 @@ def told() -> dict[str, Value]:
 
 
 def number(name: str) -> float:
-    value = told()[name]
+    value = samples()[name]
     assert isinstance(value, int | float)
     return value
 
 
-def test_open_descriptors_are_told() -> None:
+def test_open_descriptors_are_reported() -> None:
     before = number("process_open_fds")
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]
 

@@ -29,7 +29,7 @@ ANSWER_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.1
 TASKS = 2
 SPARKS_PATIENCE = "Timed out while waiting for the Python worker to connect back"
-"""What Spark says of a worker that took ten seconds to start, which no setting of it changes."""
+"""Spark's message about a worker that took ten seconds to start, a limit without a setting."""
 TRIES = 5
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def _quick_java() -> None:
 
 @pytest.fixture(scope="session")
 def spark_environment() -> None:
-    """What Sparks of this process and of programs find in the environment."""
+    """The environment of Sparks in this process and in programs."""
     try:
         java = find_java()
     except ConfigError as error:
@@ -117,7 +117,7 @@ class Record(NamedTuple):
 
 
 class LiveCluster:
-    """A controller and a broker as processes of their own, and what tests ask of them."""
+    """A controller and a broker as processes of their own, with helpers for tests."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -126,9 +126,9 @@ class LiveCluster:
     def new_topic(
         self, partitions: int = 1, *, name: str = "", configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic with a name of its own (or this one); return its name.
+        """Create a topic with a unique name (or this one); return its name.
 
-        It keeps records of any age: a test's times stand still, and retention's clock does not.
+        It keeps records of any age: a test's timestamps are fixed, and retention's clock is not.
         """
         self._count += 1
         topic = name or f"topic-{self._count}"
@@ -139,7 +139,7 @@ class LiveCluster:
     def produce(
         self, topic: str, records: Iterable[Record | bytes], **config: Any
     ) -> list[TopicPartition]:
-        """Produce records, which stand in batches of up to 16 KiB; return where each went."""
+        """Produce records in batches of up to 16 KiB; return the partition and offset of each."""
         config = {"batch_bytes": 16_384, **config}
 
         async def send() -> list[TopicPartition]:
@@ -171,7 +171,7 @@ class LiveCluster:
         return self.ask(ask)
 
     def group(self, group: str) -> dict[TopicPartition, int]:
-        """Return what a group has committed."""
+        """Return the committed offsets of a group."""
         found = self.ask(lambda admin: admin.group_offsets(group))
         return {at: one.offset for at, one in found.items()}
 

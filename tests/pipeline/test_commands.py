@@ -63,11 +63,14 @@ def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Pat
         assert LOCK in open_files(jvm_of(child.pid)), "it may outlive a command that is killed"
         # As a terminal does it: every process of the command gets it.
         os.killpg(child.pid, signal.SIGINT)
-        _rest, told = child.communicate(timeout=END_S)
+        _rest, reported = child.communicate(timeout=END_S)
     finally:
         child.kill()
         child.wait()
-    assert (child.returncode, told) == (0, "ending after this batch; once more to end at once\n")
+    assert (child.returncode, reported) == (
+        0,
+        "ending after this batch; once more to end at once\n",
+    )
     assert (first["query"], first["batch"], first["row_count"], first["lag_count"]) == (
         *("archive-lake", 0, 3, 0),
     )
@@ -76,7 +79,7 @@ def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Pat
     assert live_cluster.group("spark-archive-lake") == {TopicPartition(topic, 0): 3}
 
 
-def test_what_the_cluster_has_not_is_told_before_a_jvm_starts(
+def test_what_the_cluster_has_not_is_reported_before_a_jvm_starts(
     live_cluster: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -95,10 +98,10 @@ def test_what_the_cluster_has_not_is_told_before_a_jvm_starts(
         ([topic, "--starting", f'{{"{topic}": {{"0": 7}}}}'], "whose log has [0, 0)"),
     ]:
         assert run([*words, *more]) == 1
-        told = capsys.readouterr().err
-        assert told.startswith("ottla pipeline: ")
-        assert why in told
-        assert told.count("\n") == 1
+        reported = capsys.readouterr().err
+        assert reported.startswith("ottla pipeline: ")
+        assert why in reported
+        assert reported.count("\n") == 1
     assert not output.exists()
     # A stream that goes on without what is lost judges that itself.
     offsets = output / "_checkpoint" / "offsets"

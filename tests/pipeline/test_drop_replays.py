@@ -1,4 +1,4 @@
-"""Ranges are read without what was written again, wherever they begin."""
+"""Ranges are read without records that were written again, wherever a range begins."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.pipeline.read.asking import Asking
+from ottla.pipeline.read.cluster_queries import ClusterQueries
 from ottla.pipeline.read.range_reader import read_ranges
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.pipeline.read.read_options import ReadOptions
@@ -21,7 +21,7 @@ from .conftest import LiveCluster
 
 COUNT = 1_000
 ATTEMPTS = (300, 700, COUNT, 10)
-"""How far the attempts at one task came; the first three hold each record for the first time."""
+"""Progress of the attempts at one task; the first three have each record for the first time."""
 
 
 @pytest.fixture(name="topic", scope="module")
@@ -104,7 +104,7 @@ def test_a_compacted_topic_is_refused_for_its_first_copies_may_be_gone(
     compacted = live_cluster.new_topic(1, configs={"cleanup.policy": "compact,delete"})
     other = live_cluster.new_topic(1)
     asked = ReadOptions(bootstrap=live_cluster.bootstrap, drop_replays=True)
-    asking, without = Asking(asked), Asking(replace(asked, drop_replays=False))
+    asking, without = ClusterQueries(asked), ClusterQueries(replace(asked, drop_replays=False))
     both = Subscribe(frozenset({compacted, other}))
     try:
         assert asking.find_topics(Subscribe(frozenset({other, "nowhere"}))).missing

@@ -1,17 +1,18 @@
-"""A Java for Spark: the user's own choice when it fits, else what lies about, else one sentence."""
+"""The Java for Spark: the user's own choice if it fits, otherwise an installed one, or one
+sentence."""
 
 from pathlib import Path
 
 import pytest
 
 from ottla.model.errors import ConfigError
-from ottla.pipeline.java import Java, feature_version, find_java, javas, told_by_release
+from ottla.pipeline.java import Java, feature_version, find_java, javas, read_release
 
 MODULES = "java.base jdk.incubator.vector java.sql"
 
 
 def installed(home: Path, version: str, modules: str = MODULES, *, tells: bool = True) -> str:
-    """Put a Java at a directory: a release file, or a program that says the same."""
+    """Create a Java at a directory: a release file, or a program that prints the same."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     listed = "\\n".join(f"{name}@{version}" for name in modules.split())
@@ -33,7 +34,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def found(place: Path, **environ: str) -> Java:
-    """Find a Java on a machine that has nothing but what the test put there."""
+    """Find a Java on a machine that has only the files of the test."""
     return find_java({"PATH": "", **environ}, [f"{place}/jvm/*"])
 
 
@@ -112,6 +113,6 @@ def test_versions_are_read_as_every_java_writes_them() -> None:
 
 
 def test_a_release_file_that_leaves_the_modules_out_tells_nothing_of_a_new_java() -> None:
-    assert told_by_release('JAVA_VERSION="17.0.1"\n') is None
-    assert told_by_release('JAVA_VERSION="1.8.0_402"\n') == ("1.8.0_402", frozenset())
-    assert told_by_release("") is None
+    assert read_release('JAVA_VERSION="17.0.1"\n') is None
+    assert read_release('JAVA_VERSION="1.8.0_402"\n') == ("1.8.0_402", frozenset())
+    assert read_release("") is None

@@ -1,4 +1,4 @@
-"""A loop beside a thread that blocks."""
+"""An event loop in a thread of its own, for a thread that blocks."""
 
 import threading
 from collections.abc import AsyncIterator

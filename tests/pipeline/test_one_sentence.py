@@ -1,4 +1,5 @@
-"""Errors of ours become one sentence; the traceback is hidden for as long as the error lives."""
+"""Our errors are printed as one sentence; the traceback is hidden for as long as the error
+lives."""
 
 import gc
 import os
@@ -35,7 +36,7 @@ SENTENCES: list[tuple[Callable[[], OttlaError], str]] = [
     ),
     (lambda: CorruptDataError("t-0 at 7"), "t-0 at 7"),
     (lambda: ProtocolError("no\nlength"), "no length"),
-    (lambda: ConnectionLostError("nobody listens"), "can not read topics: nobody listens"),
+    (lambda: ConnectionLostError("no listener"), "can not read topics: no listener"),
 ]
 
 
@@ -61,7 +62,7 @@ def test_a_sentence_passes_unchanged_through_a_second_place() -> None:
         raise ConfigError("t", "gone")
 
 
-def test_the_traceback_is_hidden_until_the_error_is_told_of() -> None:
+def test_the_traceback_is_hidden_until_the_error_is_reported() -> None:
     try:
         with one_sentence("read topics"):
             raise ConfigError("t", "gone")
@@ -86,4 +87,4 @@ def test_our_sentence_is_found_in_what_spark_made_of_it() -> None:
     seen = f"[PYTHON_DATA_SOURCE_ERROR] Failed when …: {NAME}: there is no topic 't'\n\tat org.…"
     assert sentence_of(RuntimeError(seen)) == "there is no topic 't'"
     assert sentence_of(TopicError("gone")) == "gone"
-    assert sentence_of(RuntimeError("of somebody else")) is None
+    assert sentence_of(RuntimeError("of foreign code")) is None

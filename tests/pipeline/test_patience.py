@@ -1,4 +1,4 @@
-"""What Spark gives up too early on a busy machine is no failure of ours."""
+"""Timeouts of Spark on a busy machine are no failure of Ottla."""
 
 from .conftest import SPARKS_PATIENCE
 

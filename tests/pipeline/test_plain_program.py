@@ -30,7 +30,7 @@ exec {python} -I -S "$@"
 
 @pytest.fixture
 def bare_path(tmp_path: Path) -> Path:
-    """A directory with a `python3` that lacks our packages, to stand first in PATH."""
+    """A directory with a `python3` that lacks our packages, to be first in PATH."""
     directory = tmp_path / "bin"
     directory.mkdir()
     program = directory / "python3"

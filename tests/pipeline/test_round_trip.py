@@ -1,11 +1,11 @@
-"""What Spark reads of a topic of all kinds of records is what confluent-kafka's consumer reads."""
+"""Spark reads the same records of all kinds from a topic as confluent-kafka's consumer."""
 
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.bench.spark_mix import write_mix
-from ottla.bench.spark_round_trip import compare_topic
+from ottla.bench.spark.spark_mix import write_mix
+from ottla.bench.spark.spark_round_trip import compare_topic
 from ottla.pipeline import register
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.cluster.test_planted_secrets import encrypted_key
+from tests.cluster.security.test_planted_secrets import encrypted_key
 
 pytestmark = [
     pytest.mark.cluster,
@@ -103,7 +103,7 @@ def settings_of(path: Path) -> dict[str, str]:
 
 
 def run_program(tmp_path: Path, *command: str) -> str:
-    """Run a program that must succeed; return all that it says."""
+    """Run a program that must succeed; return all its output."""
     log = tmp_path / "said"
     with log.open("wb") as output:
         done = subprocess.run(
@@ -141,14 +141,14 @@ def test_a_login_over_tls_is_in_no_plan_no_event_log_and_no_log(
 
     assert "rows: 3" in said and "copied: 3" in said and "refused: " in said
     assert "== Physical Plan ==" in said
-    told = {"what it said": said}
-    told["the event log"] = "".join(
+    reported = {"what it said": said}
+    reported["the event log"] = "".join(
         path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()
     )
-    assert "SparkListenerJobEnd" in told["the event log"]
+    assert "SparkListenerJobEnd" in reported["the event log"]
     # The search sees what leaks there.
     assert f" INFO control: {CONTROL}" in said
-    assert [where for where, text in told.items() if CONTROL in text] == [*told]
+    assert [where for where, text in reported.items() if CONTROL in text] == [*reported]
     hidden = {
         "password": password,
         "key password": KEY_PASSWORD,
@@ -156,7 +156,7 @@ def test_a_login_over_tls_is_in_no_plan_no_event_log_and_no_log(
     }
     found = [
         f"{name} in {where}: {text[max(0, text.index(secret) - 200) :][:250]}"
-        for where, text in told.items()
+        for where, text in reported.items()
         for name, secret in hidden.items()
         if secret in text
     ]

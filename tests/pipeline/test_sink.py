@@ -1,5 +1,5 @@
-"""DataFrames and streams become records, by real Spark and a real broker; and what is written twice
-is read once."""
+"""DataFrames and streams are written as records, by real Spark and a real broker; records written
+twice are read once."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -105,7 +105,7 @@ def test_a_batch_write_that_is_repeated_by_its_name_is_read_once_whatever_its_or
     assert len(read(spark, live_cluster, topic, dropReplays=True)) == 100
 
 
-def test_where_order_is_left_to_chance_a_reader_is_told(
+def test_where_order_is_left_to_chance_a_reader_learns(
     spark: "SparkSession", live_cluster: LiveCluster, twice: Callable[..., str]
 ) -> None:
     topic = twice()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.bench.spark_faults import (
+from ottla.bench.spark.spark_faults import (
     forget_last_batch,
     is_clean,
     kill_driver,
     last_batch,
     spark_driver,
 )
-from ottla.bench.spark_faults_driver import COPY, QUERIES, SparkWork, drain, verify
+from ottla.bench.spark.spark_faults_driver import COPY, QUERIES, SparkWork, drain, verify
 from ottla.pipeline.write.provenance import BATCH, PARTITION, QUERY
 
 from .conftest import LiveCluster, Record

@@ -1,4 +1,4 @@
-"""`format("ottla")` in a real Spark: what it looks like, what it reads, and what it refuses."""
+"""`format("ottla")` in a real Spark: its schema, its rows, and refused options."""
 
 import json
 import re
@@ -88,7 +88,7 @@ SENTENCES = [
             "kafka.bootstrap.servers": "127.0.0.1:1",
             "kafka.default.api.timeout.ms": "500",
         },
-        r"^can not read from topics: cannot connect to 127.0.0.1:1: nobody listens there$",
+        r"^can not read from topics: cannot connect to 127.0.0.1:1: no process listens there$",
     ),
 ]
 

@@ -30,10 +30,10 @@ from pyarrow import fs
 from pyarrow.dataset import dataset
 
 from ottla.pipeline.archive.archive_directory import ArchiveDirectory
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import encode_records
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp import label
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_record import encode_records
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.otlp import label
 
 LONG = "OTTLA_SPARK_LONG"
 pytestmark = [
@@ -60,14 +60,14 @@ SENT = "org.apache.kafka.producer.outgoing.byte.total"
 
 
 class Daemons:
-    """Processes that tests start; owns them and what they say."""
+    """Processes that tests start, with their output files; owns both."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, *command: str, **environ: str) -> Path:
-        """Start a program; return the file of what it says."""
+        """Start a program; return the file of its output."""
         log = self._directory / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -98,7 +98,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 
 
 def said(live_cluster: LiveCluster, log: Path, pattern: str) -> str:
-    """Wait until a process says what a pattern finds; return its first group."""
+    """Wait until the output of a process matches a pattern; return its first group."""
     live_cluster.wait_for(lambda: bool(re.search(pattern, log.read_text())), f"{log}: {pattern}")
     found = re.search(pattern, log.read_text())
     assert found is not None
@@ -139,7 +139,7 @@ class Store(NamedTuple):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What docs/spark.md has users say to reach it."""
+        """Settings of docs/spark.md for S3."""
         return (
             *("--packages", on_page(r"(org\.apache\.hadoop:hadoop-aws:[\w.]+)")),
             *("--conf", f"spark.hadoop.fs.s3a.endpoint={self.url}"),
@@ -170,14 +170,14 @@ def store(live_cluster: LiveCluster, daemons: Daemons) -> Store:
 
 
 def on_page(pattern: str) -> str:
-    """Return what docs/spark.md has for a pattern: what is tested is what users are told."""
+    """Return the text of docs/spark.md that matches a pattern: the tests use the text for users."""
     found = re.search(pattern, PAGE.read_text())
     assert found is not None, pattern
     return found[1]
 
 
 def pipeline(live_cluster: LiveCluster, *words: str, names_cluster: bool = True) -> str:
-    """Run `ottla pipeline` as a user does; return what it prints."""
+    """Run `ottla pipeline` as a user does; return its output."""
     where = ("--bootstrap", live_cluster.bootstrap) if names_cluster else ()
     command = [sys.executable, "-m", "ottla.cli", "pipeline", *words[:1], *SMALL, *where]
     environ = {**os.environ, **KEYS, "PYSPARK_PYTHON": sys.executable}

@@ -28,13 +28,15 @@ def program(name: str) -> Any:
 
 
 def test_every_option_of_a_read_is_on_the_page() -> None:
-    told = set(re.findall(r"`([\w.]+)`", PAGE.read_text().partition("## Options of a read")[2]))
-    assert set(definitions(SourceSettings)) <= told
+    reported = set(re.findall(r"`([\w.]+)`", PAGE.read_text().partition("## Options of a read")[2]))
+    assert set(definitions(SourceSettings)) <= reported
 
 
 def test_every_option_of_a_write_is_on_the_page() -> None:
-    told = set(re.findall(r"`([\w.]+)`", PAGE.read_text().partition("## Options of a write")[2]))
-    assert set(definitions(SinkOptions)) <= told
+    reported = set(
+        re.findall(r"`([\w.]+)`", PAGE.read_text().partition("## Options of a write")[2])
+    )
+    assert set(definitions(SinkOptions)) <= reported
 
 
 @pytest.mark.cluster

@@ -1,4 +1,4 @@
-"""Streams in a real Spark over a real broker: batches, restarts, losses, and what groups show."""
+"""Streams in a real Spark over a real broker: batches, restarts, losses, and offsets of groups."""
 
 import shutil
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def writer(
 
 @pytest.fixture
 def stream(spark: "SparkSession", live_cluster: LiveCluster, tmp_path: Path) -> Stream:
-    """A function that runs a stream until it has read what there is; it has one checkpoint."""
+    """A function that runs a stream until it has read all present records, with one checkpoint."""
 
     def run(*, name: str = "", **options: str) -> Batches:
         batches: Batches = {}
@@ -69,7 +69,7 @@ def test_batches_are_as_large_as_admitted_and_a_restart_goes_on_behind_the_last(
     assert first == {0: texts(5, 15), 1: texts(15, 25)}
     live_cluster.produce(topic, numbers(25, 40))
     assert stream(name="restarted", **given) == {2: texts(25, 40)}
-    # Its last batch too, which a source is never told of.
+    # Its last batch too, which a source never learns of.
     live_cluster.wait_for(
         lambda: live_cluster.group("spark-restarted") == {TopicPartition(topic, 0): 40},
         "the group of the query at 40",
@@ -90,7 +90,7 @@ def test_a_first_batch_that_died_before_it_was_noted_is_repeated_as_it_was(
     assert again == {0: texts(5), 1: texts(5, 8)}
 
 
-def test_what_is_lost_ends_a_stream_in_one_sentence_or_is_left_out_as_it_is_told(
+def test_what_is_lost_ends_a_stream_in_one_sentence_or_is_left_out_as_it_is_reported(
     live_cluster: LiveCluster, stream: Stream
 ) -> None:
     topic = live_cluster.new_topic()

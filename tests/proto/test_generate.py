@@ -1,4 +1,4 @@
-"""The committed modules say what the sources say."""
+"""The committed modules are those that the sources generate."""
 
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +10,7 @@ from ottla.proto.generate import SOURCES, run
 
 
 def without_json_names(file: descriptor_pb2.FileDescriptorProto) -> str:
-    """Drop what only protoc's own descriptor sets carry."""
+    """Drop the fields that only protoc's own descriptor sets have."""
     messages = list(file.message_type)
     while messages:
         message = messages.pop()

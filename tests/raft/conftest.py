@@ -1,4 +1,4 @@
-"""What the tests of the quorum share."""
+"""Common fixtures of the quorum's tests."""
 
 import pytest
 

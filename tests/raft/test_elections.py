@@ -1,7 +1,9 @@
-"""Unattached, Prospective and Candidate: who stands, who votes, who wins."""
+"""Unattached, Prospective and Candidate: candidacies, votes and winners."""
 
 import pytest
 
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId
 from ottla.raft.effects import LeaderChangeAppend
@@ -13,8 +15,6 @@ from ottla.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
 
@@ -257,7 +257,7 @@ def test_a_higher_epoch_in_an_answer_ends_a_candidacy() -> None:
     assert solo.persisted == ElectionState(epoch=Epoch(7))
 
 
-def test_a_candidate_follows_whoever_won_its_epoch() -> None:
+def test_a_candidate_follows_the_winner_of_its_epoch() -> None:
     solo = Solo(1)
     solo.become_candidate()
 
@@ -269,7 +269,7 @@ def test_a_candidate_follows_whoever_won_its_epoch() -> None:
 
 
 class TestVoting:
-    """What a voter answers to a vote request."""
+    """Responses of a voter to vote requests."""
 
     def test_a_vote_is_on_disk_before_it_is_granted_and_only_one_an_epoch(self) -> None:
         solo = Solo(1)
@@ -292,7 +292,7 @@ class TestVoting:
         assert isinstance(answer, VoteResponse)
         assert not answer.vote_granted
 
-    def test_a_lower_epoch_is_fenced_and_told_the_higher_one(self) -> None:
+    def test_a_lower_epoch_is_fenced_with_the_higher_one(self) -> None:
         solo = Solo(1, election=ElectionState(epoch=Epoch(5)))
 
         answer = solo.ask(solo.vote_request(2, epoch=4))

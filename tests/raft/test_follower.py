@@ -2,6 +2,9 @@
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import FollowerAppend
@@ -16,9 +19,6 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     Records,
 )
-from ottla.raft.testing.memory_log import Entries, MemoryEntry
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
 
@@ -109,7 +109,7 @@ def test_an_observer_fetches_on_without_flushing() -> None:
 
 
 def test_an_answer_of_an_epoch_that_is_over_is_left_alone() -> None:
-    """Its records may be what the leader, elected again, has lost since."""
+    """Its records may be lost since, by the same leader in a later epoch."""
     solo = following(epoch=2)
     (outgoing,) = solo.sent
     late = FetchResponse(leader_id=NodeId(3), leader_epoch=Epoch(1), records=entries("x", epoch=1))
@@ -177,8 +177,8 @@ def test_what_is_committed_is_never_truncated() -> None:
 
     effects = solo.respond(solo.sent[0], fetched(diverging=OffsetAndEpoch(Offset(1), Epoch(2))))
     assert effects.truncate_to is None
-    assert effects.disbelieved is not None
-    assert effects.disbelieved.why.startswith("ConsistentCommittedData")
+    assert effects.rejected is not None
+    assert effects.rejected.why.startswith("ConsistentCommittedData")
 
 
 def test_a_failed_fetch_is_tried_again_after_its_back_off() -> None:
@@ -418,7 +418,7 @@ class TestSnapshots:
         request = only_fetch(solo)
         assert (request.fetch_offset, request.last_fetched_epoch) == (3, 1)
 
-    def test_a_piece_from_elsewhere_begins_the_fetch_anew(self) -> None:
+    def test_a_piece_from_elsewhere_restarts_the_fetch(self) -> None:
         solo = following()
         solo.respond(solo.sent[0], fetched(snapshot_id=self.SNAPSHOT_ID))
 
@@ -428,7 +428,7 @@ class TestSnapshots:
 
         assert only_fetch(solo).fetch_offset == 0
 
-    def test_a_snapshot_that_has_gone_begins_the_fetch_anew(self) -> None:
+    def test_a_snapshot_that_has_gone_restarts_the_fetch(self) -> None:
         solo = following()
         solo.respond(solo.sent[0], fetched(snapshot_id=self.SNAPSHOT_ID))
 

@@ -1,6 +1,6 @@
-"""Whatever other replicas say, a replica refuses what cannot be true and goes on.
+"""A replica refuses impossible messages of other replicas, and continues.
 
-Anybody can send a quorum's requests, and whoever listens at a voter's address its answers.
+Any process can send a quorum's requests, and a listener at a voter's address its responses.
 """
 
 import os
@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.raft import election_state
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import (
     BeginQuorumEpochRequest,
@@ -31,9 +34,6 @@ from ottla.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.raft.testing.memory_log import Entries, MemoryEntry
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
 from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
@@ -116,7 +116,7 @@ def test_a_request_of_an_epoch_far_ahead_is_refused_and_leaves_no_trace(
 
 
 @pytest.mark.parametrize("kind", RAISING)
-def test_repeated_jumps_use_up_no_more_epochs_than_one(kind: type[Any]) -> None:
+def test_repeated_jumps_use_up_one_epoch_only(kind: type[Any]) -> None:
     solo = started("unattached")
     for _ in range(300):
         asked(solo, kind, solo.core.epoch + EPOCH_JUMP_MAX)
@@ -130,7 +130,7 @@ def test_repeated_jumps_use_up_no_more_epochs_than_one(kind: type[Any]) -> None:
 
 
 def test_a_replica_that_refused_an_epoch_learns_it_from_an_answer() -> None:
-    """Whoever is at a voter's own address is believed more than whoever asks."""
+    """A peer at a voter's own address is trusted more than the sender of a request."""
     solo = started("unattached")
     asked(solo, BeginQuorumEpochRequest, solo.core.epoch + EPOCH_JUMP_MAX)
     (outgoing,) = solo.sent
@@ -156,20 +156,20 @@ def test_a_second_leader_of_an_epoch_is_refused(kind: type[Any], role: str) -> N
 def test_an_answer_that_names_a_second_leader_is_disbelieved() -> None:
     solo = started("follower")
     effects = solo.respond(solo.sent[0], FetchResponse(leader_id=NodeId(2), leader_epoch=Epoch(2)))
-    assert effects.disbelieved is not None
+    assert effects.rejected is not None
     assert solo.core.leader_id == 3
 
 
-def test_a_candidate_is_not_told_by_others_that_it_has_won() -> None:
+def test_no_other_replica_can_declare_a_candidate_the_winner() -> None:
     solo = Solo(1, is_watched=False)
     solo.become_candidate()
     answer = VoteResponse(leader_id=NodeId(1), leader_epoch=solo.core.epoch)
     effects = solo.respond(solo.sent[0], answer)
-    assert effects.disbelieved is not None
+    assert effects.rejected is not None
     assert solo.core.election_state.leader_id is None
 
 
-def test_nobody_stands_for_election_in_the_last_epoch() -> None:
+def test_no_voter_stands_for_election_in_the_last_epoch() -> None:
     solo = Solo(election=ElectionState(epoch=EPOCH_MAX), is_watched=False)
     for _ in range(50):
         solo.tick(solo.config.election_timeout_ms)
@@ -213,7 +213,7 @@ def test_a_leader_that_parts_from_what_is_committed_is_disbelieved() -> None:
             solo.sent[0],
             FetchResponse(leader_id=NodeId(3), leader_epoch=Epoch(2), **answer),  # type: ignore[arg-type]
         )
-        assert effects.disbelieved is not None
+        assert effects.rejected is not None
         assert effects.truncate_to is None
 
 
@@ -259,7 +259,7 @@ ANSWERS: dict[type[Any], type[Any]] = {
 
 
 def values(name: str) -> st.SearchStrategy[Any]:
-    """Return what a field may have: what is likely, and what is at the edges."""
+    """Return the values of a field: likely ones, and those at the edges."""
     known = BY_TYPE.get(name)
     if known is not None:
         return known
@@ -307,7 +307,7 @@ STEPS = st.lists(
 )
 
 
-def take(solo: Solo, open_: list[Outgoing], step: tuple[str, Any, list[bool]]) -> None:
+def take(solo: Solo, open_: list[OutgoingRequest], step: tuple[str, Any, list[bool]]) -> None:
     """Let one thing happen to a replica."""
     what, content, is_true = step
     if what == "ask":

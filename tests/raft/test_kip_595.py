@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import FaultRates, World, voter
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft import answers
 from ottla.raft.events import ShutdownRequested
 from ottla.raft.messages import VoteResponse
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import Weather, World, voter
 from ottla.raft.transitions import Role
 
 
@@ -26,7 +26,7 @@ def quorum(*voter_ids: int, seed: int = 3, observers: tuple[int, ...] = ()) -> W
         SeededRng(seed),
         voter_ids=voter_ids or (1, 2, 3),
         observer_ids=observers,
-        weather=Weather(latency_ms_max=2),
+        fault_rates=FaultRates(latency_ms_max=2),
     )
     world.start()
     world.run_until_leader()
@@ -41,7 +41,7 @@ def values_of(world: World, node_id: int) -> list[str]:
 
 
 def test_a_fresh_quorum_elects_its_lowest_id_within_a_few_round_trips() -> None:
-    world = World(SeededRng(1), voter_ids=(4, 5, 6), weather=Weather(latency_ms_max=2))
+    world = World(SeededRng(1), voter_ids=(4, 5, 6), fault_rates=FaultRates(latency_ms_max=2))
     world.start()
 
     leader_id = world.run_until_leader()
@@ -50,7 +50,7 @@ def test_a_fresh_quorum_elects_its_lowest_id_within_a_few_round_trips() -> None:
     assert world.now_ms < 50
 
 
-def test_election_safety_a_minority_elects_nobody() -> None:
+def test_election_safety_a_minority_elects_no_leader() -> None:
     """Raft 5.2: a leader needs votes from a majority."""
     world = quorum(1, 2, 3, 4, 5)
     world.part((1, 2), (3, 4, 5))
@@ -123,8 +123,8 @@ def test_a_vote_is_remembered_over_a_crash() -> None:
         assert state.epoch > 1 or state.voted == voted_before[node]
 
 
-def test_a_voter_that_was_cut_off_disturbs_nobody_when_it_is_back() -> None:
-    """KIP-996: pre-votes are refused by followers that hear their leader; no epoch is raised."""
+def test_a_voter_that_was_cut_off_disturbs_no_voter_when_it_is_back() -> None:
+    """KIP-996: followers that receive from their leader refuse pre-votes; no epoch is raised."""
     world = quorum()
     world.part((1, 2), (3,))
     world.run_until(world.now_ms + 30_000)
@@ -138,7 +138,7 @@ def test_a_voter_that_was_cut_off_disturbs_nobody_when_it_is_back() -> None:
 
 
 def test_a_shutdown_hands_over_without_a_timeout() -> None:
-    """KIP-595, EndQuorumEpoch: the preferred successor stands at once."""
+    """KIP-595, EndQuorumEpoch: the preferred successor starts an election at once."""
     world = quorum()
     world.step(NodeId(1), ShutdownRequested())
     before_ms = world.now_ms
@@ -151,7 +151,7 @@ def test_a_shutdown_hands_over_without_a_timeout() -> None:
 
 
 def test_the_back_off_of_successors_grows_with_their_place_in_the_list() -> None:
-    """KIP-595, EndQuorumEpoch: the first stands at once, each next one waits longer."""
+    """KIP-595, EndQuorumEpoch: the first starts an election at once, each next one waits longer."""
     preferred = tuple(voter(node_id).key for node_id in (4, 2, 5, 3))
     pauses_ms = []
     for key in preferred:
@@ -179,7 +179,7 @@ def test_the_longest_log_is_preferred_and_wins() -> None:
     assert world.invariants.committed[1].value == "what 4 and 5 have"
 
 
-def test_a_voter_that_missed_the_beginning_of_an_epoch_is_told_again() -> None:
+def test_a_voter_that_missed_the_start_of_an_epoch_is_notified_again() -> None:
     """KIP-595, BeginQuorumEpoch: repeated until the voter fetches."""
     world = quorum()
     world.crash(1)
@@ -249,7 +249,7 @@ def test_a_snapshot_is_fetched_on_from_the_next_leader() -> None:
         voter_ids=(1, 2, 3),
         observer_ids=(101,),
         config=config,
-        weather=Weather(latency_ms_max=2),
+        fault_rates=FaultRates(latency_ms_max=2),
     )
     world.start()
     world.run_until_leader()

@@ -1,7 +1,11 @@
-"""KIP-853, voters known by id and directory: what holds while the voter set is fixed."""
+"""KIP-853, voters known by id and directory: invariants of a fixed voter set."""
 
 import pytest
 
+from ottla.jepsen.quorum.member import MemoryMember
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, FaultRates, World, identity, voter
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
 from ottla.raft import snapshot
@@ -20,10 +24,6 @@ from ottla.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.raft.testing.member import MemoryMember
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, Weather, World, identity, voter
 from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.wire.batch import parse_header
@@ -102,7 +102,7 @@ class TestWipedVoter:
 
     def wiped_world(self, *wiped_ids: int, voter_ids: tuple[int, ...] = (1, 2, 3)) -> World:
         """Return a quorum with a commit, some of whose voters then lose their disks."""
-        world = World(SeededRng(5), voter_ids=voter_ids, weather=Weather(latency_ms_max=2))
+        world = World(SeededRng(5), voter_ids=voter_ids, fault_rates=FaultRates(latency_ms_max=2))
         world.start()
         world.run_until_leader()
         world.propose("committed")
@@ -224,7 +224,7 @@ class TestBootstrapSnapshot:
         assert read_voters(encode_message(record, 0)) == VOTERS
 
     def test_later_snapshots_name_the_voters_too(self) -> None:
-        """Whoever takes a snapshot over the network needs no bootstrap snapshot."""
+        """A replica that fetches a snapshot needs no bootstrap snapshot."""
         assert snapshot.voters_of(self.opening()) == VOTERS
 
 

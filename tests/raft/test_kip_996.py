@@ -2,13 +2,13 @@
 
 import pytest
 
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import FaultRates, World
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import FetchResponse, VoteRequest, VoteResponse
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import Weather, World
 from ottla.raft.transitions import LEGAL, Role
 
 FOLLOWING_3 = ElectionState(epoch=Epoch(1), leader_id=NodeId(3))
@@ -16,7 +16,7 @@ FOLLOWING_3 = ElectionState(epoch=Epoch(1), leader_id=NodeId(3))
 
 def quorum(*voter_ids: int, seed: int = 3) -> World:
     world = World(
-        SeededRng(seed), voter_ids=voter_ids or (1, 2, 3), weather=Weather(latency_ms_max=2)
+        SeededRng(seed), voter_ids=voter_ids or (1, 2, 3), fault_rates=FaultRates(latency_ms_max=2)
     )
     world.start()
     world.run_until_leader()
@@ -50,7 +50,7 @@ class TestProposedChanges:
         assert [request.pre_vote for request in votes_sent(solo)] == [True, True]
         assert {request.replica_epoch for request in votes_sent(solo)} == {1}
         assert solo.persisted == FOLLOWING_3
-        assert solo.core.leader_id == 3, "others who ask are still told of the leader"
+        assert solo.core.leader_id == 3, "other nodes still learn the leader"
 
     def test_a_majority_of_pre_votes_moves_on_to_a_real_election(self) -> None:
         solo = prospective()
@@ -126,7 +126,9 @@ class TestWhoGrants:
         assert self.ask(solo)
 
     @pytest.mark.parametrize(("end_offset", "last_epoch"), [(0, 0), (1, 0), (5, 0)])
-    def test_nobody_grants_to_a_log_that_is_behind(self, end_offset: int, last_epoch: int) -> None:
+    def test_no_voter_grants_to_a_log_that_is_behind(
+        self, end_offset: int, last_epoch: int
+    ) -> None:
         assert not self.ask(prospective(), end_offset=end_offset, last_epoch=last_epoch)
 
     def test_pre_votes_do_not_bind(self) -> None:
@@ -154,8 +156,8 @@ class TestDisruptiveServers:
         assert world.leader_id() == 1
         assert {member.running.epoch for member in world.members.values()} == {1}
 
-    def test_a_voter_cut_off_from_the_leader_alone_disturbs_nobody(self) -> None:
-        """The others hear their leader and refuse; it asks again and again in vain."""
+    def test_a_voter_cut_off_from_the_leader_alone_disturbs_no_voter(self) -> None:
+        """The others receive from their leader and refuse; it repeats its pre-votes in vain."""
         world = quorum(1, 2, 3, 4, 5)
         world.parted = {frozenset({NodeId(1), NodeId(5)})}
 
@@ -166,7 +168,7 @@ class TestDisruptiveServers:
         assert world.members[NodeId(5)].running.epoch == 1
 
     @pytest.mark.parametrize("seed", range(8))
-    def test_voters_that_restart_disturb_nobody(self, seed: int) -> None:
+    def test_voters_that_restart_disturb_no_voter(self, seed: int) -> None:
         world = quorum(seed=seed)
         for node_id in (2, 3, 2, 3):
             world.crash(node_id)
@@ -183,7 +185,7 @@ class TestLiveness:
 
     @pytest.mark.parametrize("seed", range(12))
     def test_a_leader_that_only_some_can_reach_is_replaced_in_bounded_time(self, seed: int) -> None:
-        """The leader hears no majority and resigns; whoever sees one takes over."""
+        """The leader hears from no majority and resigns; a voter that reaches one takes over."""
         world = quorum(1, 2, 3, 4, 5, seed=seed)
         world.parted = {frozenset({NodeId(1), NodeId(other)}) for other in (3, 4, 5)}
         world.run_until(world.now_ms + 15_000)
@@ -196,11 +198,12 @@ class TestLiveness:
     def test_a_dead_leader_is_replaced_though_the_first_to_notice_is_turned_down(
         self, seed: int
     ) -> None:
-        """The first prospective is refused by who still believes, and wins once that one stands."""
+        """The first prospective is refused by a voter that still follows the leader, and wins once
+        that voter stands for election itself."""
         world = World(
             SeededRng(seed),
             voter_ids=(1, 2, 3),
-            weather=Weather(latency_ms_max=3, flush_ms_max=4),
+            fault_rates=FaultRates(latency_ms_max=3, flush_ms_max=4),
         )
         world.start()
         world.run_until_leader()

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import Effects, LeaderAppend
@@ -19,9 +22,6 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from ottla.raft.testing.memory_log import Entries, MemoryEntry
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
 
 GRANTED = VoteResponse(leader_epoch=Epoch(1), vote_granted=True)
@@ -127,7 +127,7 @@ def test_a_follower_may_not_append() -> None:
 
 
 class TestFetching:
-    """How fetches are answered, and when."""
+    """Answers to fetches, and their times."""
 
     def test_a_fetch_with_something_to_get_is_answered_at_once(self, leader: Solo) -> None:
         answer = leader.ask(leader.fetch_request(2, offset=0, last_epoch=0))
@@ -192,7 +192,7 @@ class TestFetching:
         ("epoch", "error"),
         [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
     )
-    def test_a_fetch_of_another_epoch_is_told_ours(
+    def test_a_fetch_of_another_epoch_is_answered_with_ours(
         self, leader: Solo, epoch: int, error: ErrorCode
     ) -> None:
         answer = leader.ask(leader.fetch_request(2, offset=0, last_epoch=0, epoch=epoch))
@@ -211,7 +211,7 @@ class TestFetching:
         assert answer.leader_id == 3
         assert answer.leader_endpoints == voter(3).endpoints
 
-    def test_a_log_that_goes_another_way_is_told_where_the_ways_part(self) -> None:
+    def test_a_diverging_log_is_answered_with_the_point_of_divergence(self) -> None:
         solo = Solo(1, election=ElectionState(epoch=Epoch(4)), entry_epochs=(1, 1, 4))
         solo.become_leader()
 
@@ -376,7 +376,7 @@ class TestGivingUp:
 
         assert leader.core.is_handed_over
 
-    def test_a_leader_that_stops_with_all_the_others_waits_for_nobody(self, leader: Solo) -> None:
+    def test_a_leader_that_stops_with_all_the_others_does_not_wait(self, leader: Solo) -> None:
         leader.step(ShutdownRequested())
         for goodbye in list(leader.sent):
             leader.respond(goodbye, EndQuorumEpochResponse(leader_epoch=Epoch(1)))

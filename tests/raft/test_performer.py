@@ -1,22 +1,26 @@
-"""The one performer of effects: its order, and what becomes of a step that fails."""
+"""The one performer of effects: its order, and its handling of a step that fails."""
 
 from dataclasses import fields
 from typing import NoReturn
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry, MemoryLog
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import identity
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.run_now import run_now
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import (
     Append,
-    Disbelief,
     Effects,
     LeaderAppend,
-    Outgoing,
+    OutgoingRequest,
     ReadLog,
     ReadSnapshot,
+    RejectedResponse,
     Reply,
     RoleChange,
     SnapshotChunk,
@@ -26,15 +30,11 @@ from ottla.raft.events import AppendRequested, Event, Tick
 from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records
 from ottla.raft.performer import perform, take_step
 from ottla.raft.quorum import QuorumCore
-from ottla.raft.testing.memory_log import Entries, MemoryEntry, MemoryLog
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import identity
 from ottla.raft.transitions import Role
 
 
 class EndedError(Exception):
-    """What the caller of a failed step gets."""
+    """The error that the caller of a failed step receives."""
 
 
 class NotedPorts:
@@ -44,7 +44,7 @@ class NotedPorts:
         self.calls: list[str] = []
         self.replies: list[Reply] = []
         self.failures: list[Exception] = []
-        self.lacks_room = False
+        self.is_out_of_space = False
         self._failing = failing
         self._error = error or OSError("a disk that fails")
 
@@ -83,7 +83,7 @@ class NotedPorts:
         self._note("answer")
         self.replies.append(reply)
 
-    def send(self, outgoing: Outgoing, /) -> None:
+    def send(self, outgoing: OutgoingRequest, /) -> None:
         """Note it."""
         self._note("send")
 
@@ -91,9 +91,9 @@ class NotedPorts:
         """Note it."""
         self._note("commit")
 
-    def disbelieve(self, disbelief: Disbelief, /) -> None:
+    def reject_response(self, rejection: RejectedResponse, /) -> None:
         """Note it."""
-        self._note("disbelieve")
+        self._note("reject_response")
 
     def change_role(self, change: RoleChange, /) -> None:
         """Note it."""
@@ -126,7 +126,7 @@ def all_effects() -> Effects:
         messages=solo.sent[:1],
         high_watermark=Offset(1),
         role_change=RoleChange(role=Role.LEADER, epoch=Epoch(1), leader_id=NodeId(1)),
-        disbelieved=Disbelief(node_id=NodeId(2), why="no such leader"),
+        rejected=RejectedResponse(node_id=NodeId(2), why="no such leader"),
         next_wake_ms=1,
     )
 
@@ -135,7 +135,7 @@ ORDER = [
     *("truncate", "append", "chunk"),
     *("election", "flush"),
     *("read", "answer", "send"),
-    *("commit", "disbelieve", "role", "wake"),
+    *("commit", "reject_response", "role", "wake"),
 ]
 
 
@@ -187,7 +187,7 @@ def append_of(core: QuorumCore, epoch: Epoch) -> Event:
     return AppendRequested(epoch=epoch, records=Entries([MemoryEntry(core.epoch, "v")]))
 
 
-def test_an_append_that_the_core_refuses_changes_nothing_and_ends_nobody() -> None:
+def test_an_append_that_the_core_refuses_changes_nothing_and_ends_no_replica() -> None:
     ports = NotedPorts()
     core = leader(ports)
     with pytest.raises(RefusedError):
@@ -216,7 +216,7 @@ def test_a_clock_that_goes_back_ends_the_replica() -> None:
 def test_a_leader_without_room_for_a_record_resigns() -> None:
     solo, ports = Solo(), NotedPorts()
     solo.become_leader()
-    ports.lacks_room = True
+    ports.is_out_of_space = True
     run_now(take_step(solo.core, append_of(solo.core, solo.core.epoch), solo.now_ms, ports))
     assert not solo.core.is_leader
     assert ports.calls.index("append") < ports.calls.index("role")

@@ -6,13 +6,13 @@ Where KRaft pulls (KIP-595) the paper pushes: what AppendEntries does there, Fet
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import FaultRates, World
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import VoteResponse
-from ottla.raft.testing.memory_log import MemoryEntry
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import Weather, World
 from ottla.raft.transitions import Role
 
 PATIENCE_MS = 20_000
@@ -22,7 +22,7 @@ PATIENCE_MS = 20_000
 def quorum(*voter_ids: int, seed: int = 3) -> World:
     """Return a started quorum with a leader, on a calm network."""
     world = World(
-        SeededRng(seed), voter_ids=voter_ids or (1, 2, 3), weather=Weather(latency_ms_max=2)
+        SeededRng(seed), voter_ids=voter_ids or (1, 2, 3), fault_rates=FaultRates(latency_ms_max=2)
     )
     world.start()
     world.run_until_leader()
@@ -47,7 +47,7 @@ def stepped_down(world: World, node_id: int) -> bool:
 class TestElectionSafety:
     """5.2, figure 3: at most one leader in a given term."""
 
-    def test_half_the_voters_elect_nobody_and_a_majority_one(self) -> None:
+    def test_half_the_voters_elect_no_leader_and_a_majority_one(self) -> None:
         """5.2: a candidate wins with the votes of a majority, of which there is one at most."""
         world = quorum(1, 2, 3, 4)
         before = world.members[NodeId(2)].running.epoch
@@ -103,7 +103,7 @@ class TestLeaderAppendOnly:
         world = World(
             chance,
             voter_ids=(1, 2, 3),
-            weather=Weather(drop=0.1, repeat=0.1, latency_ms_max=40, flush_ms_max=20),
+            fault_rates=FaultRates(drop=0.1, repeat=0.1, latency_ms_max=40, flush_ms_max=20),
         )
         world.start()
         seen: dict[tuple[NodeId, Epoch], list[MemoryEntry]] = {}
@@ -133,7 +133,7 @@ class TestLogMatching:
         world = World(
             chance,
             voter_ids=(1, 2, 3, 4, 5),
-            weather=Weather(drop=0.1, latency_ms_max=30, flush_ms_max=10),
+            fault_rates=FaultRates(drop=0.1, latency_ms_max=30, flush_ms_max=10),
         )
         world.start()
         compared_count = 0
@@ -180,7 +180,7 @@ class TestLeaderCompleteness:
         assert isinstance(answer, VoteResponse)
         assert answer.vote_granted is is_granted
 
-    def test_whoever_lacks_a_committed_entry_is_never_elected(self) -> None:
+    def test_a_voter_without_a_committed_entry_is_never_elected(self) -> None:
         """5.4.1: the majorities of commit and election share a voter."""
         world = quorum(1, 2, 3, 4, 5)
         world.part((1, 2, 3), (4, 5))
@@ -198,7 +198,7 @@ class TestLeaderCompleteness:
         """5.4.2 and figure 8 (c): a majority has the old entry, yet it is not committed.
 
         The new leader of term 3 has an entry of term 2 at offset 1, which a majority holds before
-        anybody holds an entry of term 3.
+        any server holds an entry of term 3.
         """
         solo = Solo(
             1, election=ElectionState(epoch=Epoch(2), leader_id=NodeId(2)), entry_epochs=(1, 2)
@@ -220,7 +220,7 @@ class TestLeaderCompleteness:
 class TestFigure8:
     """5.4.2, figure 8: why a leader must not commit by counting replicas of earlier terms."""
 
-    def test_an_entry_on_a_majority_may_still_be_overwritten_and_is_committed_by_nobody(
+    def test_an_entry_on_a_majority_may_still_be_overwritten_and_is_not_committed(
         self,
     ) -> None:
         """(a) to (d): S1 leads and writes, S5 leads and writes, S1 spreads its entry, S5 wins."""
@@ -240,11 +240,11 @@ class TestFigure8:
         world.propose("of term 3", at=other)
         world.run_until(world.now_ms + 10)
         world.crash(other, survivor_count=9)
-        # (c) 1 and 2 are back: whoever wins now commits only with an entry of its own term.
+        # (c) 1 and 2 are back: the winner now commits only with an entry of its own term.
         world.start(1, 2)
         leader_id = world.run_until_leader(PATIENCE_MS)
         committed = list(world.invariants.committed)
-        # (d), (e) the other one is back: what was committed stays, whoever leads.
+        # (d), (e) the other one is back: what was committed stays under any leader.
         world.start(other)
         world.heal()
         world.crash(leader_id, survivor_count=9)
@@ -268,7 +268,7 @@ class TestStateMachineSafety:
             chance,
             voter_ids=(1, 2, 3),
             observer_ids=(101,),
-            weather=Weather(drop=0.15, repeat=0.15, latency_ms_max=50, flush_ms_max=60),
+            fault_rates=FaultRates(drop=0.15, repeat=0.15, latency_ms_max=50, flush_ms_max=60),
         )
         world.start()
         for at in range(150):

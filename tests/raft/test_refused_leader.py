@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import FaultRates, World
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.ids import Epoch, NodeId
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import LeaderRefused
 from ottla.raft.follower import REFUSED_PAUSE_MS, REFUSED_STAGGER_MS
 from ottla.raft.messages import FetchResponse, VoteResponse
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import Weather, World
 from ottla.raft.transitions import Role
 
 FOLLOWING_3 = ElectionState(epoch=Epoch(1), leader_id=NodeId(3))
@@ -20,7 +20,7 @@ GONE = LeaderRefused(leader_id=NodeId(3), epoch=Epoch(1))
 FETCH_TIMEOUT_MS = QuorumConfig().fetch_timeout_ms
 
 SOON_MS = REFUSED_PAUSE_MS + 2 * REFUSED_STAGGER_MS
-"""By then the first two voters stand for election."""
+"""Time until the first two voters have started elections."""
 
 
 def following(node_id: int = 1, voter_ids: tuple[int, ...] = (1, 2, 3)) -> Solo:
@@ -51,7 +51,7 @@ def test_a_voter_stands_for_election_soon_after_its_leader_is_refused() -> None:
 
 
 def test_a_failed_fetch_alone_ends_no_patience() -> None:
-    """A reset, a goodbye or a deadline says nothing of the process."""
+    """A reset, a closed stream or a deadline proves nothing about the process."""
     solo = following()
     solo.fail(solo.sent[0])
 
@@ -150,7 +150,7 @@ def quorum(seed: int, *voter_ids: int) -> World:
         SeededRng(seed),
         voter_ids=voter_ids,
         observer_ids=(9,),
-        weather=Weather(latency_ms_max=3, flush_ms_max=5),
+        fault_rates=FaultRates(latency_ms_max=3, flush_ms_max=5),
     )
     world.start()
     world.run_until_leader()
@@ -178,7 +178,8 @@ def test_a_killed_leader_has_a_successor_long_before_the_fetch_timeout(
 def test_a_voter_that_is_refused_by_a_living_leader_does_not_depose_it(
     voter_ids: tuple[int, ...], seed: int
 ) -> None:
-    """A firewall in between refuses its connections; the others hear the leader, and say no."""
+    """A firewall in between refuses its connections; the others receive from the leader, and refuse
+    their votes."""
     world = quorum(seed, *voter_ids)
     leader = world.leader_id()
     assert leader is not None

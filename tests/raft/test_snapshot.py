@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.jepsen.quorum.world import identity, voter
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.settings.quorum import QuorumConfig
@@ -18,7 +19,6 @@ from ottla.raft.control_records import (
 )
 from ottla.raft.effects import LeaderChangeAppend
 from ottla.raft.snapshot import KeptSnapshot
-from ottla.raft.testing.world import identity, voter
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import ControlType, build_batch
 from ottla.wire.codec import encode

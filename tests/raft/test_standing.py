@@ -1,10 +1,14 @@
-"""A voter whose files were damaged: it follows, and takes no part before it has caught up."""
+"""A voter whose files were damaged: it follows, and neither votes nor stands before it has caught
+up."""
 
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.raft.election_state import ElectionState
@@ -14,9 +18,6 @@ from ottla.raft.messages import (
     FetchResponse,
     VoteResponse,
 )
-from ottla.raft.testing.memory_log import Entries, MemoryEntry
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role, Standing
 from ottla.raft.voters import ReplicaKey
 
@@ -28,7 +29,7 @@ def damaged(*epochs: int, election: ElectionState = DAMAGED) -> Solo:
 
 
 def answer_fetch(solo: Solo, *epochs: int, high_watermark: int, epoch: int = 2) -> None:
-    """Have the leader answer the fetch that is under way, and what came flushed."""
+    """Answer the open fetch as the leader does, and flush the received records."""
     outgoing = next(one for one in solo.sent if isinstance(one.request, FetchRequest))
     entries = [MemoryEntry(Epoch(each), f"new {at}") for at, each in enumerate(epochs)]
     solo.respond(
@@ -160,20 +161,20 @@ def test_an_amnesiac_that_hears_only_some_stays_one() -> None:
 
 
 @pytest.mark.parametrize("standing", Standing)
-def test_a_leader_knows_the_standing_that_each_voter_told_last(standing: Standing) -> None:
+def test_a_leader_knows_the_standing_that_each_voter_reported_last(standing: Standing) -> None:
     solo = Solo(1)
     solo.become_leader()
 
-    for told in (standing, Standing.FULL):
-        epoch = 0 if told is Standing.AMNESIAC else None
+    for reported in (standing, Standing.FULL):
+        epoch = 0 if reported is Standing.AMNESIAC else None
         solo.ask(
-            solo.fetch_request(2, offset=0, last_epoch=0, wait_ms=0, epoch=epoch, standing=told)
+            solo.fetch_request(2, offset=0, last_epoch=0, wait_ms=0, epoch=epoch, standing=reported)
         )
         described = solo.core.describe()
 
         assert described is not None
         standings = {int(one.key.id): one.standing for one in described.voters}
-        assert standings == {1: Standing.FULL, 2: told, 3: Standing.FULL}
+        assert standings == {1: Standing.FULL, 2: reported, 3: Standing.FULL}
 
 
 def test_a_wiped_namesake_says_nothing_of_a_voter() -> None:

@@ -1,24 +1,24 @@
-"""Whole conversations, read as text: commands, and all that followed from them.
+"""Whole conversations as text: commands, and all their effects.
 
-Each file of `transcripts/` is a story.  A line that begins with `>` is a command; what stands below
-it is what happened.  `pytest tests/raft --rewrite-transcripts` writes them again: review the diff.
+Each file of `transcripts/` is a story. A line that begins with `>` is a command; the lines below it
+are its effects. `pytest tests/raft --rewrite-transcripts` writes them again: review the diff.
 """
 
 from pathlib import Path
 
 import pytest
 
+from ottla.jepsen.quorum.world import FaultRates, World
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.events import ShutdownRequested
-from ottla.raft.testing.seeded_rng import SeededRng
-from ottla.raft.testing.world import Weather, World
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 
 
 class Stage:
-    """Runs the commands of one story and writes down what happens."""
+    """Runs the commands of one story and writes down their effects."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -66,7 +66,7 @@ class Stage:
             voter_ids=tuple(map(int, words[:at])),
             observer_ids=tuple(map(int, words[at + 1 :])),
             config=QuorumConfig(),
-            weather=Weather(latency_ms_max=1),
+            fault_rates=FaultRates(latency_ms_max=1),
         )
         self._world.narrate = self._hear
 
@@ -86,7 +86,7 @@ class Stage:
 
 
 def perform(script: str) -> str:
-    """Return a story with what happens now below each of its commands."""
+    """Return a story with the present effects below each of its commands."""
     stage = Stage()
     for line in script.splitlines():
         if line.startswith(("#", ">")) or not line:

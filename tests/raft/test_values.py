@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.jepsen.quorum.world import identity, voter
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.raft.candidate import Ballot
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.election_state import ElectionState, decode, encode
 from ottla.raft.messages import EndQuorumEpochRequest
 from ottla.raft.progress import Progress, majority_value
 from ottla.raft.requests import BACKOFF_DOUBLINGS_MAX, Requests
-from ottla.raft.testing.world import identity, voter
 from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, Role
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -84,7 +84,7 @@ class TestQuorumState:
 
 
 class TestVoters:
-    """Who is a voter."""
+    """Identity of voters."""
 
     def test_a_voter_is_its_id_and_its_directory(self) -> None:
         voters = identity(1, (1, 2, 3)).voters
@@ -143,7 +143,7 @@ class TestMajorities:
 
 
 class TestProgress:
-    """When a replica counts as caught up."""
+    """Conditions for a caught-up replica."""
 
     def test_a_fetch_at_the_end_is_caught_up_now(self) -> None:
         progress = Progress(voter(2).key, 0)
@@ -164,8 +164,8 @@ class TestProgress:
 class TestRequests:
     """One request in flight per voter."""
 
-    def outgoing(self, requests: Requests, to: int = 2) -> Outgoing:
-        return Outgoing(
+    def outgoing(self, requests: Requests, to: int = 2) -> OutgoingRequest:
+        return OutgoingRequest(
             request_id=requests.next_request_id(),
             to=NodeId(to),
             endpoints=(),
@@ -215,10 +215,10 @@ class TestRequests:
 class TestTransitions:
     """The table of roles."""
 
-    def test_nobody_leads_without_being_a_candidate(self) -> None:
+    def test_no_replica_leads_without_being_a_candidate(self) -> None:
         assert {role for role in Role if Role.LEADER in LEGAL[role]} == {Role.CANDIDATE}
 
-    def test_nobody_is_a_candidate_without_a_pre_vote(self) -> None:
+    def test_no_replica_is_a_candidate_without_a_pre_vote(self) -> None:
         assert {role for role in Role if Role.CANDIDATE in LEGAL[role]} == {Role.PROSPECTIVE}
 
     def test_every_role_can_be_reached_and_left(self) -> None:

@@ -1,4 +1,4 @@
-"""What a voter's files prove: a table of damages, and what each leaves it."""
+"""Verdicts on a voter's files: a table of damages, and the standing after each."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,9 +15,9 @@ from ottla.raft.voter_checkpoint import (
     SLOT_BYTES,
     VoterCheckpoint,
     VoterFiles,
+    check_files,
     decode_file,
     encode_slot,
-    judge,
 )
 from ottla.raft.voters import ReplicaKey
 
@@ -109,7 +109,7 @@ CASES: dict[str, tuple[dict[str, Any], Standing, int]] = {
 def test_each_damage_leaves_the_standing_that_the_files_prove(name: str) -> None:
     changes, standing, epoch = CASES[name]
 
-    verdict = judge(replace(WHOLE, **changes))
+    verdict = check_files(replace(WHOLE, **changes))
 
     assert verdict.checkpoint.election.standing is standing, verdict.damages
     assert verdict.checkpoint.election.epoch == epoch
@@ -119,9 +119,9 @@ def test_each_damage_leaves_the_standing_that_the_files_prove(name: str) -> None
 
 
 def test_a_standing_outlives_restarts_and_further_damage() -> None:
-    first = judge(replace(WHOLE, end_offset=Offset(12)))
-    again = judge(replace(WHOLE, checkpoint=first.checkpoint, end_offset=Offset(12)))
-    worse = judge(replace(WHOLE, checkpoint=again.checkpoint, end_offset=Offset(5)))
+    first = check_files(replace(WHOLE, end_offset=Offset(12)))
+    again = check_files(replace(WHOLE, checkpoint=first.checkpoint, end_offset=Offset(12)))
+    worse = check_files(replace(WHOLE, checkpoint=again.checkpoint, end_offset=Offset(5)))
 
     for verdict in (first, again, worse):
         assert verdict.checkpoint.election.standing is Standing.CATCHING_UP

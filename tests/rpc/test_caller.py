@@ -1,8 +1,8 @@
 import pytest
 
-from ottla.model.acls import ANONYMOUS
 from ottla.model.ids import NodeId
-from ottla.node.certificate_authority_driver import CertificateAuthority
+from ottla.model.security.acls import ANONYMOUS
+from ottla.node.local.certificate_authority_driver import CertificateAuthority
 from ottla.rpc.caller import CERTIFICATE, Caller, caller_of, host_of
 
 AUTHORITY = CertificateAuthority.make("otters")

@@ -1,4 +1,4 @@
-"""How a node that is not formatted yet learns which cluster it joins."""
+"""Discovery of the cluster id by an unformatted node."""
 
 import logging
 from typing import cast
@@ -19,7 +19,7 @@ from ottla.rpc.rpc_seam import Rpc
 DEAD = ConfiguredVoter(NodeId(101), "127.0.0.1", 1)
 
 
-async def test_whoever_answers_tells() -> None:
+async def test_any_voter_answers() -> None:
     async with open_rpc_runtime() as runtime:
         port = await runtime.serve("127.0.0.1", 0, [cluster_id_handler("the id")])
         voters = [DEAD, ConfiguredVoter(NodeId(102), "127.0.0.1", port)]

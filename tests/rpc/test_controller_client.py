@@ -1,4 +1,4 @@
-"""Finding the active controller among those that are not."""
+"""The search for the active controller among all controllers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ async def test_the_leader_that_is_known_is_asked_first() -> None:
     assert asked == [3]
 
 
-async def test_whoever_is_dead_or_not_active_is_passed_over_and_then_left_alone() -> None:
+async def test_a_dead_or_inactive_controller_is_passed_over_and_then_left_alone() -> None:
     asked: list[int] = []
     async with open_rpc_runtime() as runtime:
         voters = [
@@ -176,7 +176,8 @@ async def test_a_clients_request_that_cost_a_controller_goes_to_no_other() -> No
         pass
 
     class Peers:
-        """The runtime, but what a handler loses is lost to the caller as by a broken connection."""
+        """The runtime, except that a handler's failure reaches the caller as a broken
+        connection."""
 
         def __init__(self, runtime: RpcRuntime) -> None:
             self._runtime = runtime

@@ -11,7 +11,7 @@ ECHO = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
 
 
 @pytest.mark.parametrize("error", [ValueError("9" * 5_000), RuntimeError(), AssertionError()])
-async def test_an_unexpected_error_is_noted_and_told_as_an_unknown_server_error(
+async def test_an_unexpected_error_is_noted_and_reported_as_an_unknown_server_error(
     error: Exception,
 ) -> None:
     async def stumble(_request: StringValue) -> StringValue:

@@ -15,8 +15,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, only_error
 from ottla.model.settings.endpoints import ListenAddress
-from ottla.model.settings.node_tls import node_tls_of
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.node_tls import node_tls_of
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.rpc.caller import Caller
 from ottla.rpc.method import MethodHandler, RpcMethod
 from ottla.rpc.node_certificates_driver import NodeCertificates
@@ -76,7 +76,7 @@ def echo_to(callers: list[Caller]) -> MethodHandler[StringValue, StringValue]:
 
 
 async def call(server: Node | None, client: Node | None) -> list[Caller]:
-    """Call a server; return as whom it saw the caller."""
+    """Call a server; return the caller's identity as the server saw it."""
     callers: list[Caller] = []
     async with (
         open_rpc_runtime() as serving,
@@ -252,7 +252,7 @@ def test_a_file_without_one_key_and_a_certificate_is_refused(
 
 
 async def test_a_brokers_tls_listener_is_said_to_be_no_controllers(node: MakeNode) -> None:
-    """It is trusted, and speaks TLS, but no HTTP/2 within."""
+    """It is trusted, and has TLS, but no HTTP/2 within."""
     broker = node("b1")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(broker.own)

@@ -12,7 +12,7 @@ from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
 from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey, VoterEndpoint
-from ottla.rpc.quorum_codec import CONVERSATIONS
+from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 ENDPOINTS = (VoterEndpoint("CONTROLLER", "host", 9093), VoterEndpoint("OTHER", "::1", 1))
 POSITION = OffsetAndEpoch(Offset(77), Epoch(5))
@@ -62,31 +62,31 @@ def full(kind: type[Any]) -> Any:
 
 @pytest.mark.parametrize("kind", RESPONSES, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_request_comes_back(kind: type[Any]) -> None:
-    conversation = CONVERSATIONS[kind]
-    data = conversation.write_request(full(kind)).SerializeToString()
-    assert conversation.read_request(conversation.method.decode_request(data)) == full(kind)
+    method = QUORUM_METHODS[kind]
+    data = method.write_request(full(kind)).SerializeToString()
+    assert method.read_request(method.method.decode_request(data)) == full(kind)
 
 
 @pytest.mark.parametrize("kind", RESPONSES, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_response_comes_back(kind: type[Any]) -> None:
-    conversation, response = CONVERSATIONS[kind], full(RESPONSES[kind])
-    data = conversation.write_response(response).SerializeToString()
-    assert conversation.read_response(conversation.method.decode_response(data)) == response
+    method, response = QUORUM_METHODS[kind], full(RESPONSES[kind])
+    data = method.write_response(response).SerializeToString()
+    assert method.read_response(method.method.decode_response(data)) == response
 
 
 @pytest.mark.parametrize("kind", RESPONSES, ids=lambda kind: kind.__name__)
 def test_what_a_response_leaves_out_stays_out(kind: type[Any]) -> None:
-    conversation, response = CONVERSATIONS[kind], RESPONSES[kind](leader_epoch=Epoch(0))
-    data = conversation.write_response(response).SerializeToString()
-    assert conversation.read_response(conversation.method.decode_response(data)) == response
+    method, response = QUORUM_METHODS[kind], RESPONSES[kind](leader_epoch=Epoch(0))
+    data = method.write_response(response).SerializeToString()
+    assert method.read_response(method.method.decode_response(data)) == response
 
 
 def test_a_uuid_of_another_length_is_the_peers_fault() -> None:
     message = pb.VoteRequest(voter_directory_id=b"short")
     with pytest.raises(ProtocolError):
-        CONVERSATIONS[raft.VoteRequest].read_request(message)
+        QUORUM_METHODS[raft.VoteRequest].read_request(message)
 
 
-def test_an_error_code_nobody_has_is_the_peers_fault() -> None:
+def test_an_unknown_error_code_is_the_peers_fault() -> None:
     with pytest.raises(ProtocolError):
-        CONVERSATIONS[raft.VoteRequest].read_response(pb.VoteResponse(error_code=9999))
+        QUORUM_METHODS[raft.VoteRequest].read_response(pb.VoteResponse(error_code=9999))

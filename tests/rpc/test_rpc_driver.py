@@ -160,7 +160,7 @@ async def test_a_dead_peer_is_dialled_again_and_again() -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, hang_up, listeners)
         channel = await runtime.channel(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
-        # With gRPC's own back-off, up to 120 s, so many take nearly five minutes.
+        # With gRPC's own back-off, up to 120 s, these retries take nearly five minutes.
         with trio.fail_after(240):
             while dials < 12:
                 await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=60_000))
@@ -172,7 +172,8 @@ async def test_a_dead_peer_is_dialled_again_and_again() -> None:
 async def test_what_is_no_controller_is_refused_in_time_and_said_to_be_none(
     says: bytes | None,
 ) -> None:
-    """A broker's listener hangs up on gRPC's first bytes; a black hole says nothing at all."""
+    """A broker's listener closes the connection on gRPC's first bytes; a black hole never
+    answers."""
     async with open_rpc_runtime() as runtime, trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
 
@@ -340,7 +341,7 @@ trio.run(main)
 """
 
 
-async def test_a_call_whose_server_ends_is_told_apart_from_one_that_nobody_got() -> None:
+async def test_a_call_whose_server_ends_is_distinguished_from_one_that_never_arrived() -> None:
     """The one may have been carried out, or be why the server ended; the other is sent again."""
     command = [sys.executable, "-c", SERVER_THAT_ENDS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

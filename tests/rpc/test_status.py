@@ -1,4 +1,4 @@
-"""Refusals as they come out of gRPC: a peer writes into its metadata what it likes."""
+"""Refusals parsed from gRPC: a peer may send any metadata."""
 
 import pytest
 
@@ -16,8 +16,10 @@ def test_a_code_that_is_none_says_no_more_than_the_status(text: str) -> None:
     assert refusal_of("UNAVAILABLE", None, text).code is ErrorCode.NETWORK_EXCEPTION
 
 
-def test_a_connection_that_broke_during_a_call_is_told_apart_from_one_that_was_never_made() -> None:
-    """What was sent may have been carried out; what was never sent was not."""
+def test_a_connection_that_broke_during_a_call_is_distinguished_from_one_that_was_never_made() -> (
+    None
+):
+    """A request that was sent may have been executed; one that was never sent was not."""
     for details in ("Socket closed", "recvmsg:Connection reset by peer", None):
         refusal = refusal_of("UNAVAILABLE", details, None)
         assert isinstance(refusal, LostCallError)

@@ -1,4 +1,4 @@
-"""What a client pushes, built with OpenTelemetry's own messages, and collectors that listen."""
+"""Pushes of a client, built with OpenTelemetry's own messages, and collectors that listen."""
 
 import gzip
 import ssl
@@ -23,9 +23,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from ottla.model.settings.exporters import OtlpEndpoint, parse_otlp_endpoints
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.otlp import Point, decode, points_of
+from ottla.model.settings.telemetry.exporters import OtlpEndpoint, parse_otlp_endpoints
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.otlp import Point, decode, points_of
 
 DELTA, CUMULATIVE = 1, 2
 
@@ -105,7 +105,7 @@ def attribute(name: str, text: str) -> KeyValue:
 
 
 class Collector(ABC):
-    """What a collector got, and how it answers; the two below listen."""
+    """Requests to a collector, and its responses; the two below listen."""
 
     scheme = ""
 
@@ -114,9 +114,9 @@ class Collector(ABC):
         self.certificate: Path | None = None
         """Its key and certificate, where it is encrypted; set before it listens."""
         self.clients_ca: Path | None = None
-        """Whose certificates clients show it, if they do."""
+        """Authority of the client certificates, if required."""
         self.traces: Any = None
-        """The service that gets traces, if it takes any."""
+        """The service of traces, if the collector has one."""
         self.requests: list[ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
         self.refusal: Any = None
@@ -151,7 +151,7 @@ class Collector(ABC):
 
     @abstractmethod
     def down(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
 
 
 class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
@@ -164,7 +164,7 @@ class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
             code, details = self.refusal
             if details is not None:
                 context.set_trailing_metadata((("grpc-status-details-bin", details),))
-            context.abort(code, "told to")
+            context.abort(code, "planted")
         self.requests.append(request)
         return self.response()
 

@@ -1,27 +1,23 @@
-"""The table of required operations has a row for everything, and says what Kafka's code says."""
+"""The rows of APIs agree with Kafka's code: operations, and which APIs are forwarded."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from ottla.model.acls import OPERATIONS
+from ottla.model.security.acls import OPERATIONS
 from ottla.wire import schema
-from ottla.wire.api_permissions import (
-    AUTHORIZATION_CODES,
-    PERMISSIONS,
-    RPC_PERMISSIONS,
-    ApiPermission,
-    Decider,
-    Scope,
-)
-from ottla.wire.apis import API, OWN_KEYS_FROM, request_class
+from ottla.wire.api import AUTHORIZATION_CODES, Api, Decider, Scope
+from ottla.wire.apis import API, request_class
 from ottla.wire.codec_types import Message
+from ottla.wire.rpc_needs import RPC_NEEDS
 from ottla.wire.schema import StructSchema
 
 ROOT = Path(__file__).parents[2]
 
 NOTHING: set[str] = set()
+FORWARDED = {19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 80, 81}
+"""The APIs that Kafka's brokers forward, besides those that only nodes send."""
 OF_NODES = (
     "Vote",
     "BeginQuorumEpoch",
@@ -145,7 +141,7 @@ SHEET: dict[str, set[str]] = {
     "CleanLogs": {"Cluster Alter"},
     "DescribeQuotaUsage": {"Cluster DescribeConfigs"},
 }
-"""What Kafka's own code asks (KafkaApis, ControllerApis, AclApis), and what ours do."""
+"""Operations in Kafka's own code (KafkaApis, ControllerApis, AclApis), and in ours."""
 
 
 def has_field(kind: type[Message], path: str) -> bool:
@@ -165,33 +161,36 @@ def words(name: str) -> str:
 
 @pytest.mark.parametrize("key", sorted(API))
 def test_every_api_needs_what_the_sheet_says(key: int) -> None:
-    row = PERMISSIONS[key]
+    row = API[key]
     found = {f"{words(one.resource.name)} {words(one.operation.name)}" for one in row.single_needs}
     assert found == SHEET[API[key].name]
 
 
 def test_no_row_is_left_over() -> None:
-    assert set(PERMISSIONS) == set(API)
     assert set(SHEET) == {api.name for api in API.values()}
 
 
-@pytest.mark.parametrize("row", PERMISSIONS.values(), ids=lambda row: API[row.key].name)
-def test_an_api_that_needs_nothing_says_why(row: ApiPermission) -> None:
+@pytest.mark.parametrize("row", API.values(), ids=lambda row: row.name)
+def test_an_api_that_needs_nothing_says_why(row: Api) -> None:
     assert bool(row.needs) != bool(row.why_open)
 
 
 def test_our_own_requests_all_need_something() -> None:
-    assert all(row.needs for key, row in PERMISSIONS.items() if key >= OWN_KEYS_FROM)
+    assert all(row.needs for row in API.values() if row.is_own)
+
+
+def test_forwarded_apis_are_those_of_kafka() -> None:
+    assert {key for key, api in API.items() if api.is_forwarded} == FORWARDED
 
 
 def test_the_controller_decides_what_is_forwarded() -> None:
-    for key, row in PERMISSIONS.items():
-        if row.needs and API[key].on_broker:
-            assert (row.decider is Decider.CONTROLLER) == API[key].is_forwarded
+    for row in API.values():
+        if row.on_broker:
+            assert (row.decider is Decider.CONTROLLER) == row.is_forwarded
 
 
-@pytest.mark.parametrize("row", PERMISSIONS.values(), ids=lambda row: API[row.key].name)
-def test_operations_are_those_that_the_resource_has(row: ApiPermission) -> None:
+@pytest.mark.parametrize("row", API.values(), ids=lambda row: row.name)
+def test_operations_are_those_that_the_resource_has(row: Api) -> None:
     for need in row.single_needs:
         # Kafka asks Cluster Delete too, which no entry but All can give.
         is_known = need.operation in OPERATIONS[need.resource]
@@ -199,8 +198,8 @@ def test_operations_are_those_that_the_resource_has(row: ApiPermission) -> None:
         assert need.code in AUTHORIZATION_CODES.values()
 
 
-@pytest.mark.parametrize("row", PERMISSIONS.values(), ids=lambda row: API[row.key].name)
-def test_a_resource_is_named_by_a_field_that_the_request_has(row: ApiPermission) -> None:
+@pytest.mark.parametrize("row", API.values(), ids=lambda row: row.name)
+def test_a_resource_is_named_by_a_field_that_the_request_has(row: Api) -> None:
     for need in row.single_needs:
         if need.named_by:
             assert has_field(request_class(row.key), need.named_by), need.named_by
@@ -220,4 +219,4 @@ def test_every_grpc_method_has_a_row() -> None:
             paths |= {
                 f"/{package[1]}.{service}/{method}" for method in re.findall(r"\brpc (\w+)", body)
             }
-    assert paths == set(RPC_PERMISSIONS)
+    assert paths == set(RPC_NEEDS)

@@ -1,22 +1,20 @@
-"""The table of APIs agrees with the schemas, and says to clients what Kafka says."""
+"""The table of APIs agrees with the schemas, and announces Kafka's versions to clients."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from ottla.wire.api import OWN_KEYS_FROM, ListenerKind
 from ottla.wire.apis import (
     API,
     API_VERSIONS,
-    OWN_KEYS_FROM,
-    ListenerKind,
     request_class,
     response_class,
 )
 from ottla.wire.codec_examples import all_messages
 
 CONTROLLER_ONLY = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
-FORWARDED = {19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81}
 
 
 @pytest.mark.parametrize("key", sorted(API))
@@ -41,10 +39,6 @@ def test_kafka_has_removed_the_requests_of_its_zookeeper_days() -> None:
 def test_what_only_controllers_serve_is_not_on_a_broker() -> None:
     assert {key for key, api in API.items() if not api.on_broker} == CONTROLLER_ONLY
     assert ListenerKind.CONTROLLER in API[18].listener
-
-
-def test_forwarded_apis_are_those_of_kafka() -> None:
-    assert {key for key, api in API.items() if api.is_forwarded} == FORWARDED
 
 
 def test_produce_is_advertised_from_zero_and_served_from_three() -> None:

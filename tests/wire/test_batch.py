@@ -1,4 +1,4 @@
-"""The v2 header: read, patched and checked, against what independent clients build and read."""
+"""The v2 header: read, patched and checked, against the batches of independent clients."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
@@ -33,7 +33,7 @@ from ottla.wire.records import scan
 BATCH = build_batch([(1_000, b"k", b"v"), (1_007, None, b"w"), (990, b"k", None)])
 
 
-def test_a_header_tells_what_the_builder_was_told() -> None:
+def test_a_header_has_the_values_of_the_builder() -> None:
     batch = build_batch(
         [(5, b"a", b"b"), (9, b"c", b"d")],
         codec=Codec.ZSTD,

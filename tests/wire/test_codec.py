@@ -1,4 +1,4 @@
-"""What the codec promises for every message, and what it does with bytes that are no message."""
+"""Guarantees of the codec for every message, and its treatment of malformed bytes."""
 
 import random
 import tracemalloc
@@ -47,7 +47,8 @@ from ottla.wire.messages.produce_request import (
 MIB = 1 << 20
 FLIPS_PER_VERSION = 60
 MEASURED_OF = 6
-"""Of so many flipped messages one has its memory measured, which takes ten times the decoding."""
+"""One of this number of flipped messages has its memory measured, which takes ten times the
+decoding."""
 TRUNCATED_BYTES_MAX = 1_500
 ALL = sorted(all_messages())
 NAMES = [name for name, _ in ALL]
@@ -174,7 +175,7 @@ def compile_decoders(kind: type[Message], version: int) -> None:
 
 
 def assert_no_other_error(kind: type[Message], version: int, data: bytes) -> None:
-    """Decode, and hold what was allocated meanwhile against the size of the input."""
+    """Decode, and check the allocated memory against the size of the input."""
     compile_decoders(kind, version)
     tracemalloc.start()
     try:

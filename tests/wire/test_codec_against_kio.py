@@ -54,7 +54,7 @@ NAMES = {
 
 
 def kio_entities() -> dict[tuple[str, int], str]:
-    """Where kio keeps each message and version."""
+    """Modules of kio with each message and version."""
     paths = [
         path
         for versions in schema_name_map.values()

@@ -1,7 +1,7 @@
-"""Bytes written out by hand: what kio cannot check, and a few that everybody knows.
+"""Bytes written out by hand: those that kio cannot check, and a few well-known ones.
 
 Each row is a message, its version, and its bytes as hexadecimal words, one field a word; the
-comment of a line says which.
+comment of a line names it.
 """
 
 from uuid import UUID

@@ -94,11 +94,11 @@ def test_a_bomb_is_refused_before_its_memory_is_taken(codec: Codec) -> None:
 def test_many_short_members_are_not_given_out_again_for_each(
     codec: Codec, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library copies what lies behind a member's end: 1 MB of empty ones took half a second."""
+    """A library copies the bytes after a member's end: 1 MB of empty members took half a second."""
     given_bytes = 0
     make = getattr(module, name)
 
-    class Counting:
+    class CountingOutput:
         def __init__(self, **arguments: Any) -> None:
             self.unpacker = make(**arguments)
 
@@ -111,7 +111,7 @@ def test_many_short_members_are_not_given_out_again_for_each(
             return getattr(self.unpacker, attribute)
 
     packed = compress(codec, b"") * 10_000
-    monkeypatch.setattr(module, name, Counting)
+    monkeypatch.setattr(module, name, CountingOutput)
     assert decompress(codec, packed) == b""
     assert given_bytes < 30 * len(packed)
 
@@ -134,7 +134,7 @@ def test_a_zstd_frame_takes_no_window_beyond_what_it_may_unpack_to() -> None:
         decompress(Codec.ZSTD, data, 16 * MIB)
 
 
-def test_too_much_is_told_from_damage() -> None:
+def test_an_oversized_result_is_distinguished_from_damage() -> None:
     for codec in PACKED:
         packed = compress(codec, bytes(1 * MIB))
         with pytest.raises(UnpacksToTooMuchError):

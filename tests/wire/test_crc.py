@@ -1,4 +1,4 @@
-"""CRC-32C is that of the package, without what the package imports beside it."""
+"""CRC-32C from the package's extension, without the modules that the package imports."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A message has a current file where it is used, and is made in memory where it is not."""
+"""A message in use has a current generated file; others are generated in memory."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Frames; headers, against their own schemas and against bytes written out by hand."""
+"""Frames and headers, against their own schemas and against bytes written out by hand."""
 
 import random
 import struct
@@ -81,7 +81,7 @@ def test_a_version_too_high_still_has_a_header() -> None:
 
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 999, 29999])
-def test_an_api_nobody_knows_is_refused(key: int) -> None:
+def test_an_unknown_api_is_refused(key: int) -> None:
     frame = key.to_bytes(2, signed=True) + bytes(30)
     with pytest.raises(ProtocolError, match="there is no API"):
         headers.decode_request_header(frame)

@@ -1,4 +1,4 @@
-"""The codecs that are compiled ahead read and write what the codec's other functions do.
+"""The codecs that are compiled ahead read and write the same bytes as the codec's other functions.
 
 Interpreted, the modules of the compiled form are made in memory from the same source.
 """
@@ -22,8 +22,8 @@ from ottla.wire import codec, schema
 from ottla.wire.answers import encode_answer, framed_answer
 from ottla.wire.apis import message_class
 from ottla.wire.codec_examples import example
-from ottla.wire.codec_native import native_module_name, native_source
 from ottla.wire.codec_types import Message
+from ottla.wire.codec_writers.codec_native import native_module_name, native_source
 from ottla.wire.generator import schema_files
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -212,7 +212,9 @@ def test_a_field_of_another_type_is_left_to_the_codec(name: str) -> None:
 
 
 @pytest.mark.interpreted_only("sets a constant")
-def test_an_error_of_another_kind_is_a_fault_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_another_kind_is_a_fault_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Fields of many records by arrays: what is vouched for is what the scan gives."""
+"""Fields of many records as arrays: results that are marked as valid equal those of the scan."""
 
 import numpy as np
 import pytest

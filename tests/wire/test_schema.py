@@ -1,4 +1,5 @@
-"""The notation is read as its page says, and a wrong line is an error that shows the line."""
+"""The schema notation is parsed as its page describes, and an invalid line is shown in the
+error."""
 
 import pytest
 

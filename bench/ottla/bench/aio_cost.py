@@ -1,8 +1,9 @@
-"""What asyncio costs: `ottla.client.aio` beside `ottla.client`, against one broker process.
+"""Cost of asyncio: compares `ottla.client.aio` with `ottla.client`, against one broker process.
 
-`python -m ottla.bench.aio_cost [RECORDS]` prints records per second of five ways to work, each with
-trio and with asyncio: medians of three rounds in turn.  A broker shares the machine: compare the
-columns of a row with each other.
+`python -m ottla.bench.aio_cost [RECORDS]` prints the records per second of five ways to use a
+client, each with trio and with asyncio.  The trio and the asyncio client take turns, and each
+figure is the median of three rounds.  The broker runs on the same machine, so only figures in the
+same row are comparable.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from ottla.client import ConsumerConfig, TopicPartition, aio
 VALUE = bytes(100)
 AT = TopicPartition("aio-cost", 0)
 TOGETHER = 100
-"""Records of one `gather`: what an application with many tasks has under way."""
+"""Number of records sent concurrently by one `gather`, as in an application with many tasks."""
 ROUNDS = 3
 FROM_START = ConsumerConfig(auto_offset_reset="earliest")
 
@@ -29,21 +30,21 @@ Work = Callable[[str, int], Awaitable[None]]
 
 
 async def trio_sends(bootstrap: str, count: int) -> None:
-    """Send one record after the other."""
+    """Send `count` records one after the other, with the trio client."""
     async with ottla.client.open_producer(bootstrap) as producer:
         for _ in range(count):
             await producer.send(AT.topic, VALUE)
 
 
 async def aio_sends(bootstrap: str, count: int) -> None:
-    """Send one record after the other."""
+    """Send `count` records one after the other, with the asyncio client."""
     async with aio.open_producer(bootstrap) as producer:
         for _ in range(count):
             await producer.send(AT.topic, VALUE)
 
 
 async def trio_together(bootstrap: str, count: int) -> None:
-    """Send from many tasks."""
+    """Send `count` records from many concurrent tasks, with the trio client."""
     async with ottla.client.open_producer(bootstrap) as producer:
         for _ in range(count // TOGETHER):
             async with trio.open_nursery() as nursery:
@@ -52,14 +53,15 @@ async def trio_together(bootstrap: str, count: int) -> None:
 
 
 async def aio_together(bootstrap: str, count: int) -> None:
-    """Send from many tasks."""
+    """Send `count` records from many concurrent tasks, with the asyncio client."""
     async with aio.open_producer(bootstrap) as producer:
         for _ in range(count // TOGETHER):
             await asyncio.gather(*(producer.send(AT.topic, VALUE) for _ in range(TOGETHER)))
 
 
 async def trio_delivered(bootstrap: str, count: int) -> None:
-    """Send from many tasks, each of which waits until its record is delivered."""
+    """Send `count` records from many concurrent tasks of trio, each of which waits until its record
+    is delivered."""
     async with ottla.client.open_producer(bootstrap) as producer:
 
         async def deliver() -> None:
@@ -72,7 +74,8 @@ async def trio_delivered(bootstrap: str, count: int) -> None:
 
 
 async def aio_delivered(bootstrap: str, count: int) -> None:
-    """Send from many tasks, each of which waits until its record is delivered."""
+    """Send `count` records from many concurrent tasks of asyncio, each of which waits until its
+    record is delivered."""
     async with aio.open_producer(bootstrap) as producer:
 
         async def deliver() -> None:
@@ -83,7 +86,7 @@ async def aio_delivered(bootstrap: str, count: int) -> None:
 
 
 async def trio_polls(bootstrap: str, count: int) -> None:
-    """Read by poll."""
+    """Read `count` records with `poll` of the trio client."""
     async with ottla.client.open_consumer(bootstrap, FROM_START) as consumer:
         consumer.assign([AT])
         while count > 0:
@@ -91,7 +94,7 @@ async def trio_polls(bootstrap: str, count: int) -> None:
 
 
 async def aio_polls(bootstrap: str, count: int) -> None:
-    """Read by poll."""
+    """Read `count` records with `poll` of the asyncio client."""
     async with aio.open_consumer(bootstrap, FROM_START) as consumer:
         await consumer.assign([AT])
         while count > 0:
@@ -99,7 +102,7 @@ async def aio_polls(bootstrap: str, count: int) -> None:
 
 
 async def trio_iterates(bootstrap: str, count: int) -> None:
-    """Read by async for."""
+    """Read `count` records with `async for` over the trio client."""
     async with ottla.client.open_consumer(bootstrap, FROM_START) as consumer:
         consumer.assign([AT])
         for _ in range(count):
@@ -107,7 +110,7 @@ async def trio_iterates(bootstrap: str, count: int) -> None:
 
 
 async def aio_iterates(bootstrap: str, count: int) -> None:
-    """Read by async for."""
+    """Read `count` records with `async for` over the asyncio client."""
     async with aio.open_consumer(bootstrap, FROM_START) as consumer:
         await consumer.assign([AT])
         for _ in range(count):
@@ -124,14 +127,14 @@ PAIRS: tuple[tuple[str, Work, Work], ...] = (
 
 
 def rate(run: Callable[..., Any], count: int) -> float:
-    """Return the records per second of one run."""
+    """Run a benchmark function once, and return its records per second."""
     began = time.perf_counter()
     run()
     return count / (time.perf_counter() - began)
 
 
 def main() -> None:
-    """Measure each pair, and print its row."""
+    """Measure the five ways to use a client, and print one row for each."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     with open_local_cluster(controllers=1, brokers=1) as cluster:
         trio.run(trio_sends, cluster.bootstrap, 1_000)

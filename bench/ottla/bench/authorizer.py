@@ -1,8 +1,9 @@
-"""What one decision by access control entries costs, in this process.
+"""Cost of one authorization decision over ACLs, in this process.
 
-A table of entries like those of a large company: literal and prefixed topics of very many users,
-each from anywhere, from one address or from a range.  Decisions from memory are what a broker does
-all day; the others come once for a client and a resource after each change of an entry.
+The ACLs resemble those of a large company: literal and prefixed topics of very many users, each
+from any address, from one address or from a range of addresses.  A broker answers most
+authorizations from its cache.  After each change of an ACL, it decides once for each client and
+resource without the cache.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,14 @@ from uuid import UUID
 
 from ottla.metadata.acl_table import NO_ACLS, AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 USERS = 1_000
 HOSTS = ("*", "10.1.2.3", "10.0.0.0/8")
@@ -21,11 +28,12 @@ DECISIONS = 20_000
 NS_PER_US = 1_000
 SUPER_USER = "User:super"
 WAYS = 8
-"""Ways to decide that are measured."""
+"""Number of kinds of decision that are measured."""
 
 
 def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -> dict[str, object]:
-    """Return microseconds a decision with `count` entries: the best of some rounds for each way."""
+    """Return the microseconds of one decision over `count` ACLs, by kind of decision.  Each figure
+    is the best of the rounds."""
     begun = perf_counter_ns()
     table = NO_ACLS.with_entries({UUID(int=at): _entry(at) for at in range(count)})
     built_ns = perf_counter_ns() - begun
@@ -41,7 +49,8 @@ def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -
 
 
 def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
-    """Return what is measured; each returns how many decisions it made."""
+    """Return the functions to measure, by kind of decision.  Each of them returns the number of
+    decisions that it made."""
     authorizer = StandardAuthorizer(
         AuthorizerConfig(super_users=frozenset({SUPER_USER})), acls=table
     )
@@ -60,7 +69,7 @@ def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
     def judged(principal: str, name: str) -> Callable[[], int]:
         def decide() -> int:
             for _ in range(DECISIONS // 10):
-                authorizer.judge(principal, HOST, read, topic, name)
+                authorizer.decide(principal, HOST, read, topic, name)
             return DECISIONS // 10
 
         return decide
@@ -88,7 +97,7 @@ def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
 
 
 def _entry(at: int) -> AclEntry:
-    """Return one of the entries; every second one is of a prefix, of one of twenty lengths."""
+    """Return one of the ACLs. Every second one is prefixed, with one of twenty prefix lengths."""
     is_prefix = at % 2 == 0
     return AclEntry(
         resource_type=ResourceType.TOPIC,

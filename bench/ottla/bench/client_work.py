@@ -1,11 +1,14 @@
-"""The same work for each client: so many records written, or read, as fast as it can.
+"""The same work for each client: write or read a number of records as fast as possible.
 
-Run as a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC COUNT
-RECORD_BYTES`), so that what is counted is one client's; it prints seconds and CPU seconds as JSON.
-All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger, no
-compression, checksums compared; reading is by assignment, from the first offset, and every value
-is asked for.  What a client imports is imported before, by ours also numpy and what needs it;
-numpy's BLAS, which no client uses, has no threads of its own: each would spin for some 30 ms.
+Each run is a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC
+COUNT RECORD_BYTES`), so that it measures one client only.  It prints seconds and CPU seconds as
+JSON.  All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger,
+no compression, checksums verified.  Readers assign all partitions, start at the first offset, and
+access every value.
+
+The modules of a client are imported before the measurement.  For Ottla's client, these include
+numpy and the modules that use it.  numpy's BLAS, which no client uses, is prevented from starting
+threads, because each thread would spin for some 30 ms.
 """
 
 import asyncio
@@ -37,13 +40,14 @@ CONSUME_AT_ONCE = 500
 PARTITION = 0
 TIMEOUT_MS = 1_000
 WARM_UP_RECORDS = 2_000
-"""How many of them a reader is given before it is measured, as a writer sends one: what a client
-makes once, with its first records, is no cost of a record."""
+"""Number of records that a reader receives before the measurement.  A writer sends one record
+before the measurement.  The cost of objects that a client creates only once, with its first
+records, is therefore not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientWork:
-    """What to write or read."""
+    """The work of one run: the records to write or to read."""
 
     bootstrap: str
     topic: str
@@ -52,24 +56,26 @@ class ClientWork:
 
     @property
     def warm_up_count(self) -> int:
-        """How many records a reader is given before it is measured."""
+        """Number of records that a reader receives before the measurement."""
         return min(WARM_UP_RECORDS, self.count // 10)
 
     @property
     def measured_count(self) -> int:
-        """How many records a reader is measured with."""
+        """Number of records that a reader receives during the measurement."""
         return self.count - self.warm_up_count
 
 
 class Stopwatch:
-    """Measures from when a client is ready to when its work is done."""
+    """Measures the seconds and CPU seconds of a client's work, from its creation until `figures` is
+    called."""
 
     def __init__(self) -> None:
         self._seconds = time.perf_counter()
         self._cpu_s = time.process_time()
 
     def figures(self, count: int) -> dict[str, float]:
-        """Return seconds and CPU seconds since it was made, and of how many records they are."""
+        """Return the seconds and CPU seconds since the stopwatch was created, with the given number
+        of records."""
         return {
             "count": count,
             "seconds": time.perf_counter() - self._seconds,
@@ -78,12 +84,12 @@ class Stopwatch:
 
 
 def _next(left: int) -> int:
-    """Return how many records to ask for."""
+    """Return the number of records to request next, given the number that is left."""
     return min(CONSUME_AT_ONCE, left)
 
 
 def ottla_produce(work: ClientWork) -> dict[str, float]:
-    """Write with our own client."""
+    """Write records with Ottla's client, one record per call. Returns the cost."""
 
     async def write() -> dict[str, float]:
         config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -100,7 +106,7 @@ def ottla_produce(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_produce_many(work: ClientWork) -> dict[str, float]:
-    """Write with our own client, many records a call."""
+    """Write records with Ottla's client, many records per call. Returns the cost."""
 
     async def write() -> dict[str, float]:
         config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -118,7 +124,7 @@ def ottla_produce_many(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume(work: ClientWork) -> dict[str, float]:
-    """Read with our own client, lists of records."""
+    """Read lists of records with Ottla's client. Returns the cost."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -131,7 +137,7 @@ def ottla_consume(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
-    """Read with our own client, batches of which values alone are asked for."""
+    """Read batches with Ottla's client, and access only the values. Returns the cost."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -145,7 +151,7 @@ def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume_singly(work: ClientWork) -> dict[str, float]:
-    """Read with our own client, record by record."""
+    """Read records with Ottla's client, one by one. Returns the cost."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -178,7 +184,7 @@ def _ottla_read(
 
 
 def confluent_produce(work: ClientWork) -> dict[str, float]:
-    """Write with librdkafka's client."""
+    """Write records with librdkafka's client. Returns the cost."""
     producer = library("confluent_kafka").Producer(
         {
             "bootstrap.servers": work.bootstrap,
@@ -207,7 +213,7 @@ def confluent_produce(work: ClientWork) -> dict[str, float]:
 
 
 def confluent_consume(work: ClientWork) -> dict[str, float]:
-    """Read with librdkafka's client, lists of records."""
+    """Read lists of records with librdkafka's client. Returns the cost."""
 
     def read(consumer: Any, wanted: int) -> None:
         count = 0
@@ -220,7 +226,7 @@ def confluent_consume(work: ClientWork) -> dict[str, float]:
 
 
 def confluent_consume_singly(work: ClientWork) -> dict[str, float]:
-    """Read with librdkafka's client, record by record."""
+    """Read records with librdkafka's client, one by one. Returns the cost."""
 
     def read(consumer: Any, wanted: int) -> None:
         count = 0
@@ -253,7 +259,7 @@ def _confluent_read(work: ClientWork, read: Callable[[Any, int], None]) -> dict[
 
 
 def aiokafka_produce(work: ClientWork) -> dict[str, float]:
-    """Write with aiokafka."""
+    """Write records with aiokafka. Returns the cost."""
 
     async def write() -> dict[str, float]:
         producer = library("aiokafka").AIOKafkaProducer(
@@ -277,7 +283,7 @@ def aiokafka_produce(work: ClientWork) -> dict[str, float]:
 
 
 def aiokafka_consume(work: ClientWork) -> dict[str, float]:
-    """Read with aiokafka."""
+    """Read records with aiokafka. Returns the cost."""
 
     async def read() -> dict[str, float]:
         aiokafka = library("aiokafka")
@@ -304,7 +310,7 @@ def aiokafka_consume(work: ClientWork) -> dict[str, float]:
     return asyncio.run(read())
 
 
-# A client that has one form for two kinds is measured by it in both.
+# A client that has only one method for two kinds of work is measured with it in both kinds.
 WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
     ("ottla", "produce"): ottla_produce,
     ("ottla", "produce many"): ottla_produce_many,
@@ -322,7 +328,7 @@ WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Do one client's work and print what it took."""
+    """Run one client's work and print its cost."""
     client, what, bootstrap, topic, count, record_bytes = arguments
     figures: Any = WORKS[client, what](ClientWork(bootstrap, topic, int(count), int(record_bytes)))
     print(json.dumps(figures))

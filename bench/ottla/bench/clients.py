@@ -1,7 +1,8 @@
-"""Our client beside others on the same work: records a second, and CPU for each.
+"""Comparison of Ottla's client with others doing the same work: records per second, and CPU time
+per record.
 
-Every run is a process of its own (`client_work`).  Clients take turns, so that whatever else the
-machine does meets all of them; what is told is the median.
+Every run is a process of its own (`client_work`).  The clients take turns, so that other load of
+the machine affects all of them.  The figures are medians.
 """
 
 import json
@@ -18,9 +19,10 @@ from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
 CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
-"""Who takes turns."""
+"""The clients to compare, in the order of their turns."""
 KINDS = ("produce", "produce many", "consume", "consume batches", "consume singly")
-"""Record by record, by `send_many`; lists of records, columns of values, record by record."""
+"""Kinds of work.  Writers pass one record per call, or many records with `send_many`.  Readers get
+lists of records, batches with columns of values, or one record at a time."""
 RECORD_BYTES = (100, 1_000)
 RUN_TIMEOUT_S = 300
 MICROSECONDS = 1_000_000
@@ -35,7 +37,8 @@ def run_clients(
     progress: Callable[[int], None],
     clients: Collection[str] = CLIENTS,
 ) -> dict[str, Any]:
-    """Let each client write and read so many records of 100 B, and a quarter as many of 1 KB."""
+    """Let each client write and read `count` records of 100 B, and a quarter of that number of 1
+    KB. Returns the figures of each client."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:
@@ -48,8 +51,8 @@ def run_clients(
                     if (client, kind) not in WORKS:
                         continue
                     row = f"{kind} {record_bytes} B, {client}"
-                    told = _run_one(client, kind, bootstrap, name, records, record_bytes)
-                    found[row].append(told)
+                    figures = _run_one(client, kind, bootstrap, name, records, record_bytes)
+                    found[row].append(figures)
                     done += 1
                     progress(done)
     return {"what": "clients", "rounds": rounds} | {
@@ -73,5 +76,5 @@ def _run_one(client: str, kind: str, *rest: str | int) -> dict[str, float]:
     if ended.returncode:
         reason = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{client} failed to {kind}: {reason}")
-    told: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    figures: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return figures

@@ -1,6 +1,7 @@
-"""Measurements that need a cluster of their own: three controllers and three brokers, made to fail.
+"""Measurements that start a cluster of their own, with three controllers and three brokers, and
+kill some of its nodes.
 
-Each returns its figures by name; medians over some rounds, and every round's value beside them.
+Each returns its figures by name: the median over the rounds, and the value of every round.
 """
 
 import random
@@ -11,8 +12,8 @@ from statistics import median
 from typing import Any
 
 from ottla.bench.cold_backlog import cold
-from ottla.bench.compaction_beside import compaction
 from ottla.bench.instructions import instructions
+from ottla.bench.kafka.compaction_beside import compaction
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.log_moves import log_move
@@ -27,25 +28,26 @@ Figures = dict[str, Any]
 
 TOPIC = "ottla-bench"
 WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
-"""What is compared: (acks, replicas)."""
+"""The settings to compare, as pairs of (acks, number of replicas)."""
 
 SINGLES = 500
 SETTLE_S = 2.0
 SETTLED_S = 11.0
-"""Between a controller's death and a broker's: more than a session, before which a controller that
-begins to lead takes no death for certain."""
+"""Seconds between the kill of a controller and the kill of a broker.  It is longer than a broker
+session, because a new controller does not fence any broker before one session has passed."""
 HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 CALM_S = 5.0
 LOADED_S = 40.0
-"""Long enough that nearly all heartbeats a broker remembers were sent under load."""
+"""Seconds of load.  It is long enough that nearly all heartbeats in a broker's statistics are sent
+under load."""
 CONNECTIONS = 16
 IN_FLIGHT = 4
 REQUESTS = 150_000
 
 
 def start(rounds: int, progress: Progress) -> Figures:
-    """Measure `ottla up` to ready, and the memory of all six while nothing happens."""
+    """Measure the time until `ottla up` is ready, and the memory of all six idle nodes."""
     seconds: list[float] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
@@ -58,9 +60,9 @@ def start(rounds: int, progress: Progress) -> Figures:
 
 
 def failover(rounds: int, progress: Progress) -> Figures:
-    """Measure how long clients see no leader after kill -9, of a broker and of a controller.
+    """Measure how long clients have no leader after kill -9 of a broker and of a controller.
 
-    A second cluster has a broker killed that leads many partitions.
+    In a second cluster, a broker that leads many partitions is killed.
     """
     brokers: list[float] = []
     controllers: list[float] = []
@@ -87,7 +89,8 @@ def failover(rounds: int, progress: Progress) -> Figures:
 def _broker_failover(cluster: StartedCluster) -> float:
     leader = cluster.leader(TOPIC)
     cluster.wait_in_sync(TOPIC)
-    # At any time between two heartbeats: the session counts from the last one.
+    # The kill happens at a random time between two heartbeats, because a session lasts from the
+    # last heartbeat on.
     time.sleep(random.uniform(0.0, HEARTBEAT_S))
     started = time.perf_counter()
     cluster.kill(f"broker {leader}")
@@ -104,9 +107,11 @@ def _controller_failover(cluster: StartedCluster) -> float:
 
 
 def replication(rounds: int, progress: Progress) -> Figures:
-    """Compare acks=1 with acks=all, one replica with three: throughput, and one record's latency.
+    """Compare acks=1 with acks=all, and one replica with three, by throughput and by the latency of
+    one record.
 
-    The ways take turns within each round, on one cluster, so that a noisy machine is unfair to all.
+    The combinations take turns within each round, on one cluster, so that other load of the machine
+    affects all of them.
     """
     many: dict[str, list[Result]] = {}
     single: dict[str, list[Result]] = {}
@@ -129,7 +134,7 @@ def replication(rounds: int, progress: Progress) -> Figures:
 
 
 def heartbeat(rounds: int, progress: Progress) -> Figures:
-    """Measure how late heartbeats are while requests keep one broker's loop busy."""
+    """Measure the delay of heartbeats while requests keep one broker's event loop busy."""
     calm: list[float] = []
     busy: list[float] = []
     share: list[float] = []
@@ -150,9 +155,11 @@ def heartbeat(rounds: int, progress: Progress) -> Figures:
 
 
 def _load_one(cluster: StartedCluster, leader: int) -> float:
-    """Keep one broker busy; return its share of a core meanwhile.
+    """Keep one broker busy with metadata requests.  Returns the share of a core that the broker
+    used.
 
-    Metadata is what costs a broker most and the one who asks least, who has but one core, too.
+    The load and the broker share the machine.  Metadata requests are used because, of all requests,
+    they cost the broker most and the sender least.
     """
     addresses = parse_bootstrap(cluster.bootstrap)
     names = [name for name in cluster.pids if name.startswith("broker")]
@@ -174,7 +181,8 @@ def _load_one(cluster: StartedCluster, leader: int) -> float:
 
 
 def _one_at_a_time(load: Load) -> Result:
-    """Send single records, each after the one before was acknowledged."""
+    """Send single records, each after the acknowledgement of the previous one. Returns the result
+    with their latencies."""
     producer = library("confluent_kafka").Producer(
         {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
     )
@@ -187,7 +195,7 @@ def _one_at_a_time(load: Load) -> Result:
         producer.flush(30)
         latencies.append((time.perf_counter() - sent) * 1e3)
     seconds = time.perf_counter() - started
-    # The first ones open connections and learn who leads.
+    # The first records are not counted: their sends also open connections and find the leader.
     return Result(
         "single", SINGLES, SINGLES * load.record_bytes, seconds, latencies[SINGLES // 10 :]
     )
@@ -247,4 +255,4 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "compaction": compaction,
     "log-move": log_move,
 }
-"""By the name they have on the command line."""
+"""Measurement functions by their name on the command line."""

@@ -1,7 +1,7 @@
-"""What a consumer of a cold backlog costs those beside it: a producer, and who tails its topic.
+"""Slowdown of a producer and a tailing consumer by another consumer, which reads a cold backlog.
 
-Phases take turns on one broker: without that consumer, with one whose backlog lies in the page
-cache, and with one whose backlog was flushed and taken from there just before.
+Phases of three kinds take turns on one broker: without a consumer of a backlog, with a backlog in
+the page cache, and with a backlog that was flushed and evicted from the page cache just before.
 """
 
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from ottla.bench.client_metrics.steady_produce import SteadyProduce
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_cluster_in
-from ottla.bench.requests import Waited
-from ottla.bench.steady_produce import SteadyProduce
+from ottla.bench.requests import RequestLatency
 from ottla.model.settings.endpoints import parse_bootstrap
 
 BACKLOG = "ottla-bench-backlog"
@@ -25,10 +25,11 @@ STEADY = "ottla-bench-steady"
 RECORD_BYTES = 1_000
 RECORDS = 600_000
 RATE = 400
-"""Small produces a second, one after the other."""
+"""Small produce requests per second, one after the other."""
 
 READ_BYTES_PER_S = 40_000_000
-"""Pace of the backlog's consumer: a part of what it takes, so that a core is left for others."""
+"""Bytes per second that the backlog's consumer reads.  It could read more, but then no core would
+be left for the other clients."""
 
 PHASE_S = 8.0
 SETTLE_S = 1.0
@@ -37,7 +38,8 @@ MB = 1_000_000
 
 
 class Phase(NamedTuple):
-    """A stretch of time, what was read of the backlog, and the loop's longest pause until then."""
+    """One phase: its start and end, the number of bytes read of the backlog, and the longest pause
+    of the broker's event loop so far in ms."""
 
     began_at: float
     ended_at: float
@@ -46,7 +48,8 @@ class Phase(NamedTuple):
 
 
 def cold(rounds: int, progress: Progress) -> dict[str, Any]:
-    """Measure a producer's p99 beside a consumer of a backlog, cold and hot, and without one."""
+    """Measure a producer's p99 latency in three cases: without a consumer of a backlog, with a cold
+    backlog, and with a cached backlog."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(path, controllers=1, brokers=1) as cluster:
@@ -57,7 +60,7 @@ def cold(rounds: int, progress: Progress) -> dict[str, Any]:
                 make_topic(load)
                 cluster.wait_in_sync(load.topic)
             produce(backlog, lambda done: None)
-        with open_cluster_in(path) as cluster:  # its loop counts pauses from here
+        with open_cluster_in(path) as cluster:  # its event loop counts pauses from here
             cluster.wait_in_sync(STEADY)
             return _measure(cluster, path, rounds, progress)
 
@@ -70,7 +73,8 @@ def _measure(
     before_ms = cluster.metrics(1)["loop.pause.longest.ms"]
     with _tailing(cluster.bootstrap), SteadyProduce(address, STEADY, RATE) as producer:
         for number in range(rounds):
-            # A drift of the machine meets all kinds alike.
+            # The order of the kinds rotates, so that a drift of the machine affects all of them
+            # alike.
             for kind in KINDS[number % 3 :] + KINDS[: number % 3]:
                 prepare(directory, kind)
                 time.sleep(SETTLE_S)
@@ -79,7 +83,7 @@ def _measure(
     return _figures(phases, producer.waited) | {"loop_pause_longest_ms_before": round(before_ms, 1)}
 
 
-def _figures(phases: dict[str, list[Phase]], waited: list[Waited]) -> dict[str, Any]:
+def _figures(phases: dict[str, list[Phase]], waited: list[RequestLatency]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for kind, found in phases.items():
         each = [_p99_ms(waited, phase) for phase in found]
@@ -95,7 +99,8 @@ def _figures(phases: dict[str, list[Phase]], waited: list[Waited]) -> dict[str, 
 
 
 def prepare(directory: Path, kind: str) -> None:
-    """Flush all files of logs, and take them from the page cache or into it."""
+    """Flush all log files below a directory. Then evict them from the page cache, or read them into
+    it, depending on `kind`."""
     for path in directory.rglob("*.*"):
         if path.suffix in (".log", ".index", ".timeindex"):
             fd = os.open(path, os.O_RDONLY)
@@ -126,7 +131,7 @@ def _phase(cluster: StartedCluster, kind: str) -> Phase:
     return Phase(began_at, ended_at, read_bytes, cluster.metrics(1)["loop.pause.longest.ms"])
 
 
-def _p99_ms(waited: list[Waited], phase: Phase) -> float:
+def _p99_ms(waited: list[RequestLatency], phase: Phase) -> float:
     seen = [each.seconds for each in waited if phase.began_at <= each.sent_at < phase.ended_at]
     return 1e3 * quantiles(seen, n=100)[-1]
 
@@ -151,7 +156,7 @@ def _consumer(bootstrap: str, topic: str, start: str) -> Iterator[Any]:
 
 @contextmanager
 def _tailing(bootstrap: str) -> Iterator[None]:
-    """Read what the producer writes, as it comes."""
+    """Run a consumer that reads the producer's records as they arrive, while the block runs."""
     has_ended = threading.Event()
     with _consumer(bootstrap, STEADY, "OFFSET_END") as consumer:
 

@@ -1,4 +1,4 @@
-"""`ottla bench …`: drive any Kafka-compatible cluster and measure what it does."""
+"""`ottla bench …`: measures any Kafka-compatible cluster under load."""
 
 import argparse
 import json
@@ -6,49 +6,49 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ottla.bench import spark_commands
-from ottla.bench.arguments import declare_benches
-from ottla.bench.audit import audit, login_of, read_back
 from ottla.bench.authorizer import WAYS, run_decisions
-from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
+from ottla.bench.client_metrics.telemetry import run_telemetry
+from ottla.bench.client_metrics.telemetry_beside import run_beside
 from ottla.bench.client_work import WORKS
 from ottla.bench.clients import RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
-from ottla.bench.comparison import SERVERS, as_table
+from ottla.bench.faults.audit import audit, login_of, read_back
+from ottla.bench.faults.ledger import read_ledger
+from ottla.bench.faults.steady import Steady, Writer
+from ottla.bench.faults.timeline import as_svg, as_text, longest_gap
 from ottla.bench.groups import run_commits, run_rebalances
-from ottla.bench.ledger import read_ledger
+from ottla.bench.kafka.beside_kafka import BesideWork, rows_of, run_beside_kafka
+from ottla.bench.kafka.comparison import SERVERS, as_table
+from ottla.bench.kafka.security import ROWS as SECURITY_ROWS
+from ottla.bench.kafka.security import run_security
+from ottla.bench.kafka.security_rows import SecurityWork
+from ottla.bench.kafka.transactions_beside import ROWS as TRANSACTION_ROWS
+from ottla.bench.kafka.transactions_beside import run_transactions
 from ottla.bench.load import Load, consume, end_to_end, produce
-from ottla.bench.performance import (
+from ottla.bench.performance.performance import (
     PerformanceRun,
     forms_of,
     groups_of,
     read_reports,
     read_sittings,
 )
-from ottla.bench.performance_page import measured_part, missed, with_measured
-from ottla.bench.performance_plots import draw_all
+from ottla.bench.performance.performance_page import measured_part, missed, with_measured
+from ottla.bench.performance.performance_plots import draw_all
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.bench.scrape import run_scrapes
-from ottla.bench.security import ROWS as SECURITY_ROWS
-from ottla.bench.security import run_security
-from ottla.bench.security_rows import SecurityWork
-from ottla.bench.steady import Steady, Writer
-from ottla.bench.telemetry import run_telemetry
-from ottla.bench.telemetry_beside import run_beside
-from ottla.bench.timeline import as_svg, as_text, longest_gap
+from ottla.bench.spark import spark_commands
 from ottla.bench.topics import RunTopics, open_topics
-from ottla.bench.transactions_beside import ROWS as TRANSACTION_ROWS
-from ottla.bench.transactions_beside import run_transactions
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.node.local.interrupts_driver import lasting_interrupts
 
 HEALTHY = 0
 UNHEALTHY = 2
@@ -56,46 +56,69 @@ CONNECT_TIMEOUT_S = 5.0
 LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare a parser for each benchmark."""
-    declare_benches(parser)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and print the figures."""
-    if arguments.what in MEASUREMENTS:
+    """Run the benchmark that the arguments name, and print its figures. Returns the exit code."""
+    if arguments.verb in MEASUREMENTS:
         return _measure_clusters(arguments)
     if bootstrap := vars(arguments).get("bootstrap_server"):
         _check_reached(bootstrap)
-    if arguments.what in spark_commands.MEASUREMENTS:
+    if arguments.verb in spark_commands.MEASUREMENTS:
         return spark_commands.run(arguments)
-    own = OWN_RUNS.get(arguments.what)
+    own = OWN_RUNS.get(arguments.verb)
     if own is not None:
         return own(arguments)
-    if arguments.what == "commits":
+    if arguments.verb == "commits":
         arguments.partitions = max(arguments.partitions, arguments.connections)
     with _topics(arguments) as topics:
         load = replace(_load(arguments), topic=topics.name)
-        topics.make(load)
-        if arguments.what == "consume" and topics.is_own:
-            with _progress("fill", load.count) as progress:
-                produce(load, progress)
-        with _progress(arguments.what, load.count) as progress:
-            before = usage_of(arguments.pid)
-            result = _measured(arguments, load, progress)
-            if arguments.pid:
-                result = replace(result, usage=usage_of(arguments.pid).since(before))
+        # The other loads run Trio, and no C code that may lose a KeyboardInterrupt.
+        lasting = lasting_interrupts() if arguments.verb in LOADS else nullcontext(_no_check)
+        with lasting as check:
+            result = _run_load(arguments, topics, load, check)
         show(result, is_json=arguments.format == "json")
     return HEALTHY
 
 
+def _run_load(
+    arguments: argparse.Namespace, topics: RunTopics, load: Load, check: Callable[[], None]
+) -> Result:
+    """Create the topic, fill it if the load reads its own records, and measure the load. `check`
+    raises KeyboardInterrupt if the run is to end."""
+    topics.make(load)
+    if arguments.verb == "consume" and topics.is_own:
+        with _progress("fill", load.count) as progress:
+            produce(load, _checked(progress, check))
+    with _progress(arguments.verb, load.count) as progress:
+        before = usage_of(arguments.pid)
+        result = _measured(arguments, load, _checked(progress, check))
+        if arguments.pid:
+            result = replace(result, usage=usage_of(arguments.pid).since(before))
+    return result
+
+
+def _checked(progress: Callable[[int], None], check: Callable[[], None]) -> Callable[[int], None]:
+    """Return a progress function that calls `check` first."""
+
+    def checked(done: int) -> None:
+        check()
+        progress(done)
+
+    return checked
+
+
+def _no_check() -> None:
+    pass
+
+
 def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
-    """Return the topics of a run, which end with it unless the user named or kept them."""
+    """Return the topics of a run.  They are deleted at the end of the run unless the user named
+    them or asked to keep them."""
     return open_topics(arguments.bootstrap_server, arguments.topic, is_kept=arguments.keep)
 
 
 def _load(arguments: argparse.Namespace) -> Load:
-    """Return the load of the options that a benchmark has; the rest by Load's defaults."""
+    """Return the load that the command-line options describe.  For all other values, the defaults
+    of `Load` apply."""
     given = {field.name for field in fields(Load)} & vars(arguments).keys()
     bootstrap = vars(arguments).get("bootstrap_server", "")
     options = {name: vars(arguments)[name] for name in given - {"topic"}}
@@ -103,7 +126,7 @@ def _load(arguments: argparse.Namespace) -> Load:
 
 
 def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
-    if arguments.what == "commits":
+    if arguments.verb == "commits":
         return run_commits(
             _address(load.bootstrap),
             topic=load.topic,
@@ -113,7 +136,7 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             has_members=arguments.members,
             progress=progress,
         )
-    if arguments.what == "requests":
+    if arguments.verb == "requests":
         return run_requests(
             _address(load.bootstrap),
             kind=arguments.kind,
@@ -123,13 +146,13 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             in_flight=arguments.in_flight,
             progress=progress,
         )
-    return LOADS[arguments.what](load, progress)
+    return LOADS[arguments.verb](load, progress)
 
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
-    """Let our client and others do the same work in turns."""
+    """Let Ottla's client and other clients do the same work in turns, and print their figures."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
-    with _topics(arguments) as topics, _progress(arguments.what, runs) as progress:
+    with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
             arguments.bootstrap_server,
             topics=topics,
@@ -145,17 +168,17 @@ def _measure_clients(arguments: argparse.Namespace) -> int:
 
 
 def _print_clients(figures: dict[str, Any]) -> None:
-    rows = {name: told for name, told in figures.items() if isinstance(told, dict)}
+    rows = {name: row for name, row in figures.items() if isinstance(row, dict)}
     width = max(map(len, rows))
     print(f"{'medians':<{width}}  {'records/s':>12}  {'CPU for each':>12}")
-    for name, told in rows.items():
-        cost = f"{told['cpu_us_each']:.2f} µs"
-        print(f"{name:<{width}}  {told['per_second']:>12,}  {cost:>12}")
+    for name, row in rows.items():
+        cost = f"{row['cpu_us_each']:.2f} µs"
+        print(f"{name:<{width}}  {row['per_second']:>12,}  {cost:>12}")
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:
-    """Let a new group of many members come about, and rebalance; a new one each round."""
-    with _progress(arguments.what, arguments.rounds) as progress:
+    """Create a new group of many members in each round, rebalance it, and print the durations."""
+    with _progress(arguments.verb, arguments.rounds) as progress:
         figures = run_rebalances(
             _address(arguments.bootstrap_server),
             members=arguments.connections,
@@ -168,16 +191,17 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
 
 
 def _measure_authorizer(arguments: argparse.Namespace) -> int:
-    """Decide by entries in this process."""
-    with _progress(arguments.what, WAYS) as progress:
+    """Measure authorization decisions in this process, and print the cost of each kind."""
+    with _progress(arguments.verb, WAYS) as progress:
         figures = run_decisions(count=arguments.entries, rounds=arguments.rounds, progress=progress)
     _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
 
 def _measure_scrapes(arguments: argparse.Namespace) -> int:
-    """Fetch a broker's metrics, and see who waits meanwhile."""
-    with _progress(arguments.what, arguments.rounds) as progress:
+    """Fetch a broker's metrics repeatedly, and measure the latency of small requests during the
+    fetches."""
+    with _progress(arguments.verb, arguments.rounds) as progress:
         figures = run_scrapes(
             _address(arguments.bootstrap_server),
             _address(arguments.metrics),
@@ -189,11 +213,12 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 
 
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
-    """Let many clients report; exit code 2 when a push got no answer, or was not taken in."""
+    """Let many clients push metrics.  Returns exit code 2 if a push got no response, or an
+    error."""
     seconds = arguments.seconds
     if arguments.produce_rate:
         return _measure_telemetry_beside(arguments, seconds)
-    with _progress(arguments.what, int(seconds)) as progress:
+    with _progress(arguments.verb, int(seconds)) as progress:
         result = run_telemetry(
             _address(arguments.bootstrap_server),
             clients=arguments.connections,
@@ -206,9 +231,10 @@ def _measure_telemetry(arguments: argparse.Namespace) -> int:
 
 
 def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> int:
-    """Let many clients report by turns, and see how long a producer waits meanwhile."""
+    """Let many clients push metrics in every second phase, and measure the latency of a steady
+    producer with and without pushes."""
     address = _address(arguments.bootstrap_server)
-    with _topics(arguments) as topics, _progress(arguments.what, int(seconds)) as progress:
+    with _topics(arguments) as topics, _progress(arguments.verb, int(seconds)) as progress:
         load = Load(bootstrap=arguments.bootstrap_server, topic=f"{topics.name}-beside")
         topics.make(load)
         figures = run_beside(
@@ -230,7 +256,8 @@ def _health_of_pushes(figures: dict[str, Any]) -> int:
 
 
 def _check_reached(bootstrap: str) -> None:
-    """Raise ConfigError if nothing listens there: clients would try for long, and log each try."""
+    """Raise ConfigError if no broker can be reached.  Without this check, clients would retry for a
+    long time, and log each retry."""
     try:
         addresses = parse_bootstrap(bootstrap)
     except ValueError:
@@ -254,15 +281,16 @@ def _address(bootstrap: str) -> tuple[str, int]:
 
 
 def _measure_clusters(arguments: argparse.Namespace) -> int:
-    """Start three controllers and three brokers for each round, and measure them."""
-    with _progress(arguments.what, arguments.rounds) as progress:
-        figures = MEASUREMENTS[arguments.what](arguments.rounds, progress)
+    """Start a cluster of three controllers and three brokers for a measurement, and print the
+    figures."""
+    with _progress(arguments.verb, arguments.rounds) as progress:
+        figures = MEASUREMENTS[arguments.verb](arguments.rounds, progress)
     _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
 
 def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
-    """Compare Ottla with Apache Kafka, both started here."""
+    """Compare Ottla with Apache Kafka. Both servers are started by this process."""
     rows = rows_of(arguments.rows)
     work = BesideWork(
         load=_load(arguments),
@@ -271,7 +299,7 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
         connections=arguments.connections,
         in_flight=arguments.in_flight,
     )
-    with _progress(arguments.what, 2 * len(rows) * (arguments.rounds + 1)) as progress:
+    with _progress(arguments.verb, 2 * len(rows) * (arguments.rounds + 1)) as progress:
         report = run_beside_kafka(
             arguments.kafka,
             rows,
@@ -292,7 +320,8 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
 
 
 def _measure_performance(arguments: argparse.Namespace) -> int:
-    """Measure some groups of docs/performance.md and keep them; make the page of what is kept."""
+    """Measure groups of rows of docs/performance.md and store their values, or generate the page
+    from stored values."""
     if arguments.kafka is not None:
         PerformanceRun(
             jars=arguments.kafka,
@@ -316,7 +345,8 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
 
 
 def _measure_security(arguments: argparse.Namespace) -> int:
-    """Measure what security costs Ottla and Apache Kafka, both started here."""
+    """Measure the cost of security to Ottla and Apache Kafka. Both servers are started by this
+    process."""
     work = SecurityWork(
         records=arguments.count,
         handshake_s=arguments.handshake_seconds,
@@ -326,7 +356,7 @@ def _measure_security(arguments: argparse.Namespace) -> int:
         entries=arguments.entries,
     )
     runs = len(SERVERS) * len(SECURITY_ROWS) * (arguments.rounds + 1)
-    with _progress(arguments.what, runs) as progress:
+    with _progress(arguments.verb, runs) as progress:
         report = run_security(
             arguments.kafka,
             work,
@@ -339,12 +369,13 @@ def _measure_security(arguments: argparse.Namespace) -> int:
 
 
 def _measure_transactions(arguments: argparse.Namespace) -> int:
-    """Measure transactions of Ottla, and with --kafka those of Apache Kafka in turns."""
+    """Measure transactions of Ottla.  With --kafka, also measure those of Apache Kafka; the servers
+    take turns."""
     if arguments.kafka is not None and arguments.brokers != 1:
         raise ConfigError("--brokers", "must be 1 beside Kafka, which has one node")
     servers = 1 if arguments.kafka is None else 2
     runs = servers * len(TRANSACTION_ROWS) * (arguments.rounds + 1)
-    with _progress(arguments.what, runs) as progress:
+    with _progress(arguments.verb, runs) as progress:
         report = run_transactions(
             arguments.kafka,
             brokers=arguments.brokers,
@@ -358,8 +389,9 @@ def _measure_transactions(arguments: argparse.Namespace) -> int:
 
 
 def _measure_steady(arguments: argparse.Namespace) -> int:
-    """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
-    # Read first: what is refused makes no topic.
+    """Write at a steady rate, then read all records back.  Returns exit code 2 if an acknowledged
+    record is missing."""
+    # The settings are parsed first, so that an invalid one creates no topic.
     settings = dict(_assignment(text) for text in arguments.set)
     with _topics(arguments) as topics:
         names = tuple(topics.name.split(","))
@@ -423,11 +455,11 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "telemetry": _measure_telemetry,
     "transactions": _measure_transactions,
 }
-"""Benchmarks that do more than one load and its figures."""
+"""Benchmarks that do more than run one load and print its figures."""
 
 
 def show(result: Result, *, is_json: bool) -> None:
-    """Print the figures, one a line."""
+    """Print the figures, one per line."""
     _show_figures(result.figures(), is_json=is_json)
 
 
@@ -447,7 +479,7 @@ def _print_figures(figures: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Draw a bar while a person looks, if the extra `bench` is installed."""
+    """Draw a progress bar on a terminal, if the extra `bench` is installed."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done: None
         return

@@ -1,10 +1,12 @@
-"""`make bench-gate`: instructions of short paths, against a committed table.
+"""`make bench-gate`: CPU instructions of short code paths, compared with a committed table.
 
-Seconds on shared cores cannot show a change of 3 %; instructions can.  The paths run in a process
-of their own under valgrind's callgrind, which counts only between two marks around each of them.
-The marks are valgrind's client requests: a fixed sequence of x86-64 instructions that does nothing
-on a real processor.  A table holds for one version of Python; beside another one the differences
-are shown and decide nothing.
+On shared cores, measured seconds cannot show a change of 3 %, but instruction counts can.  The
+paths run in a process of their own under valgrind's callgrind.  It counts only between a start mark
+and a stop mark around each path.
+
+The marks are valgrind's client requests: a fixed sequence of x86-64 instructions that has no effect
+on a real processor.  A table is valid for one version of Python.  With another version, the
+differences are shown, but the gate passes.
 """
 
 import argparse
@@ -32,14 +34,14 @@ RUNS = 20
 TIMEOUT_S = 600.0
 OK, WORSE, MISSING = 0, 2, 4
 COLUMNS = {"interpreted": "instructions", "compiled": "compiled"}
-"""Each form's part of the table."""
+"""Column of the table for interpreted and for compiled code."""
 
 ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
 """Callgrind's client requests (valgrind/callgrind.h)."""
 REQUEST = bytes.fromhex(
     "4889f8"  # mov rax, rdi: the request and its arguments
-    "31d2"  # xor edx, edx: the answer without valgrind
-    "48c1c703 48c1c70d 48c1c73d 48c1c733"  # rol rdi by 128 bits in all: the mark
+    "31d2"  # xor edx, edx: the result without valgrind
+    "48c1c703 48c1c70d 48c1c73d 48c1c733"  # rol rdi by 128 bits in total: the mark
     "4887db"  # xchg rbx, rbx
     "4889d0"  # mov rax, rdx
     "c3"  # ret
@@ -48,7 +50,7 @@ TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 
 
 class PathComparison(NamedTuple):
-    """One path: its instructions, and those of the table."""
+    """Number of instructions of one path, as counted now and as in the table."""
 
     path: str
     instructions: int
@@ -56,12 +58,14 @@ class PathComparison(NamedTuple):
 
     @property
     def increase(self) -> float | None:
-        """The relative difference to the table; None for a path that it lacks."""
+        """Difference to the table, relative to the table's count.  None if the table does not
+        contain the path."""
         return None if not self.before else self.instructions / self.before - 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Count, compare and print; return 2 where a path takes over 5 % more than in the table."""
+    """Count the instructions, compare them with the table, and print the result.  Returns 2 if a
+    path takes over 5 % more instructions than in the table."""
     parser = argparse.ArgumentParser(prog="ottla.bench.gate", description=__doc__)
     parser.add_argument("--write", action="store_true", help="make what is counted the table")
     parser.add_argument("--table", type=Path, default=TABLE, help="file of the table")
@@ -87,7 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not decides:
             print(f"undecided: the table is of Python {table.get('python')}")
     if parsed.write:
-        # The other form's column stays only while both are of one Python.
+        # The column of the other form of the code is kept only if both columns are of the same
+        # Python version.
         kept = table if decides else {}
         written = {**kept, "python": platform.python_version(), column: dict(counted)}
         path.write_text(json.dumps(written, indent=2) + "\n")
@@ -96,12 +101,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[PathComparison]:
-    """Return each path with its entry of the table."""
+    """Return for each path its count, compared with its entry in the table."""
     return [PathComparison(path, count, before.get(path)) for path, count in counted.items()]
 
 
 def is_worse(found: PathComparison) -> bool:
-    """Return whether a path takes more instructions than the gate allows."""
+    """Return whether a path takes more instructions than its entry in the table plus the
+    tolerance."""
     before = found.before
     return before is not None and found.instructions > before * (1 + HIGHEST_INCREASE)
 
@@ -118,7 +124,7 @@ def as_text(found: list[PathComparison]) -> str:
 
 
 def counts() -> dict[str, int]:
-    """Return the instructions of one run of each path."""
+    """Return the number of instructions executed by one run of each path."""
     with tempfile.TemporaryDirectory(prefix="ottla-gate-") as name:
         directory = Path(name)
         subprocess.run(
@@ -154,7 +160,7 @@ def _total(path: Path) -> int:
 
 
 def count_paths(directory: Path) -> None:
-    """Run every path under valgrind, and have callgrind write one file for each."""
+    """Run every path under valgrind; callgrind writes one file for each."""
     from ottla.bench.gate_paths import paths
 
     request = _client_request()
@@ -176,7 +182,7 @@ def count_paths(directory: Path) -> None:
 
 
 def _client_request() -> Callable[[int], object]:
-    """Return a function that sends one request without arguments to valgrind."""
+    """Return a function that sends a client request without arguments to valgrind."""
     memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(REQUEST)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -1,8 +1,9 @@
-"""Short paths through the code whose instructions the gate counts.
+"""Short code paths whose CPU instructions the gate counts.
 
 The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
-handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
-means the same on every machine; what sockets, the kernel and real files cost is not in it.
+handler, partition, response.  Its log is on a disk in memory and its clock does not advance, so
+that a count is the same on every machine.  The costs of sockets, the kernel and real files are not
+included.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +11,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
-from ottla.jepsen.fuzz.coordinating_broker import CoordinatingBroker
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import (
+from ottla.model.ids import Epoch, ProducerId
+from ottla.model.limits import MIB
+from ottla.model.quotas.quota_limits import CLIENT_ID, QuotaEntity
+from ottla.model.security.acls import (
     ANONYMOUS,
     WILDCARD,
     AclEntry,
@@ -23,16 +26,13 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.ids import Epoch, ProducerId
-from ottla.model.limits import MIB
-from ottla.model.quota_limits import CLIENT_ID, QuotaEntity
-from ottla.model.settings.authorizer import AuthorizerConfig
 from ottla.model.settings.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from ottla.storage.log import Log
+from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.storage.log.log import Log
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode
@@ -70,7 +70,8 @@ HEARTBEAT_VERSION = 1
 GROUP = "gate"
 PRODUCER = ProducerId(7)
 SEQUENCES = 100
-"""Batches of the idempotent producer: more than the gate has runs."""
+"""Number of batches prepared for the idempotent producer. It must exceed the gate's number of
+runs."""
 LARGE_RECORDS = 128
 LARGE_RECORD_BYTES = 1_000
 SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]
@@ -79,7 +80,7 @@ CODEC_PARTITIONS = 20
 
 
 def paths() -> dict[str, Path]:
-    """Return the paths by name; each call runs one once and leaves all as it was."""
+    """Return the paths by name.  Each call runs one path once and restores the state."""
     small, large = MiniBroker(frame_bytes_max=MIB), MiniBroker(frame_bytes_max=MIB)
     group = MiniBroker(frame_bytes_max=MIB)
     member = _join(group)
@@ -119,14 +120,11 @@ def paths() -> dict[str, Path]:
             MiniBroker(frame_bytes_max=MIB),
             MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
         ),
-        "offset commit": _request(group, _commit(), COMMIT_VERSION),
-        "commit, logged": _request(
-            CoordinatingBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION
+        "commit, logged": _in_turn(MiniBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION),
+        "10 commits, logged": _in_turn(
+            MiniBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION, COMMITS_PER_TURN
         ),
-        "10 commits, logged": _request(
-            CoordinatingBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION, COMMITS_PER_TURN
-        ),
-        "group heartbeat": _request(group, heartbeat, HEARTBEAT_VERSION),
+        "group heartbeat": _in_turn(group, heartbeat, HEARTBEAT_VERSION),
         "append": lambda: log.append_as_leader(
             memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=NOW_MS
         ),
@@ -140,8 +138,14 @@ def _request(broker: MiniBroker, message: Message, version: int, count: int = 1)
     return lambda: broker.exchange(data)
 
 
+def _in_turn(broker: MiniBroker, message: Message, version: int, count: int = 1) -> Path:
+    data = frame_of(message, version) * count
+    return lambda: broker.exchange_in_turn(data)
+
+
 def _renewed(broker: MiniBroker, message: MetadataRequest) -> Path:
-    """Ask for what is another image each time, so that no kept answer holds."""
+    """Return a path that publishes a new metadata image before each request, so that no cached
+    response is used."""
     data, metadata = frame_of(message, METADATA_VERSION), broker.core.metadata
 
     def ask() -> None:
@@ -159,7 +163,8 @@ def _produce(batch: bytes) -> ProduceRequest:
 
 
 def _idempotent(broker: MiniBroker) -> Path:
-    """Produce as one producer, whose sequences go on; as often as there are frames."""
+    """Return a path of an idempotent producer. Each produce request has the next sequence
+    number."""
     frames = iter(
         [
             frame_of(
@@ -177,7 +182,7 @@ def _idempotent(broker: MiniBroker) -> Path:
 
 
 def _limited(count: int, records: Sequence[Record] = ()) -> MiniBroker:
-    """Return a broker on which this count of clients, ours among them, has limits."""
+    """Return a broker with quotas for `count` client ids, including the client id of the path."""
     broker = _filled(records) if records else MiniBroker(frame_bytes_max=MIB)
     limits = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e9}
     names = (BENCH_CLIENT_ID, *map(str, range(count - 1)))
@@ -188,7 +193,8 @@ def _limited(count: int, records: Sequence[Record] = ()) -> MiniBroker:
 
 
 def _guarded(broker: MiniBroker) -> MiniBroker:
-    """Have a broker decide by entries for ten thousand topics, and one for ours."""
+    """Add an authorizer to a broker, with ACLs of ten thousand other topics and one ACL of the
+    path's topic. Returns the broker."""
     names = (TOPIC, *(f"other-{number}" for number in range(10_000)))
     entries = {
         UUID(int=at): AclEntry(
@@ -241,11 +247,11 @@ def _join(broker: MiniBroker) -> str:
         topic_partitions=[],
     )
     answer = broker.take(frame_of(request, HEARTBEAT_VERSION), MIB)
-    # A length, a correlation id and no tagged fields stand before the body.
-    told = decode(ConsumerGroupHeartbeatResponse, HEARTBEAT_VERSION, answer[9:])
-    assert told.error_code == 0, told.error_message
-    assert told.member_epoch == 1
-    return str(told.member_id)
+    # The body follows a length, a correlation id and an empty set of tagged fields.
+    answered = decode(ConsumerGroupHeartbeatResponse, HEARTBEAT_VERSION, answer[9:])
+    assert answered.error_code == 0, answered.error_message
+    assert answered.member_epoch == 1
+    return str(answered.member_id)
 
 
 def _log(broker: MiniBroker) -> Log:

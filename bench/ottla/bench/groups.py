@@ -1,7 +1,9 @@
-"""What groups cost their coordinator: commits as fast as they go, and a rebalance of many members.
+"""Cost of consumer groups to their coordinator: commits at full speed, and a rebalance of many
+members.
 
-Commits are frames made beforehand, as in requests.py; members speak the classic protocol over
-connections of their own and bring nothing that takes time, so that it is the broker that is seen.
+Commits are frames that are prepared in advance, as in requests.py.  Members use the classic
+protocol, each over a connection of its own.  They respond at once, so only the broker's own time is
+measured.
 """
 
 import time
@@ -40,9 +42,11 @@ ASK_AGAIN_S = 0.1
 SESSION_TIMEOUT_MS = 30_000
 REBALANCE_TIMEOUT_MS = 60_000
 NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Kafka names a new coordinator before that has taken the group's partition over."""
+"""Error codes after which a request is retried.  Kafka may name a coordinator that has not yet
+loaded the group's partition."""
 HEARTBEAT_S = 0.1
-"""Clients take 3 s unless told otherwise, and learn of a rebalance that much later."""
+"""Heartbeat interval in seconds.  With the clients' default of 3 s, members would learn of a
+rebalance later."""
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\1\0\0\0\0\0\0\0\0"
 
@@ -60,9 +64,10 @@ def run_commits(
     has_members: bool,
     progress: Progress,
 ) -> Result:
-    """Commit offsets of one group, each connection its own partition; every answer is checked.
+    """Commit offsets of one group.  Each connection commits the offset of a different partition,
+    and every response is checked.
 
-    With members each connection commits as one of the group, in its generation.
+    If `has_members`, each connection commits as a member of the group, in the current generation.
     """
     group = f"ottla-bench-{time.time_ns()}"
     address = find_coordinator(bootstrap, group)
@@ -74,7 +79,7 @@ def run_commits(
 
 
 def find_coordinator(bootstrap: Address, group: str) -> Address:
-    """Return where a group's coordinator is, once there is one."""
+    """Return the address of a group's coordinator. Waits until there is one."""
     frame = frame_of(FindCoordinatorRequest(key=group), FIND_VERSION)
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -91,7 +96,8 @@ def find_coordinator(bootstrap: Address, group: str) -> Address:
 def _commit_of(
     address: Address, group: str, topic: str, index: int, member: JoinGroupResponse
 ) -> Small:
-    """Return one connection's commit and the answer to it, which is always the same."""
+    """Return the commit request of one connection, and the response to expect, which is always the
+    same."""
     row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[row])]
     request = OffsetCommitRequest(
@@ -116,7 +122,8 @@ def _commit_of(
 def run_rebalances(
     bootstrap: Address, *, members: int, heartbeat_s: float, rounds: int, progress: Progress
 ) -> dict[str, Any]:
-    """Measure a new group from its first join, and a stable one from its leader's next join."""
+    """Measure two rebalances per round: of a new group from its first join, and of a stable group
+    after its leader joins again."""
     first: list[float] = []
     again: list[float] = []
     for index in range(rounds):
@@ -138,7 +145,7 @@ def run_rebalances(
 
 
 class _Crowd:
-    """The members of one group; knows when all of them are synced in one generation."""
+    """The members of one group. Measures when all of them have synced in one generation."""
 
     def __init__(self, group: str, address: Address, count: int, heartbeat_s: float) -> None:
         self._group = group
@@ -150,7 +157,7 @@ class _Crowd:
         self._starter = trio.Event()
 
     async def run(self) -> tuple[float, float]:
-        """Return the seconds of the first rebalance and of the next."""
+        """Return the seconds of the first and the second rebalance."""
         async with self._living() as started:
             await self._whole.wait()
             first = trio.current_time() - started
@@ -162,14 +169,16 @@ class _Crowd:
         return first, again
 
     async def join(self) -> list[JoinGroupResponse]:
-        """Return everybody as a member of one generation; nobody leaves it."""
+        """Join all members until they are in one generation, and return their responses.  The
+        members remain in the group."""
         async with self._living():
             await self._whole.wait()
         return [*self._synced[max(self._synced)].values()]
 
     @asynccontextmanager
     async def _living(self) -> AsyncIterator[float]:
-        """Let the members live, and yield when they began to; then they are silent."""
+        """Run the members, and yield the time of their start. At the end of the block they stop
+        without leaving the group."""
         host, port = self._address
         connections: list[BrokerConnection] = []
         with trio.fail_after(PATIENCE_S):
@@ -189,14 +198,14 @@ class _Crowd:
                         await connection.aclose()
 
     async def _live(self, connection: BrokerConnection) -> None:
-        """Join, sync, and beat until there is a rebalance; then again."""
+        """Join, sync, and send heartbeats until a rebalance begins. Then repeat."""
         member_id = ""
         while True:
             joined = await self._join(connection, member_id)
             member_id = joined.member_id
             if await self._sync(connection, joined):
                 self._note(joined)
-                await self._beat(connection, joined)
+                await self._send_heartbeat(connection, joined)
 
     async def _join(self, connection: BrokerConnection, member_id: str) -> JoinGroupResponse:
         while True:
@@ -215,7 +224,8 @@ class _Crowd:
             member_id = answer.member_id
 
     async def _sync(self, connection: BrokerConnection, joined: JoinGroupResponse) -> bool:
-        """Return whether the generation came about; the leader assigns everybody the same."""
+        """Sync a member. The leader's request assigns the same partitions to all members. Returns
+        False if another rebalance has begun."""
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=joined.generation_id,
@@ -230,7 +240,9 @@ class _Crowd:
         answer = await connection.request(request, SyncGroupResponse)
         return self._is_settled(answer.error_code)
 
-    async def _beat(self, connection: BrokerConnection, joined: JoinGroupResponse) -> None:
+    async def _send_heartbeat(
+        self, connection: BrokerConnection, joined: JoinGroupResponse
+    ) -> None:
         is_leader = joined.leader == joined.member_id
         request = HeartbeatRequest(
             group_id=self._group,
@@ -249,7 +261,8 @@ class _Crowd:
                 return
 
     def _is_settled(self, code: int) -> bool:
-        """Return whether the group is not in the middle of a rebalance; refuse all other errors."""
+        """Return whether a heartbeat's error code shows that no rebalance is in progress.  Raises
+        RefusedError for an unexpected error code."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
         raise_for(code)
@@ -259,7 +272,8 @@ class _Crowd:
         return len(self._synced.get(generation, ())) == self._count
 
     def _note(self, joined: JoinGroupResponse) -> None:
-        """Count who is synced, generation by generation."""
+        """Record that a member has synced in its generation. The last member completes the
+        rebalance."""
         self._synced.setdefault(joined.generation_id, {})[joined.member_id] = joined
         if self._is_complete(joined.generation_id):
             self._whole.set()

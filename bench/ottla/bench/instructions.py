@@ -1,8 +1,8 @@
-"""Instructions that a broker executes per request, counted by valgrind's callgrind.
+"""CPU instructions that a broker executes per request, counted by valgrind's callgrind.
 
-A count does not depend on what else the machine does, so it shows a change of a few per cent where
-seconds on shared cores do not.  The broker is about fifty times slower meanwhile; the instructions
-of its background tasks are measured while it is idle, and subtracted.
+A count does not depend on other load of the machine.  It therefore shows a change of a few per
+cent, which measured seconds on shared cores do not.  The broker is about fifty times slower under
+callgrind.  The instructions of its background tasks are counted while it is idle, and subtracted.
 """
 
 import os
@@ -46,11 +46,13 @@ BATCH_KIND = "produce-120-kb"
 BATCH_RECORDS = 120
 BATCH_RECORD_BYTES = 1_000
 REQUESTS = 2_000
-"""Requests per count: fewer let a late heartbeat show, more take longer."""
+"""Number of requests per count.  With fewer, a single late heartbeat changes the result; with more,
+the measurement takes longer."""
 WARM_UP_REQUESTS = 150
 CONNECTIONS = 4
 IN_FLIGHT = 8
-"""Enough that the broker is never idle: what its background tasks cost meanwhile stays small."""
+"""Number of requests in flight. It is large enough that the broker is never idle, so the share of
+its background tasks stays small."""
 IDLE_S = 20.0
 START_S = 600.0
 STOP_S = 60.0
@@ -62,7 +64,7 @@ Drive = Callable[[int], object]
 
 
 class CountedBroker:
-    """A broker under callgrind."""
+    """A broker that runs under callgrind."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process = process
@@ -70,7 +72,7 @@ class CountedBroker:
         self._dumped_at = time.monotonic()
 
     def count(self) -> tuple[int, float]:
-        """Return the instructions and the seconds since the last call."""
+        """Return the instructions executed and the seconds passed since the previous call."""
         before = set(self._directory.glob("counts.*"))
         subprocess.run(
             ["callgrind_control", "-d", str(self._process.pid)],
@@ -91,7 +93,8 @@ class CountedBroker:
 
 
 def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
-    """Count the instructions of one request of each kind; medians, and every round's count."""
+    """Count the instructions of one request of each kind.  Returns medians, and every round's
+    count."""
     if shutil.which("callgrind_control") is None:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "callgrind is missing: install valgrind")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name, _open(Path(name)) as opened:
@@ -118,7 +121,8 @@ def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _drives(address: tuple[str, int]) -> dict[str, Drive]:
-    """Return for each kind of request how to send some of them."""
+    """Return a function for each kind of request.  The function sends a given number of these
+    requests."""
     common: dict[str, Any] = {"in_flight": IN_FLIGHT, "progress": lambda done: None}
     drives: dict[str, Drive] = {}
     for kind in SMALL_KINDS:
@@ -145,7 +149,7 @@ def _drive_batches(address: tuple[str, int], common: dict[str, Any], count: int)
 
 @contextmanager
 def _open(directory: Path) -> Iterator[tuple[CountedBroker, tuple[str, int]]]:
-    """Start one controller, and one broker under callgrind."""
+    """Start one controller, and one broker that runs under callgrind."""
     with open_cluster_in(directory, controllers=1, brokers=1) as cluster:
         host, _, port = cluster.bootstrap.rpartition(":")
         names = [name.replace(" ", "-") for name in cluster.pids]
@@ -153,7 +157,7 @@ def _open(directory: Path) -> Iterator[tuple[CountedBroker, tuple[str, int]]]:
     counted = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/counts"]
     processes = {}
     try:
-        for name in sorted(names, reverse=True):  # the controller first
+        for name in sorted(names, reverse=True):  # The controller is started first.
             role = name.partition("-")[0]
             processes[role] = subprocess.Popen(
                 [

@@ -1,4 +1,5 @@
-"""Load driven by librdkafka: the generator is never ours, so that brokers compare fairly."""
+"""Load driven by librdkafka.  Ottla's own client never generates this load, so that brokers are
+compared fairly."""
 
 import os
 import time
@@ -11,7 +12,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.install_hint import install_hint
 
 Progress = Callable[[int], None]
-"""Told how many records are done so far."""
+"""Callback that receives the number of records processed so far."""
 
 SAMPLE_EVERY = 100
 POLL_EVERY = 256
@@ -21,7 +22,7 @@ SILENCE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What to send or read."""
+    """Records to send or read, and the settings of the load."""
 
     bootstrap: str
     topic: str = ""
@@ -33,14 +34,14 @@ class Load:
     linger_ms: float = 5.0
     partitions: int = 1
     replication_factor: int | None = None
-    """None is the cluster's default."""
+    """Replication factor of the topic; None uses the cluster's default."""
 
     login: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's settings of TLS and login."""
+    """librdkafka's settings for TLS and login."""
 
 
 def make_topic(load: Load) -> None:
-    """Create the load's topic unless it is there."""
+    """Create the load's topic if it does not exist."""
     admin_module = library("confluent_kafka.admin")
     admin = admin_module.AdminClient(
         {"bootstrap.servers": load.bootstrap, "log_level": 3, **load.login}
@@ -49,7 +50,7 @@ def make_topic(load: Load) -> None:
         load.topic,
         num_partitions=load.partitions,
         replication_factor=load.replication_factor or -1,
-        # Batches up to the load's size must fit whatever a broker's default is.
+        # Batches up to the load's size must be accepted, whatever a broker's default is.
         config={"max.message.bytes": str(max(1_048_588, 2 * load.batch_bytes))},
     )
     for future in admin.create_topics([topic]).values():
@@ -61,7 +62,8 @@ def make_topic(load: Load) -> None:
 
 
 def produce(load: Load, progress: Progress) -> Result:
-    """Write `count` records as fast as they are taken; latency is send to acknowledgement."""
+    """Write `count` records as fast as the broker accepts them. Returns a result whose latency is
+    measured from send to acknowledgement."""
     producer = library("confluent_kafka").Producer(
         {
             "bootstrap.servers": load.bootstrap,
@@ -73,7 +75,7 @@ def produce(load: Load, progress: Progress) -> Result:
             "compression.type": load.codec,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": max(65_536, 8 * load.batch_bytes // 1024),
-            # What is still queued after Ctrl-C must not bring back a topic that was deleted.
+            # Records that are still queued after Ctrl-C must not recreate a topic that was deleted.
             "allow.auto.create.topics": False,
             **load.login,
         }
@@ -111,7 +113,8 @@ def produce(load: Load, progress: Progress) -> Result:
 
 
 def consume(load: Load, progress: Progress) -> Result:
-    """Read `count` records from the beginning by assignment."""
+    """Assign the topic's partitions, read `count` records from the beginning, and return the
+    result."""
     confluent = library("confluent_kafka")
     fetch_bytes = max(load.batch_bytes, 65_536) * max(1, load.partitions)
     consumer = confluent.Consumer(
@@ -122,7 +125,7 @@ def consume(load: Load, progress: Progress) -> Result:
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": max(load.batch_bytes, 65_536),
             "fetch.max.bytes": fetch_bytes,
-            # librdkafka refuses a fetch smaller than the largest message it would send itself.
+            # librdkafka refuses a fetch size that is smaller than its largest message size.
             "message.max.bytes": min(fetch_bytes, 1_000_000),
             "receive.message.max.bytes": 2 * max(load.batch_bytes, 65_536) * 64,
             "queued.max.messages.kbytes": 262_144,
@@ -160,7 +163,8 @@ def consume(load: Load, progress: Progress) -> Result:
 
 
 def end_to_end(load: Load, progress: Progress) -> Result:
-    """Send one record at a time and wait until a consumer has it."""
+    """Send one record at a time and wait until a consumer receives it. Returns a result whose
+    latency is that of both steps."""
     confluent = library("confluent_kafka")
     producer = confluent.Producer(
         {
@@ -202,7 +206,11 @@ def end_to_end(load: Load, progress: Progress) -> Result:
 
 
 def library(name: str) -> Any:
-    """Import librdkafka's client, which is no dependency of Ottla's own; say how to get it."""
+    """Import and return a module of librdkafka's Python client, which is not a dependency of Ottla
+    itself.
+
+    Raises ConfigError with the install command if the module is missing.
+    """
     from importlib import import_module
 
     try:

@@ -1,4 +1,5 @@
-"""A local cluster for one measurement: `ottla up` in a process of its own, asked and hurt by us."""
+"""A local cluster for one measurement: runs `ottla up` in a process of its own, sends requests to
+its nodes and kills them."""
 
 import atexit
 import json
@@ -45,10 +46,11 @@ T = TypeVar("T")
 
 
 def installed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment whose programs find their modules compiled from the second start on.
+    """Return environment variables with which Python programs find the compiled bytecode of their
+    modules, from their second start on.
 
-    An installed package brings them.  Where Python is told to write none, every start would compile
-    some 700 modules, which takes longer than all else that it does.
+    An installed package includes the bytecode.  If Python could not write it, every start would
+    compile some 700 modules, which takes longer than the rest of the start.
     """
     found = dict(environment)
     if found.pop(NO_BYTECODE, ""):
@@ -58,43 +60,47 @@ def installed_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _bytecode_directory() -> str:
-    """Make this process's own directory of compiled modules, which goes with the process."""
+    """Create a bytecode directory for this process, and return its path. It is removed when the
+    process ends."""
     path = tempfile.mkdtemp(prefix="ottla-bench-bytecode-")
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
 class RunningCluster:
-    """A cluster's nodes by their names, "controller 101" and "broker 2", and what it is asked."""
+    """The nodes of a cluster, with names such as "controller 101" and "broker 2", and requests to
+    them."""
 
     def __init__(self, bootstrap: str, pids: dict[str, int], ready_s: float) -> None:
         self.bootstrap = bootstrap
         self.pids = pids
         self.ready_s = ready_s
         self.starter_pid: int | None = None
-        """The process that its nodes were forked from and share memory with, where there is one."""
+        """Id of the process from which the nodes were forked and with which they share memory.
+        None if there is no such process."""
 
     @property
     def all_pids(self) -> list[int]:
-        """Every process of the cluster."""
+        """Ids of all processes of the cluster."""
         starter = [] if self.starter_pid is None else [self.starter_pid]
         return [*self.pids.values(), *starter]
 
     def kill(self, name: str) -> None:
-        """End a node by SIGKILL."""
+        """Kill a node by SIGKILL."""
         os.kill(self.pids.pop(name), signal.SIGKILL)
 
     def rss_mb(self) -> dict[str, float]:
-        """Return the resident memory of every node."""
+        """Return the resident memory of every node in MB."""
         return {name: round(usage_of([pid]).rss_bytes / MB, 1) for name, pid in self.pids.items()}
 
     def wait_for(self, ask: Callable[[Cluster], Awaitable[T | None]]) -> T:
-        """Ask again and again, every few milliseconds, until there is an answer."""
+        """Call `ask` every few milliseconds until it returns a value."""
 
         async def body() -> T:
             with trio.fail_after(PATIENCE_S):
                 while True:
-                    # Not yet, or not from this one; after silence the connections are new ones.
+                    # The broker is not ready yet, or does not know the result.  After a timeout,
+                    # the connections are new.
                     with suppress(ConnectionLostError, RefusedError, trio.TooSlowError):
                         async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
                             while True:
@@ -108,7 +114,8 @@ class RunningCluster:
         return trio.run(body)
 
     def leader(self, topic: str, *, other_than: int = -1) -> int:
-        """Return who leads the topic's first partition, once it is somebody else."""
+        """Wait until the topic's first partition has a leader other than `other_than`, and return
+        it."""
 
         async def ask(cluster: Cluster) -> int | None:
             (found,) = (await cluster.metadata([topic])).topics
@@ -118,7 +125,7 @@ class RunningCluster:
         return self.wait_for(ask)
 
     def active_controller(self, *, other_than: int = -1) -> int:
-        """Return who leads the quorum, once it is somebody else."""
+        """Wait until the quorum has a leader other than `other_than`, and return it."""
         asked = DescribeQuorumRequest(
             topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData()])]
         )
@@ -133,7 +140,7 @@ class RunningCluster:
         return self.wait_for(ask)
 
     def wait_in_sync(self, topic: str) -> None:
-        """Return once every replica of a topic is in sync."""
+        """Wait until every replica of a topic is in sync."""
 
         async def ask(cluster: Cluster) -> bool | None:
             (found,) = (await cluster.metadata([topic])).topics
@@ -144,7 +151,7 @@ class RunningCluster:
         self.wait_for(ask)
 
     def metrics(self, broker_id: int) -> dict[str, float]:
-        """Return what a broker counts."""
+        """Return the metrics of a broker, by name."""
 
         async def ask(cluster: Cluster) -> dict[str, float]:
             await cluster.metadata([])
@@ -156,7 +163,7 @@ class RunningCluster:
 
 
 class StartedCluster(RunningCluster):
-    """What `ottla up` started, by the names it prints."""
+    """Nodes that `ottla up` has started, with the names that it prints."""
 
     def __init__(self, directory: Path, ready_s: float) -> None:
         self._path = directory / "cluster.json"
@@ -164,7 +171,8 @@ class StartedCluster(RunningCluster):
         self.look()
 
     def look(self) -> dict[str, int]:
-        """Return the process of every node by its name; one that was started again has another."""
+        """Return the process id of every node, by its name. A restarted node has a new process
+        id."""
         found = json.loads(self._path.read_text())
         self.pids = {
             f"{role} {node['id']}": node["pid"]
@@ -183,9 +191,11 @@ def open_local_cluster(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a cluster in a temporary directory; end it, and its data, afterwards.
+    """Start a cluster in a temporary directory.  At the end of the block, it is stopped and its
+    data are deleted.
 
-    With `restarts` a node that dies is started again; `python` is the interpreter that runs it.
+    If `restarts`, a node that dies is restarted.  `python` is the interpreter that runs the
+    cluster.
     """
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
@@ -211,7 +221,8 @@ def open_cluster_in(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a new cluster in a directory, or the one that is there; end it and keep the data."""
+    """Start a new cluster in a directory, or the cluster that exists there.  At the end of the
+    block, it is stopped and its data are kept."""
     command = [python, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]

@@ -1,7 +1,8 @@
-"""What moving a log to another directory costs its producer, and whether its bytes are the same.
+"""Slowdown of a producer while its log moves to another directory, and a check that the move
+preserves the bytes of the log.
 
-One partition of 2 GB moves to and fro between two log directories of one broker (one move a round)
-while a producer of its own process writes to it.
+One partition of 2 GB moves back and forth between two log directories of one broker, with one move
+per round.  During each move, a producer in its own process writes to the partition.
 """
 
 import hashlib
@@ -13,10 +14,10 @@ from typing import Any
 
 import trio
 
+from ottla.bench.client_metrics.steady_produce import SteadyProduce
 from ottla.bench.load import Load, Progress, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_cluster_in
-from ottla.bench.requests import Waited
-from ottla.bench.steady_produce import SteadyProduce
+from ottla.bench.requests import RequestLatency
 from ottla.client.admin import open_admin
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
@@ -27,7 +28,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 RECORD_BYTES = 1_000
 RECORDS = 2_000_000
 RATE = 400
-"""Small produces a second, one after the other."""
+"""Small produce requests per second, one after the other."""
 
 CALM_S = 10.0
 LOOK_S = 0.2
@@ -36,7 +37,8 @@ MB = 1_000_000
 
 
 def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
-    """Measure a producer's p99 with and without a move of its partition; compare the bytes."""
+    """Measure a producer's p99 latency with and without a move of its partition.  Also check that
+    the bytes of the log are the same before and after a move."""
     calm: list[float] = []
     moving: list[float] = []
     rates: list[float] = []
@@ -80,7 +82,8 @@ def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _move(cluster: StartedCluster, source: Path, target: Path) -> None:
-    """Have the partition move, and return when its old directory is gone."""
+    """Move the partition from `source` to `target`.  Returns when the old directory has been
+    deleted."""
 
     async def begin() -> None:
         async with open_admin(cluster.bootstrap) as admin:
@@ -101,7 +104,7 @@ def _holds(directory: Path) -> bool:
 
 
 def _digest(directory: Path, size: int | None) -> tuple[int, str]:
-    """Return the bytes of the partition's log, and the hash of the first `size` of them."""
+    """Return the size of the partition's log, and the hash of its first `size` bytes."""
     hasher, total = hashlib.blake2b(), 0
     for path in sorted((directory / str(PARTITION)).glob("*.log")):
         with path.open("rb") as file:
@@ -111,6 +114,6 @@ def _digest(directory: Path, size: int | None) -> tuple[int, str]:
     return total, hasher.hexdigest()
 
 
-def _p99_ms(waited: list[Waited], began_at: float, ended_at: float) -> float:
+def _p99_ms(waited: list[RequestLatency], began_at: float, ended_at: float) -> float:
     seen = [each.seconds for each in waited if began_at <= each.sent_at < ended_at]
     return 1e3 * quantiles(seen, n=100)[-1]

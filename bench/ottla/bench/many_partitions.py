@@ -1,8 +1,9 @@
-"""The failover of many partitions: from the fencing of the broker that leads all until each serves.
+"""Failover of many partitions: the time from the fencing of their common leader until each
+partition accepts records again.
 
-All partitions of a topic have the same first replica, whose broker is killed.  The fencing is seen
-in the brokers' own metadata; from then on every partition gets a record, again and again, until a
-new leader has acknowledged it.
+The same broker is the first replica of all partitions of a topic, and it is killed.  The fencing is
+detected in the brokers' own metadata.  Then records are sent to every partition until a new leader
+has acknowledged one.
 """
 
 import time
@@ -43,16 +44,18 @@ ACKS_ALL = -1
 
 
 class ManyFailover(NamedTuple):
-    """What one death took."""
+    """Durations of the phases of one failover, in seconds."""
 
     detection_s: float
-    """From the kill until a broker's metadata had no such broker."""
+    """Time in seconds from the kill until another broker's metadata no longer listed the killed
+    broker."""
     failover_s: float
-    """From then on until every partition had acknowledged a record."""
+    """Time in seconds from the end of the detection until every partition had acknowledged a
+    record."""
 
 
 class OpenPartitions:
-    """The partitions that have not acknowledged a record since the death."""
+    """The partitions that have not acknowledged a record since their leader was killed."""
 
     def __init__(self, count: int) -> None:
         self._open = set(range(count))
@@ -61,7 +64,8 @@ class OpenPartitions:
         return bool(self._open)
 
     def by_leader(self, leaders: Mapping[int, int], *, without: int) -> dict[int, list[int]]:
-        """Return the open partitions by leader, without those that the dead broker still leads."""
+        """Return the open partitions by leader.  Partitions that the killed broker still leads are
+        omitted."""
         found: dict[int, list[int]] = {}
         for index in sorted(self._open):
             leader = leaders.get(index, NO_NODE)
@@ -70,18 +74,20 @@ class OpenPartitions:
         return found
 
     def note(self, answers: Iterable[tuple[int, int]]) -> None:
-        """Take the error code of each partition that was written to."""
+        """Process responses, given as (partition, error code).  A partition without an error is no
+        longer open."""
         self._open.difference_update(index for index, code in answers if code == ErrorCode.NONE)
 
 
 def replicas_of(index: int, leader: int, others: Sequence[int]) -> list[int]:
-    """Return the replicas of a partition: the leader, then the others in turns."""
+    """Return the ids of a partition's replicas: the leader, then the other brokers in rotation."""
     first = index % len(others)
     return [leader, *others[first:], *others[:first]]
 
 
 def make_led_by_one(cluster: StartedCluster) -> int:
-    """Create the topic, with one broker as the first replica of all partitions; return its id."""
+    """Create the topic so that one broker is the first replica of all partitions.  Returns that
+    broker's id."""
     leader, *others = sorted(
         int(name.removeprefix(BROKER)) for name in cluster.pids if name.startswith(BROKER)
     )
@@ -109,7 +115,7 @@ def make_led_by_one(cluster: StartedCluster) -> int:
 
 
 def kill_leader(cluster: StartedCluster, leader: int) -> ManyFailover:
-    """Kill the broker that leads every partition; return how long that lasted."""
+    """Kill the broker that leads every partition.  Returns the durations of the failover."""
     return trio.run(_killed, cluster, leader)
 
 
@@ -118,30 +124,30 @@ async def _killed(cluster: StartedCluster, leader: int) -> ManyFailover:
         async with open_cluster(parse_bootstrap(cluster.bootstrap)) as any_of_them:
             known = (await any_of_them.metadata([])).brokers
         survivor = next((each.host, each.port) for each in known if each.node_id != leader)
-        async with open_cluster([survivor]) as asker:
-            await asker.metadata([TOPIC])
+        async with open_cluster([survivor]) as client:
+            await client.metadata([TOPIC])
             killed = time.perf_counter()
             cluster.kill(f"broker {leader}")
-            while leader in await _brokers(asker):
+            while leader in await _brokers(client):
                 await trio.sleep(ASK_AGAIN_S)
             fenced = time.perf_counter()
-            await _write_to_all(asker, leader)
+            await _write_to_all(client, leader)
             return ManyFailover(fenced - killed, time.perf_counter() - fenced)
 
 
-async def _brokers(asker: Cluster) -> set[int]:
-    return {each.node_id for each in (await asker.metadata([])).brokers}
+async def _brokers(client: Cluster) -> set[int]:
+    return {each.node_id for each in (await client.metadata([])).brokers}
 
 
-async def _write_to_all(asker: Cluster, dead: int) -> None:
+async def _write_to_all(client: Cluster, dead: int) -> None:
     open_partitions = OpenPartitions(PARTITIONS)
     while open_partitions:
-        (topic,) = (await asker.metadata([TOPIC])).topics
+        (topic,) = (await client.metadata([TOPIC])).topics
         wanted = open_partitions.by_leader(_leaders(topic), without=dead)
         async with trio.open_nursery() as nursery:
             for leader, indexes in wanted.items():
                 nursery.start_soon(
-                    _write, asker, NodeId(leader), topic.topic_id, indexes, open_partitions
+                    _write, client, NodeId(leader), topic.topic_id, indexes, open_partitions
                 )
         if open_partitions:
             await trio.sleep(ASK_AGAIN_S)
@@ -152,7 +158,7 @@ def _leaders(topic: MetadataResponseTopic) -> dict[int, int]:
 
 
 async def _write(
-    asker: Cluster,
+    client: Cluster,
     leader: NodeId,
     topic_id: UUID,
     indexes: list[int],
@@ -168,7 +174,7 @@ async def _write(
         topic_data=[TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=data)],
     )
     try:
-        answer = await asker.request(request, ProduceResponse, node=leader)
+        answer = await client.request(request, ProduceResponse, node=leader)
     except ConnectionLostError:
         return
     open_partitions.note(

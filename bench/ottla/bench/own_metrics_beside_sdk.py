@@ -1,14 +1,16 @@
-"""A node's own metrics as OTLP: written by `telemetry/own_otlp`, and by OpenTelemetry's SDK.
+"""A node's own metrics as OTLP: encoded by `own_otlp`, and by OpenTelemetry's SDK.
 
-`python -m ottla.bench.own_metrics_beside_sdk` prints CPU microseconds for each point and the
-longest time without a pause, of three ways to bring the same registry into OTLP's bytes:
+`python -m ottla.bench.own_metrics_beside_sdk` compares three ways to encode the same registry as
+OTLP.  It prints the CPU microseconds per point, and the longest time without a yield to other
+tasks:
 
 ours         own_otlp, in slices
 SDK encoder  data points of the SDK made by hand, encoded by its exporters' encoder
 SDK whole    observable instruments, collected by a metric reader, then the same encoder
 
-The ways take turns in one process; medians are printed, with the least and the most.  The registry
-is that of a broker with many partitions, without summaries, which the SDK does not have.
+The three take turns in one process.  The printed figures are medians, with the lowest and the
+highest value.  The registry is that of a broker with many partitions.  It has no summaries, because
+the SDK has none.
 """
 
 import time
@@ -32,8 +34,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from ottla.telemetry.instruments import Counters, Family, MetricKind, Registry
-from ottla.telemetry.own_otlp import messages_of, resource_of
+from ottla.telemetry.metrics.instruments import Counters, Family, MetricKind, Registry
+from ottla.telemetry.metrics.own_otlp import messages_of, resource_of
 
 TOPICS = 100
 PARTITIONS = 100
@@ -46,7 +48,7 @@ Turn = Callable[[], Iterator[None]]
 
 
 def registry_of_partitions() -> Registry:
-    """Return a counter and a gauge for each partition."""
+    """Return a registry with a counter and a gauge for each partition."""
     registry = Registry()
     for name in ("log_size", "log_end_offset"):
         registry.read_each(
@@ -58,20 +60,20 @@ def registry_of_partitions() -> Registry:
 
 
 def samples() -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield a value for each partition."""
+    """Yield the labels and the value of each partition."""
     for topic in range(TOPICS):
         for partition in range(PARTITIONS):
             yield (f"topic-{topic}", str(partition)), topic * partition
 
 
 def fill(counters: Counters) -> None:
-    """Count something of each partition."""
+    """Increment the counters of each partition."""
     for labels, value in samples():
         counters.of(*labels).value = value
 
 
 def ours(registry: Registry) -> Iterator[None]:
-    """Write the registry by `own_otlp`."""
+    """Encode the registry with `own_otlp`."""
     resource = resource_of(ATTRIBUTES)
     for _ in messages_of(registry.collect(), resource, start_ns=START_NS, now_ns=time.time_ns()):
         yield
@@ -92,7 +94,7 @@ def sdk_points(family: Family, now_ns: int) -> list[NumberDataPoint]:
 
 
 def sdk_encoder(registry: Registry) -> Iterator[None]:
-    """Write the registry by the encoder of the SDK's exporters."""
+    """Encode the registry with the encoder of the SDK's exporters."""
     now_ns = time.time_ns()
     metrics = []
     for family in filter(None, registry.collect()):
@@ -110,8 +112,8 @@ def sdk_encoder(registry: Registry) -> Iterator[None]:
 
 
 def sdk_whole(registry: Registry) -> Turn:
-    """Return a turn that collects observable instruments and encodes what they gave."""
-    # By default the SDK sums up what goes beyond 2,000 series of an instrument.
+    """Return a function that collects observable instruments and encodes their points."""
+    # By default, the SDK merges all series of an instrument beyond 2,000 into one.
     limit = TOPICS * PARTITIONS + 1
     reader = InMemoryMetricReader(
         cardinality_limits={ObservableCounter: limit, ObservableGauge: limit}
@@ -150,7 +152,8 @@ def sdk_whole(registry: Registry) -> Turn:
 
 
 def measure(turn: Turn) -> tuple[float, float]:
-    """Return the CPU seconds of one turn, and its longest piece without a pause."""
+    """Encode once.  Returns the CPU seconds, and the longest time in seconds without a yield to
+    other tasks."""
     began_s = piece_s = time.process_time()
     longest_s = 0.0
     for _ in turn():
@@ -160,7 +163,7 @@ def measure(turn: Turn) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure the three ways in turn, and print what each point costs."""
+    """Measure the three ways in turns, and print the cost per point."""
     registry = registry_of_partitions()
     count = 3 * TOPICS * PARTITIONS
     turns: dict[str, Turn] = {

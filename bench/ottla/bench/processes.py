@@ -1,4 +1,4 @@
-"""What local processes cost, as the kernel counts it: CPU seconds and resident memory."""
+"""Resource use of local processes, as reported by the kernel: CPU seconds and resident memory."""
 
 import os
 import time
@@ -16,19 +16,20 @@ NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class Usage(NamedTuple):
-    """CPU seconds used so far and resident bytes now, over all processes measured."""
+    """CPU seconds used so far, and resident bytes now, summed over all measured processes."""
 
     user_s: float
     system_s: float
     rss_bytes: int
 
     def since(self, earlier: "Usage") -> "Usage":
-        """Return what was used since an earlier reading; memory as it is now."""
+        """Return the CPU seconds used since an earlier reading, and the current memory."""
         return Usage(self.user_s - earlier.user_s, self.system_s - earlier.system_s, self.rss_bytes)
 
 
 def usage_of(pids: Sequence[int]) -> Usage:
-    """Read the usage of some processes; raise ConfigError naming one that does not run."""
+    """Return the resource use of processes.  Raises ConfigError with the id of a process that does
+    not run."""
     user = system = rss = 0
     for pid in pids:
         try:
@@ -42,10 +43,11 @@ def usage_of(pids: Sequence[int]) -> Usage:
 
 
 def shared_once_bytes(pids: Sequence[int]) -> int:
-    """Return the memory of processes, a page of several processes shared among them (PSS).
+    """Return the memory of processes in bytes, with each shared page counted once (PSS): its size
+    is divided by the number of processes that share it.
 
-    What they share with other processes of the machine counts in part; resident memory counts a
-    page that two of them share twice.
+    If other processes of the machine share a page, their share is not included.  Resident memory
+    would count a page twice if two of the given processes share it.
     """
     total = 0
     for pid in pids:
@@ -55,20 +57,22 @@ def shared_once_bytes(pids: Sequence[int]) -> int:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the CPU seconds of processes, all their threads included, to the nanosecond."""
-    # A process's own clock, by the number that the kernel gives it (clock_getcpuclockid).
+    """Return the CPU seconds of processes, including all their threads, with nanosecond
+    resolution."""
+    # This clock id denotes the CPU clock of the process (clock_getcpuclockid).
     return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in pids)
 
 
 def main_thread_seconds(pids: Sequence[int]) -> float:
-    """Return the CPU seconds of the processes' main threads, where a node's loop runs."""
-    # By the scheduler's own count: ticks are too coarse for some seconds of a calm loop.
+    """Return the CPU seconds of the processes' main threads, in which a node's event loop runs."""
+    # Read from the scheduler's statistics: ticks are too coarse for some seconds of a mostly idle
+    # loop.
     paths = (Path(f"/proc/{pid}/task/{pid}/schedstat") for pid in pids)
     return sum(int(path.read_text().split()[0]) for path in paths) / NANOSECONDS_PER_SECOND
 
 
 def tree_seconds(root: int) -> float:
-    """Return the CPU seconds of a process and its descendants, those that have ended included."""
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
     ticks = 0
     parents: dict[int, int] = {}
     spent: dict[int, int] = {}
@@ -76,7 +80,7 @@ def tree_seconds(root: int) -> float:
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended; its parent has its time
+            continue  # The process has just ended; its time is counted in its parent.
         pid = int(path.parent.name)
         parents[pid] = int(fields[1])
         spent[pid] = sum(map(int, fields[11:15]))

@@ -1,7 +1,8 @@
-"""Small requests over raw sockets: what one request costs a broker, the client's share aside.
+"""Small requests over raw sockets: the cost of one request to a broker, without the cost of a
+client library.
 
-One process, some connections, some requests in flight on each; the frames are made beforehand, so
-that the loop does little but send and receive.
+One process opens several connections, with several requests in flight on each.  The frames are
+prepared in advance, so that the loop does little but send and receive.
 """
 
 import socket
@@ -27,7 +28,7 @@ from ottla.wire.messages.produce_request import (
 )
 
 FETCH_VERSION = 17
-"""One that names topics by their ids, as current clients do."""
+"""Version of Fetch requests. It identifies topics by their ids, as current clients do."""
 PRODUCE_VERSION = 9
 METADATA_VERSION = 12
 RECORD_BYTES = 100
@@ -36,25 +37,27 @@ BENCH_CLIENT_ID = "ottla-bench"
 
 
 class Small(NamedTuple):
-    """Which small request to repeat: its frame, and how many bytes of records it carries."""
+    """A small request that is sent repeatedly: its frame, and the number of bytes of records in
+    it."""
 
     frame: bytes
     payload_bytes: int
     answer: bytes | None = None
-    """What every answer must be, where they are all the same."""
+    """Expected bytes of every response, or None if they differ."""
     before: tuple[bytes, ...] = ()
-    """Frames that are sent and answered first, one by one: a login."""
+    """Frames that are sent first on each connection, such as a login.  Each of them is sent after
+    the response to the previous one."""
 
 
-class Waited(NamedTuple):
-    """One small request: when it was sent, and how long its answer took, in seconds."""
+class RequestLatency(NamedTuple):
+    """Send time and latency of one small request, in seconds."""
 
     sent_at: float
     seconds: float
 
 
 def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
-    """Return the frame of one small request of a kind: produce, fetch or metadata."""
+    """Return a small request of the kind produce, fetch or metadata."""
     message: Message
     if kind == "produce":
         batch = build_batch([RecordToBuild(time.time_ns() // 1_000_000, None, b"x" * RECORD_BYTES)])
@@ -89,10 +92,11 @@ def run_requests(
     in_flight: int,
     progress: Callable[[int], None],
 ) -> Result:
-    """Send `count` small requests and wait for every answer; latency is of each request."""
+    """Send `count` small requests and wait for every response. Returns a result whose latency is
+    that of a request."""
     topic_id = topic_id_of(address, topic)
     if kind == "fetch":
-        # So that there is a record at offset 0 to be answered with.
+        # Writes a record at offset 0, which the fetch requests read.
         answer_to(address, small_request("produce", topic, topic_id).frame)
     small = small_request(kind, topic, topic_id)
     return repeat(
@@ -114,7 +118,8 @@ def repeat(
     in_flight: int,
     progress: Callable[[int], None],
 ) -> Result:
-    """Send `count` requests over as many connections as there are frames, each its own."""
+    """Send `count` requests over several connections, one connection for each request in
+    `smalls`."""
     clients = [_Client(address, small) for small in smalls]
     selector = DefaultSelector()
     for client in clients:
@@ -145,7 +150,7 @@ def repeat(
 
 
 class _Client:
-    """One connection with its requests in flight."""
+    """One connection and the state of its requests in flight."""
 
     def __init__(self, address: tuple[str, int], small: Small) -> None:
         self.socket = dial(address)
@@ -193,9 +198,9 @@ def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
-    """Connect to a server; what is sent or read there later waits `SILENCE_S` at most.
+    """Connect to a server. Each later send or receive waits at most `SILENCE_S`.
 
-    Raises ConnectionError, which names the address, if it cannot be reached.
+    Raises ConnectionError with the address if the server cannot be reached.
     """
     try:
         return socket.create_connection(address, timeout=SILENCE_S)
@@ -205,20 +210,21 @@ def dial(address: tuple[str, int]) -> socket.socket:
 
 
 def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
-    """Send one request on a connection of its own; return the answer, its length left out."""
+    """Send one request on a new connection.  Returns the response without its length prefix."""
     with dial(address) as client:
         return exchanged(client, frame)
 
 
 def exchanged(client: socket.socket, frame: bytes) -> bytes:
-    """Send a request and return its answer, the length left out; no other may be on its way."""
+    """Send a request and return its response without the length prefix.  No other request may be in
+    flight."""
     client.sendall(frame)
     stream = client.makefile("rb")
     return stream.read(int.from_bytes(stream.read(4), "big"))
 
 
 def frame_of(message: Message, version: int) -> bytes:
-    """Return a request as it is sent, its length in front."""
+    """Return the bytes of a request, with its length prefix."""
     header = headers.encode_request_header(message.API_KEY, version, 1, BENCH_CLIENT_ID)
     body = codec.encode(message, version)
     return (len(header) + len(body)).to_bytes(4, "big") + header + body

@@ -1,4 +1,4 @@
-"""One measured run as figures: rates, latencies, and what it cost the broker."""
+"""Figures of one measured run: rates, latencies, and the broker's use of CPU time and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ QUANTILES = (("p50", 0.50), ("p99", 0.99), ("p99.9", 0.999))
 
 @dataclass(slots=True)
 class Result:
-    """What was done in how long; `latencies_ms` is one value a sampled record or request."""
+    """Count and duration of a run. `latencies_ms` has one latency for each sampled record or
+    request."""
 
     what: str
     count: int
@@ -21,11 +22,11 @@ class Result:
     seconds: float
     latencies_ms: Sequence[float] = ()
     usage: Usage | None = None
-    """Of the broker's processes, while the run lasted; None where no --pid was given."""
+    """Resource use of the broker's processes during the run, or None if no --pid was given."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures by name, in the order they are printed."""
+        """Return the figures by name, in the order in which they are printed."""
         found: dict[str, Any] = {
             "what": self.what,
             "count": self.count,

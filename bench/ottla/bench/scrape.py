@@ -1,9 +1,10 @@
-"""What Prometheus costs a broker: how long /metrics takes, how large it is, who waits meanwhile.
+"""Cost of Prometheus scrapes to a broker: time and size of /metrics, and the latency of requests
+during a scrape.
 
-From outside, so that it can be asked of any broker that shows its metrics: while they are fetched
-another connection sends one small request after the other, and the longest it waits for an answer
-is told beside the longest it waits when nobody fetches anything.  A broker that is held for long
-by a scrape shows there.
+It measures from outside, so it works with any broker that exports its metrics.  While the metrics
+are fetched, another connection sends small requests one after the other.  The longest latency
+during a fetch is shown beside the longest latency without one.  The difference reveals whether
+scrapes block the broker.
 """
 
 import http.client
@@ -14,13 +15,14 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, NamedTuple
 
-from ottla.bench.requests import SILENCE_S, Waited, dial, frame_of
+from ottla.bench.requests import SILENCE_S, RequestLatency, dial, frame_of
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 
 API_VERSIONS_VERSION = 0
 REQUEST_PAUSE_S = 0.000_5
-"""Between two small requests; shorter sees shorter pauses, and is itself a load."""
+"""Pause in seconds between two small requests.  With a shorter pause, shorter interruptions are
+detected, but the requests themselves become a load."""
 
 CALM_S = 2.0
 PATH = "/metrics"
@@ -30,7 +32,7 @@ class Prober:
     """Sends one small request after the other until it is stopped."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.waited: list[Waited] = []
+        self.waited: list[RequestLatency] = []
         self._socket = dial(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._is_stopping = False
@@ -46,7 +48,7 @@ class Prober:
         self._socket.close()
 
     def longest_ms(self, began_at: float, ended_at: float) -> float:
-        """Return the longest wait of those that fell into this time, at least in part."""
+        """Return the longest latency in ms of the requests that overlap the given time span."""
         waits = [
             each.seconds
             for each in self.waited
@@ -61,17 +63,17 @@ class Prober:
             sent_at = time.perf_counter()
             self._socket.sendall(frame)
             stream.read(int.from_bytes(stream.read(4), "big"))
-            self.waited.append(Waited(sent_at, time.perf_counter() - sent_at))
+            self.waited.append(RequestLatency(sent_at, time.perf_counter() - sent_at))
             time.sleep(REQUEST_PAUSE_S)
 
 
 class Scrape(NamedTuple):
-    """One fetch of the metrics."""
+    """Times and size of one fetch of the metrics."""
 
     seconds: float
     byte_count: int
     row_count: int
-    """0 for one that came packed."""
+    """Number of rows in the response, or 0 if it was compressed."""
     longest_wait_ms: float
 
 
@@ -82,7 +84,8 @@ def run_scrapes(
     rounds: int,
     progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Fetch the metrics so often, plain and packed in turns; return figures, medians mostly."""
+    """Fetch the metrics `rounds` times, alternately plain and compressed.  Returns figures, most of
+    them medians."""
     plain: list[Scrape] = []
     packed: list[Scrape] = []
     with Prober(broker) as prober:

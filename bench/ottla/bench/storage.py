@@ -1,6 +1,6 @@
-"""What storage costs: appends, the check of logs after a kill, and a broker of many partitions.
+"""Cost of storage: appends, the recovery of logs after a kill, and a broker with many partitions.
 
-Figures of one run only compare with each other: quote those of one sitting.
+Figures are comparable only within one run, so always quote figures of the same run.
 """
 
 import os
@@ -24,25 +24,25 @@ from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
-from ottla.storage.disk import RealDisk
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.recovery_processes_driver import MAY_START_PROCESSES
+from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.manager.recovery_processes_driver import MAY_START_PROCESSES
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
 
 Figures = dict[str, Any]
 
 APPENDS = {KIB: 20_000, 16 * KIB: 10_000, 1024 * KIB: 300}
-"""How many batches are appended of each size."""
+"""Number of batches to append, by their size in bytes."""
 RECOVERED_BYTES = 1280 * MIB
-"""More than a start needs for worker processes to be worth their while."""
+"""Size in bytes of the logs to recover.  It is large enough that a start uses worker processes."""
 RECOVERED_LOGS = 8
 RECOVERED_BATCHES = (KIB, 64 * KIB)
 THREADS = (1, 2)
 PARTITION_COUNTS = (2_000, 10_000)
 RECORD_OVERHEAD_BYTES = 80
-"""Bytes of a batch beside the value of its one record, more or less."""
+"""Approximate number of bytes in a batch that are not the value of its only record."""
 NOW_MS = 1_700_000_000_000
 TOPIC = "many"
 BROKER = "broker 1"
@@ -50,7 +50,7 @@ MB = 1_000_000
 
 
 def append(rounds: int, progress: Progress) -> Figures:
-    """Measure an append of one batch to a log, for batches of several sizes."""
+    """Measure appends of one batch to a log, for batches of several sizes."""
     found: dict[int, list[float]] = {size: [] for size in APPENDS}
     for index in range(rounds):
         for size, count in APPENDS.items():
@@ -63,7 +63,7 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 
 def recovery(rounds: int, progress: Progress) -> Figures:
-    """Measure the check of logs after a kill, with one and with two threads in turns."""
+    """Measure the recovery of logs after a kill, with one and with two threads in turns."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}
@@ -81,7 +81,8 @@ def recovery(rounds: int, progress: Progress) -> Figures:
 
 
 def partitions(rounds: int, progress: Progress) -> Figures:
-    """Measure one broker of many partitions: made, at rest, stopped and killed and started."""
+    """Measure one broker with many partitions: when they are created, when the broker is idle,
+    after a clean stop and a start, and after a kill and a start."""
     figures: Figures = {}
     for count in PARTITION_COUNTS:
         found: list[dict[str, float]] = []
@@ -119,7 +120,8 @@ def _batch(size: int) -> bytes:
 
 @asynccontextmanager
 async def _opened(path: str) -> AsyncIterator[LogManager]:
-    """Have a log manager that ends as if it were killed."""
+    """Open a log manager.  At the end of the block, its files are left as if its process had been
+    killed."""
     async with (
         RealDisk([path]) as disk,
         open_log_manager(disk, _config(path), RealClock(), RealRng()) as logs,
@@ -129,7 +131,7 @@ async def _opened(path: str) -> AsyncIterator[LogManager]:
 
 
 async def _append(path: str, size: int, count: int) -> float:
-    """Return the seconds that one append took."""
+    """Append batches of one size, and return the seconds that one append takes."""
     async with _opened(path) as logs:
         log = await logs.create(TopicPartition(TOPIC, 0), ZERO_UUID, LogConfig())
         records = memoryview(bytearray(_batch(size)))
@@ -153,7 +155,7 @@ async def _fill(path: str, size: int) -> None:
 
 
 async def _recover(path: str, threads: int) -> float:
-    """Return the MB that were checked a second."""
+    """Recover the logs, and return the MB recovered per second."""
     MAY_START_PROCESSES.set(True)
     config = _config(path, threads)
     async with (
@@ -204,7 +206,8 @@ def _wait_until_served(cluster: StartedCluster, count: int) -> None:
 
 
 def _held(cluster: StartedCluster, when: str) -> dict[str, float]:
-    """Return the descriptors and the memory of the broker."""
+    """Return the broker's number of file descriptors and its memory.  The names of the figures
+    contain the moment `when`."""
     pid = cluster.pids[BROKER]
     return {
         f"descriptors_{when}": len(os.listdir(f"/proc/{pid}/fd")),

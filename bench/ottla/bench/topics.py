@@ -1,8 +1,9 @@
-"""The topics of one run: new ones under a name of their own, deleted at its end.
+"""The topics of one run: new ones with a unique name, which are deleted at its end.
 
-What an earlier run left in a topic made later figures of `consume` two to three times too bad.  A
-run that is not told a topic therefore makes its own, and deletes it also after Ctrl-C, SIGTERM and
-errors.  A topic that the user names is created where it is missing, and kept.
+If an earlier run had left records in a topic, later figures of `consume` were two to three times
+worse.  A run without a given topic therefore creates its own topic, and deletes it at the end, even
+after Ctrl-C, SIGTERM and errors.  A topic that the user names is created if it does not exist, and
+kept.
 """
 
 import secrets
@@ -20,42 +21,46 @@ from ottla.bench.load import Load, make_topic
 from ottla.client import open_admin
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.visible_text import visible
+from ottla.node.local.interrupts_driver import interrupt
 
 PREFIX = "ottla-bench"
 DELETE_TIMEOUT_S = 15.0
-"""Bound of the deletion: the cluster may be what a run has just killed."""
+"""Time limit of the deletion in seconds.  The cluster may be down, because the run itself may have
+killed it."""
 
 
 class RunTopics:
-    """The topics that one run works on."""
+    """The topics that one run uses."""
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()
-        """Name of the run's topic, or the first part of its topics' names."""
+        """Name of the run's topic, or the prefix of its topics' names."""
 
         self.is_own = given is None
-        """Whether the topics are the run's own, and not named by the user."""
+        """True if the topics are the run's own, not named by the user."""
 
         self._bootstrap = bootstrap
         self._is_kept = is_kept or not self.is_own
         self._claimed: dict[str, None] = {}
 
     def claim(self, name: str) -> str:
-        """Note a topic that the run is about to create; return its name."""
+        """Register a topic that the run will create, so that it is deleted at the end of the run.
+        Returns the topic's name."""
         self._claimed[name] = None
         return name
 
     def make(self, load: Load) -> None:
-        """Create the load's topic unless it is there."""
+        """Create the load's topic if it does not exist."""
         self.claim(load.topic)
         try:
             make_topic(load)
         except RefusedError:
-            del self._claimed[load.topic]  # there is nothing to delete
+            del self._claimed[load.topic]  # there is no topic to delete
             raise
 
     def close(self) -> None:
-        """Delete the run's own topics, or say on standard error which ones are kept."""
+        """Delete the run's own topics.  If they are to be kept, print their names on standard error
+        instead."""
         names = list(self._claimed)
         if not names:
             return
@@ -74,7 +79,8 @@ class RunTopics:
 
 @contextmanager
 def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator[RunTopics]:
-    """Yield the topics of a run, and delete its own ones at the end, however it ends."""
+    """Yield the topics of a run. Topics that the run created itself are deleted at the end, however
+    the run ends."""
     topics = RunTopics(bootstrap, given, is_kept=is_kept)
     with _terminated_as_interrupted():
         try:
@@ -84,12 +90,12 @@ def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator
 
 
 def fresh_name() -> str:
-    """Return a name that no other run has."""
+    """Return a name that no other run uses."""
     return f"{PREFIX}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 async def _delete(bootstrap: str, names: Sequence[str]) -> dict[str, str]:
-    """Delete topics; return those that remain, with the reason."""
+    """Delete topics.  Returns the reasons why topics could not be deleted, by topic."""
     with trio.move_on_after(DELETE_TIMEOUT_S):
         async with open_admin(bootstrap) as admin:
             outcomes = await admin.delete_topics(names)
@@ -103,20 +109,16 @@ async def _delete(bootstrap: str, names: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM end the run as Ctrl-C does, so that `timeout 60 ottla bench …` cleans up."""
+    """Let SIGTERM end the run as Ctrl-C does, so that `timeout 60 ottla bench …` cleans up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         with suppress(TypeError):  # a handler that Python did not install
             signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _listed(names: Sequence[str]) -> str:

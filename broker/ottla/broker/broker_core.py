@@ -1,42 +1,41 @@
-"""The objects of a broker that decide, and how they are wired.
+"""The objects of a broker that decide, and their wiring.
 
-Pure.  `BrokerCore` is the one wiring: the process (`broker_driver`), the walks and the fuzzers
-build their broker from it and add only what acts: sockets, tasks, disks, the way to the controller.
-Handlers are registered in two steps, because the listener opens before the logs are recovered:
-first the APIs that a broker answers at any time, then, when it serves, the rest.
+Pure. `BrokerCore` is the only place that wires them. The process (`broker_driver`), the simulations
+and the fuzzers build their broker from it. They add only the edges: sockets, tasks, disks, and the
+connection to the controller. Handlers are registered in two steps, because the listener opens
+before the logs are recovered. The first step registers the APIs that a broker answers at any time.
+The second registers all others when the broker is ready to serve.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.authentication.authenticators import Authenticators
-from ottla.broker.authentication.illegal_state import SASL_API_KEYS, register_sasl_apis
+from ottla.broker.authentication.illegal_state import register_sasl_apis
 from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_apis import (
-    CLUSTER_API_KEYS,
     register_cluster_apis,
     register_early_apis,
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi
-from ottla.broker.cluster.forwarding import ControllerDoor
+from ottla.broker.cluster.forwarding import ForwardingPort
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
-from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.find_coordinator import (
+from ottla.broker.coordinators.find_coordinator import (
     FindCoordinatorApi,
     offsets_topic,
     transactions_topic,
 )
-from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
+from ottla.broker.groups.group_apis import register_group_apis
+from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.logs.cold_reads import BringIn
-from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
+from ottla.broker.logs.data_apis import DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.list_offsets import LookUps, one_by_one
-from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
 from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.network.dispatch import Dispatcher
@@ -49,9 +48,10 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.replica_seams import DiskWork, Fetchers, ReplicaLogs
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
-from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.markers import MarkerOrder
+from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.transaction_routes import (
-    TRANSACTION_API_KEYS,
     register_transaction_apis,
 )
 from ottla.metadata.audit_log import AuditLog
@@ -60,31 +60,18 @@ from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.quotas.quota_callback import CustomLimits, load_callback
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import (
     DESCRIBE_QUOTA_USAGE,
     FIND_COORDINATOR,
-    TELEMETRY_API_KEYS,
     WRITE_TXN_MARKERS,
 )
 
-BROKER_API_KEYS = (
-    CLUSTER_API_KEYS
-    | DATA_API_KEYS
-    | GROUP_API_KEYS
-    | REPLICA_API_KEYS
-    | SASL_API_KEYS
-    | TRANSACTION_API_KEYS
-    | TELEMETRY_API_KEYS
-    | {FIND_COORDINATOR, WRITE_TXN_MARKERS}
-)
-"""APIs that every broker serves."""
-
 
 class ReplicaPorts(NamedTuple):
-    """What the replicas ask of the surroundings that act for them."""
+    """Ports through which replicas act on disks, other brokers and the controller."""
 
     logs: ReplicaLogs
     fetchers: Fetchers
@@ -92,17 +79,26 @@ class ReplicaPorts(NamedTuple):
     on_flush_due: Callable[[Partition], None]
     """Called when records wait for a flush."""
     on_isr_due: Callable[[Partition], None]
-    """Called when the in-sync set of a partition led here may have to change."""
+    """Called when the ISR of a partition led here may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Called with a replica that lies in another directory than the metadata says."""
-    on_led: Callable[[Partition], None]
-    """Called when a partition leads because its log has been opened."""
+    """Called with a replica whose directory differs from the metadata."""
     bring_in: BringIn
-    """Brings records into memory that a fetch asks for."""
+    """Loads the records of a fetch into the page cache."""
     coordinators: TransactionCoordinators = NoCoordinators()
-    """Asks the coordinators of transactions."""
+    """Sends verification requests to transaction coordinators."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
-    """Does look-ups by time that belong to one request."""
+    """Runs lookups by timestamp that belong to one request."""
+
+
+class CoordinatorPorts(NamedTuple):
+    """Functions through which the transaction coordinator sends and cancels markers."""
+
+    producer_ids: ProducerIdSupply
+    send_markers: Callable[[MarkerOrder], None]
+    """Called with the markers of a transaction whose Prepare record is committed. The callee must
+    call `core.transactions.on_marked` for each partition whose marker is written."""
+    cancel_markers: Callable[[int], None]
+    """Called with a partition of `__transaction_state` that this broker no longer coordinates."""
 
 
 class BrokerCore:
@@ -143,12 +139,19 @@ class BrokerCore:
         dispatcher.on_closed.append(self.authenticators.sessions.forget)
         self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._clock = clock
+        self._rng = rng
         self.replicas: ReplicaManager
         self.metadata: MetadataCache
         self.data: DataApis
+        self.groups: GroupCoordinator
+        self.transactions: TransactionCoordinator
+        self._producer_ids: ProducerIdSupply
+        self.coordinators: tuple[GroupCoordinator | TransactionCoordinator, ...] = ()
+        """The group coordinator and the transaction coordinator, once they are open. Each applies
+        the metadata in `publish`."""
 
     def warnings(self) -> Iterator[str]:
-        """Yield what an operator is told at the start of clients that may do too much."""
+        """Yield warnings, at the start, about clients with too many permissions."""
         if (warning := OwnRequests(self.config).warning()) is not None:
             yield warning
         yield from self.authenticators.warnings(
@@ -164,7 +167,7 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Put the replicas and their handlers on top of what acts for them."""
+        """Build the replica manager and its request handlers on the given ports."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -180,12 +183,12 @@ class BrokerCore:
                 self.purgatory.watched,
             ),
             on_placed=ports.on_placed,
-            on_led=ports.on_led,
+            on_led=self._on_led,
             traffic=self.traffic,
             errors=self.errors,
         )
         self.metadata = MetadataCache(self.replicas.is_opening)
-        self._coordinators = ports.coordinators
+        self._verifications = ports.coordinators
         self.data = DataApis(
             table=self.table,
             purgatory=self.purgatory,
@@ -201,17 +204,53 @@ class BrokerCore:
             until_done=ports.work.until_done,
         )
 
+    def _on_led(self, partition: Partition) -> None:
+        for coordinator in self.coordinators:
+            coordinator.on_led(partition)
+
+    def open_coordinators(self, ports: CoordinatorPorts) -> None:
+        """Build the coordinators of groups and of transactions on the given ports.
+
+        They append to the partitions of `table`, and answer through the purgatory.  Without a
+        `CoordinatorDriver` for each, the host calls `flush_due`, `on_time` and `work`.
+        """
+        self._producer_ids = ports.producer_ids
+        self.groups = GroupCoordinator(
+            self.config.groups,
+            local_id=self.config.node_id,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            rng=self._rng,
+            errors=self.errors,
+            turn_end=self.dispatcher.turn_end,
+        )
+        self.transactions = TransactionCoordinator(
+            self.config.transactions,
+            local_id=self.config.node_id,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            ids=ports.producer_ids,
+            send_markers=ports.send_markers,
+            cancel_markers=ports.cancel_markers,
+            errors=self.errors,
+            turn_end=self.dispatcher.turn_end,
+        )
+        self.coordinators = (self.groups, self.transactions)
+
     def register_early(
         self,
         *,
         cluster_id: str,
         describe_node: DescribeNodeApi,
-        coming: Iterable[int],
+        coming: frozenset[int],
         offers_telemetry: Callable[[], bool],
     ) -> None:
-        """Serve ApiVersions and DescribeNode; `coming` are the keys that follow later.
+        """Register ApiVersions and DescribeNode. `coming` are the keys of the APIs that are
+        registered later.
 
-        Client telemetry is listed while `offers_telemetry` says so.
+        Client telemetry is listed while `offers_telemetry` returns True.
         """
         register_sasl_apis(self.dispatcher)
         register_early_apis(
@@ -228,13 +267,9 @@ class BrokerCore:
         self,
         *,
         cluster_id: str,
-        controller: ControllerDoor,
-        coordinator: CoordinatorDoor,
-        transactions: TransactionDoor,
-        producer_ids: ProducerIdSupply,
-        followed: Callable[[], MetadataImage],
+        controller: ForwardingPort,
     ) -> None:
-        """Serve clients; `followed` returns the image that both coordinators have followed."""
+        """Register the handlers of all other APIs.  Replicas and coordinators must be open."""
         auto_create = make_auto_create(self.config, controller, self.purgatory)
         register_metadata_apis(
             self.dispatcher,
@@ -244,7 +279,7 @@ class BrokerCore:
             purgatory=self.purgatory,
             controller=controller,
             auto_create=auto_create,
-            followed=followed,
+            followed=lambda: self.transactions.image,
             now_ms=self._clock.monotonic_ms,
         )
         self.data.register(self.dispatcher)
@@ -252,7 +287,7 @@ class BrokerCore:
             table=self.table,
             purgatory=self.purgatory,
             clock=self._clock,
-            offsets=coordinator,
+            offsets=self.groups,
             timeout_ms=self.config.request_timeout_ms,
         )
         self.dispatcher.register(WRITE_TXN_MARKERS, markers.handle)
@@ -261,15 +296,15 @@ class BrokerCore:
         register_group_apis(
             self.dispatcher,
             config=self.config.groups,
-            coordinator=coordinator,
+            coordinator=self.groups,
             metadata=self.metadata,
-            transactions=self._coordinators,
+            transactions=self._verifications,
             timeout_ms=self.config.request_timeout_ms,
         )
         register_transaction_apis(
             self.dispatcher,
-            coordinator=transactions,
-            ids=producer_ids,
+            coordinator=self.transactions,
+            ids=self._producer_ids,
             image=lambda: self.metadata.image,
             wall_ms=self._clock.wall_ms,
             create_topic=auto_create.create,
@@ -277,9 +312,10 @@ class BrokerCore:
 
 
 def make_auto_create(
-    config: BrokerConfig, controller: ControllerDoor, purgatory: Purgatory
+    config: BrokerConfig, controller: ForwardingPort, purgatory: Purgatory
 ) -> AutoCreate:
-    """Return what has topics made that clients ask for, and those of the coordinators."""
+    """Return the object that creates topics: those that clients request, and those of the
+    coordinators."""
     return AutoCreate(
         controller,
         timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
@@ -298,12 +334,13 @@ def register_metadata_apis(
     cluster_id: str,
     metadata: MetadataCache,
     purgatory: Purgatory,
-    controller: ControllerDoor,
+    controller: ForwardingPort,
     auto_create: AutoCreate,
     followed: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> None:
-    """Serve what needs no partition of this broker: the cluster's APIs, and FindCoordinator."""
+    """Register the APIs that need no partition of this broker: the cluster's APIs, and
+    FindCoordinator."""
     register_cluster_apis(
         dispatcher,
         config=config,

@@ -1,9 +1,11 @@
-"""Opens a broker, from its settings to its last answer: what comes in which order, and goes.
+"""Opens and stops a broker, from reading its settings to sending its last response. The components
+are opened in this order:
 
 disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
-broker starts) → the quorum's observer → registration → recovery of the logs → publishers →
-unfenced → the handlers of all other requests, ready.  The stop is the same way back, after the
-controller has moved our leaderships.  Leaving by an error is a crash: no clean marker is written.
+broker starts) → the quorum's observer → registration → recovery of the logs → publishers → unfenced
+→ the handlers of all other requests, ready. They are stopped in the reverse order, after the
+controller has moved our leaderships. If the broker ends by an error, it counts as crashed: no
+clean-shutdown marker is written.
 """
 
 import logging
@@ -15,19 +17,18 @@ from functools import partial
 import trio
 
 from ottla.broker.authentication.authenticators import Authenticators
-from ottla.broker.broker_core import BROKER_API_KEYS
 from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
-from ottla.broker.cluster.dynamic_settings import connection_bounds
-from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
+from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.doors import Doors
+from ottla.broker.cluster.settings.dynamic_settings import connection_bounds
+from ottla.broker.listener_admission import ListenerAdmission
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_opening_driver import open_socket_server
-from ottla.broker.network.server_seam import OpenServer, Server
+from ottla.broker.network.server.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_seam import OpenServer, Server
 from ottla.broker.network.tls.certificates_driver import Certificates
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.client.network.login import LOGIN
@@ -35,11 +36,11 @@ from ottla.client.network.tls import TLS
 from ottla.metadata.image import EMPTY
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ConfigError, only_error
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.sasl import SASL_PROTOCOLS
-from ottla.model.settings.tls import TLS_PROTOCOLS
+from ottla.model.settings.security.sasl import SASL_PROTOCOLS
+from ottla.model.settings.security.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
@@ -47,28 +48,30 @@ from ottla.node.process_driver import (
     freeze_long_lived_objects,
     open_stop_signal,
 )
-from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.node.seams import Compute, NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.rpc_seam import Rpc
-from ottla.storage.disk_seam import Disk
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties
+from ottla.storage.directories.meta_properties import MetaProperties
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.wire.apis import BROKER_KEYS
 
 logger = logging.getLogger("ottla.broker")
 
 
 CONNECTIONS_PER_PARTITION = 4
-"""How many a full collection of garbage walks in the time that it takes for a partition."""
+"""Number of connections that a full garbage collection visits in the time that it needs for one
+partition."""
 
 
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; call `ready` once it serves.
+    """Run a broker until SIGTERM or SIGINT.  Calls `ready` once it serves.
 
-    ConfigError and OSError say what must be mended before it can start; RefusedError why the
-    cluster does not take it.
+    Raises ConfigError and OSError for faults that must be fixed before it can start, and
+    RefusedError if the cluster does not accept it.
     """
     try:
         async with (
@@ -90,11 +93,12 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
 
 
 class StoppedEarlyError(Exception):
-    """A broker was asked to stop before it knew its cluster."""
+    """Raised if a broker is asked to stop before it knows its cluster."""
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return how much there is that stays, counted in partitions."""
+    """Return the number of long-lived objects of a broker, in units of the objects of one
+    partition."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 
@@ -112,9 +116,10 @@ async def open_broker(
     errors: UnexpectedErrors | None = None,
     is_stopping: trio.Event | None = None,
 ) -> AsyncIterator[Broker]:
-    """Start a broker and stop it at the end of the block; `is_ready` is set when it serves.
+    """Start a broker, and stop it at the end of the block. Its `is_ready` is set when it serves.
 
-    `errors` counts what the edges of its parts catch.  StoppedEarlyError if `is_stopping` is first.
+    `errors` counts unexpected errors of its components. Raises StoppedEarlyError if `is_stopping`
+    is set first.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
@@ -137,9 +142,9 @@ async def open_broker(
         )
         lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
-        doors = _doors(config, seams.compute)
+        admission = _listener_admission(config, seams.compute)
         async with (
-            _open_server(open_server, config, dispatcher, clock, disk, doors) as server,
+            _open_server(open_server, config, dispatcher, clock, disk, admission) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher, joined),
             _open_member(seams, disk, config, logs, identity, rpc, errors) as member,
             trio.open_nursery() as nursery,
@@ -156,10 +161,10 @@ async def open_broker(
                 disk=disk,
                 logs=logs,
                 lifecycle=lifecycle,
-                doors=doors,
+                admission=admission,
                 authenticators=authenticators,
             )
-            nursery.start_soon(_run, broker, doors.certificates)
+            nursery.start_soon(_run, broker, admission.certificates)
             yield broker
             nursery.cancel_scope.cancel()
         lifecycle.become(BrokerState.SHUTTING_DOWN)
@@ -176,7 +181,8 @@ def _open_member(
     rpc: Rpc,
     errors: UnexpectedErrors,
 ) -> AbstractAsyncContextManager[QuorumMember]:
-    """Take part in the quorum; the room of a directory of log.dirs is measured once."""
+    """Join the quorum as a member. If the metadata directory is within log.dirs, its free space is
+    measured only once."""
     path = config.metadata_directory.rstrip("/")
     return open_quorum_member(
         disk=disk,
@@ -192,8 +198,8 @@ def _open_member(
     )
 
 
-def _doors(config: BrokerConfig, compute: Compute) -> Doors:
-    """Return it, with a line in the log for each certificate that does not hold."""
+def _listener_admission(config: BrokerConfig, compute: Compute) -> ListenerAdmission:
+    """Return the admission of all listeners, and log each problem with a certificate."""
     certificates = Certificates(config, compute)
     for warning in certificates.warnings():
         logger.warning("%s", warning)
@@ -203,11 +209,11 @@ def _doors(config: BrokerConfig, compute: Compute) -> Doors:
         inter_broker=config.inter_broker_listener,
         bounds=connection_bounds(EMPTY, config),
     )
-    return Doors(connections, certificates)
+    return ListenerAdmission(connections, certificates)
 
 
 async def _run(broker: Broker, certificates: Certificates) -> None:
-    # This task's, and of all it starts: what they ask of other brokers is asked as this user.
+    # Applies to this task and all tasks it starts: their requests to other brokers use this user.
     LOGIN.set(broker.config.sasl.login)
     TLS.set(certificates.dialer)
     async with trio.open_nursery() as nursery:
@@ -235,14 +241,14 @@ async def _open_server(
     dispatcher: Dispatcher,
     clock: Clock,
     disk: Disk,
-    doors: Doors,
+    admission: ListenerAdmission,
 ) -> AsyncIterator[Server]:
     listeners = [
         Listener(
             name=endpoint.name,
             host=endpoint.host,
             port=endpoint.port,
-            tls=doors.certificates.served.get(endpoint.name),
+            tls=admission.certificates.served.get(endpoint.name),
         )
         for endpoint in config.listeners
     ]
@@ -260,7 +266,7 @@ async def _open_server(
             request_memory_bytes_max=config.queued_max_request_bytes,
             idle_ms_max=config.connections_max_idle_ms,
             backlog=config.socket_listen_backlog_size,
-            admission=doors.connections,
+            admission=admission.connections,
         ) as server:
             is_open = True
             yield server
@@ -278,12 +284,14 @@ async def _open_server(
 async def _cluster_id(
     disk: Disk, config: BrokerConfig, rpc: Rpc, is_stopping: trio.Event | None
 ) -> str | None:
-    """Return the cluster to join where no directory says so yet; the quorum knows.
+    """Return the cluster id from the quorum, or None if a directory of this node already stores
+    one.
 
-    A broker may do what a voter may not: an empty directory of it forgets no vote.
+    Only a broker may join in this way. A voter may not, since its empty directory could have
+    forgotten a vote.
     """
     for path in sorted({*config.log_dirs, config.metadata_directory}):
-        # A directory that cannot be read is the log manager's to judge.
+        # The log manager handles a directory that cannot be read.
         with suppress(OSError):
             if await read_meta_properties(disk, path) is not None:
                 return None
@@ -312,12 +320,13 @@ async def _checked_cluster(
     dispatcher: Dispatcher,
     joined: str | None,
 ) -> AsyncIterator[None]:
-    """Refuse to run on the directories of one cluster with the controllers of another.
+    """Raise ConfigError if the directories belong to another cluster than the controllers.
 
-    What was just `joined` for the sake of empty directories is the controllers'.
+    If empty directories have just adopted the cluster id `joined`, it came from the controllers and
+    is not checked.
 
-    It comes before this node speaks to them as a member.  Whoever asks meanwhile is told that we
-    wait for a controller.
+    The check precedes all other requests of this node as a member. While it waits, DescribeNode
+    reports that no controller has answered yet.
     """
     register_early_apis(
         dispatcher,
@@ -331,7 +340,7 @@ async def _checked_cluster(
             problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
             metric_sources=(),
         ),
-        coming=BROKER_API_KEYS,
+        coming=BROKER_KEYS,
         offers_telemetry=lambda: False,
     )
     theirs = joined or await cluster_id_of_quorum(
@@ -349,7 +358,7 @@ async def _checked_cluster(
 async def _metadata_identity(
     disk: Disk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
-    """Return who the directory of the metadata log says we are."""
+    """Return the identity of this node in the directory of the metadata log."""
     path = config.metadata_directory.rstrip("/")
     for directory in logs.directories:
         if directory.path == path:

@@ -1,4 +1,5 @@
-"""The publisher that shows when every other publisher has the image with this broker unfenced."""
+"""Publisher that reports when every other publisher has applied an image with this broker
+unfenced."""
 
 import trio
 
@@ -8,7 +9,8 @@ from ottla.model.ids import NodeId
 
 
 class Readiness:
-    """The last publisher: tells when the image that everybody follows has us as unfenced."""
+    """Last publisher, which reports when all publishers have applied an image with this broker
+    unfenced."""
 
     def __init__(self, node_id: NodeId) -> None:
         self._node_id = node_id
@@ -17,11 +19,11 @@ class Readiness:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in reports of faults."""
+        """Name of this publisher in fault reports."""
         return "readiness"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Look for this broker in the image."""
+        """Set `is_introduced`, and also `is_active` if the image has this broker as unfenced."""
         self.is_introduced.set()
         if image.is_active(self._node_id):
             self.is_active.set()

@@ -1,26 +1,35 @@
 """The `ottla` command.
 
-main.py      the table of commands, and exit codes: start here
+main.py      the table of commands and the exit codes: start here
 terminal.py  everything that is printed
-parser.py    the parser of a command
+options.py   declarations of options
+verbs.py     declarations of verbs: options and handler
+parser.py    the argument parser of a command
 examples.py  one example of each subcommand
-common.py    arguments that several commands share, the connection to the cluster
-imports.py   imports that collect no garbage
-outcomes.py  results of changes, one line each
-profiles.py  clusters under a name, in the user's config.toml
-secret_files.py  files of passwords that everyone can read
-suggestions.py  what a misspelt word was meant to be
-times.py     durations and points in time as people write them
-completion.py  `ottla completion`; completions/ has the scripts, which are generated
+common.py    options that several commands share, and the address and login of the cluster
+confirmation.py  the question before a change, --dry-run and --yes
+imports.py   imports without garbage collection
+outcomes.py  results of several requests, one line each
+own_command.py  the words that start this program again
+process_title.py  hides secrets from `ps`
+profiles.py  named clusters in the user's config.toml
+secret_files.py  warnings of password files that every user can read
+suggestions.py  corrections of misspelt words
+times.py     parses durations and points in time
+completion.py  `ottla completion`; the generated scripts are in completions/
 version.py   `ottla version`
 
-background/  commands that continue after the prompt is back
+background/  commands that continue in the background
 records/     produce and consume
 logs/        log directories, offline
 topics/      topics and settings
-groups/      groups of consumers
+groups/      consumer groups
+transactions/  transactional ids and hanging transactions
 cluster/     starting, stopping, surveying and changing a cluster and its nodes
+security/    ACLs, certificates and listeners
+users/       credentials and delegation tokens
+quotas/      quotas of clients
 metrics/     client telemetry
 pipelines/   topics through Spark
-lab/         the deterministic world and Jepsen runs
+lab/         the deterministic world, Jepsen runs and benchmarks
 """

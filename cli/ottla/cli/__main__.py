@@ -1,4 +1,4 @@
-"""`python -m ottla.cli`: the `ottla` command by its module's name."""
+"""Entry point of `python -m ottla.cli`: the `ottla` command."""
 
 from ottla.cli.main import main
 

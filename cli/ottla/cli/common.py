@@ -1,7 +1,7 @@
-"""What commands share: where the cluster is, and how tables and JSON are printed.
+"""Parts shared by commands: the address and login of the cluster, and output as tables and JSON.
 
-The options of the connection are declared and resolved here alone.  An option is above the
-environment, and the environment above a profile: see `bootstrap_of`.
+Only this module declares and resolves the options of the connection.  An option precedes the
+environment, and the environment precedes a profile: see `bootstrap_of`.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.imports import importing
+from ottla.cli.options import Declared, one_of, option
 from ottla.cli.terminal import Colour, say_block, say_json
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import CLIENT_FILE, parse_bootstrap
@@ -26,7 +27,7 @@ BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
-"""What a node of a cluster's file may have."""
+"""Fields of a node in a cluster's file, with their types."""
 
 NODE_FIELDS_NEEDED = {"id", "address", "dir", "pid"}
 PORT_DIGITS = 5
@@ -35,63 +36,54 @@ UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000,
          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}  # fmt: skip
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --bootstrap-server, --dir and --profile, each of which names a cluster, and the login."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--bootstrap-server",
-        "--bootstrap",
-        metavar="HOST:PORT,…",
-        help=f"addresses of brokers (default: ${BOOTSTRAP_VARIABLE}, else of the profile, else of "
-        f"the cluster of --dir, else {BOOTSTRAP_DEFAULT})",
-    )
-    where.add_argument("--dir", help=f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})")
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help=f"address and login in ~/.config/ottla/config.toml (default: ${PROFILE_VARIABLE}, "
+CONNECTION: tuple[Declared, ...] = (
+    one_of(
+        option(
+            "--bootstrap-server --bootstrap HOST:PORT,…",
+            f"addresses of brokers (default: ${BOOTSTRAP_VARIABLE}, else of the profile, else of "
+            f"the cluster of --dir, else {BOOTSTRAP_DEFAULT})",
+        ),
+        option("--dir DIR", f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})"),
+    ),
+    option(
+        "--profile NAME",
+        f"address and login in ~/.config/ottla/config.toml (default: ${PROFILE_VARIABLE}, "
         "else none)",
-    )
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="file with the settings of the login, as for Kafka's tools: security.protocol, "
+    ),
+    option(
+        "--command-config FILE",
+        "file with the settings of the login, as for Kafka's tools: security.protocol, "
         "sasl.mechanism, and sasl.jaas.config or sasl.username and sasl.password (default: those "
         "of the profile)",
-    )
+    ),
+)
+"""Options of a command that connects to a cluster: its address, and the login."""
 
-
-def add_format_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --format table|json."""
-    parser.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="format of the output (default: %(default)s)",
-    )
-
-
-def add_isolation_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --isolation-level of what shows how far readers are behind."""
-    parser.add_argument(
-        "--isolation-level",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="end of a partition: with read_committed it is before its first open transaction "
-        "(default: %(default)s)",
-    )
+FORMAT = option(
+    "--format",
+    "format of the output (default: %(default)s)",
+    choices=("table", "json"),
+    default="table",
+)
+ISOLATION = option(
+    "--isolation-level",
+    "end of a partition: with read_committed it is before its first open transaction "
+    "(default: %(default)s)",
+    choices=("read_uncommitted", "read_committed"),
+    default="read_uncommitted",
+)
 
 
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
-    """Return the addresses a command was told, or those of the directory's cluster.
+    """Return the addresses that a command connects to, and set the login of the current task.
 
-    The first that is given counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
-    profile of OTTLA_PROFILE, the file of --command-config, the directory that is there.  What this
-    task asks from now on is asked as the user of --command-config, else of the profile, else of a
-    secure local cluster.
+    The first given source counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
+    profile of OTTLA_PROFILE, the file of --command-config, the local cluster of the default
+    directory.  Later requests of this task log in by the first of these: --command-config, the
+    profile, a secure local cluster.
     """
     profile = _profile_of(arguments)
-    told = _use_login_of(arguments, profile)
+    from_file = _use_login_of(arguments, profile)
     text: str | None = arguments.bootstrap_server
     source = "--bootstrap-server"
     if text is None and arguments.profile and profile is not None:
@@ -100,8 +92,8 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         text, source = os.environ[BOOTSTRAP_VARIABLE], BOOTSTRAP_VARIABLE
     if text is None and profile is not None and profile.bootstrap:
         text, source = profile.bootstrap, f"bootstrap of profile {profile.name}"
-    if text is None and arguments.dir is None and told:
-        text, source = told, f"bootstrap.servers in {arguments.command_config}"
+    if text is None and arguments.dir is None and from_file:
+        text, source = from_file, f"bootstrap.servers in {arguments.command_config}"
     if text is None:
         path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
         if path.exists():
@@ -119,13 +111,14 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
 
 def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...] | None:
-    """Return the addresses as `bootstrap_of` does; None for a command that logs in or uses TLS."""
+    """Return the addresses as `bootstrap_of` does, or None if the command logs in or uses TLS."""
     settings, _ = _login_texts(arguments, _profile_of(arguments))
     return None if settings.keys() - {"bootstrap.servers"} else bootstrap_of(arguments)
 
 
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
-    """Ask as the user who is named; return the addresses that a file of --command-config has."""
+    """Set the login of a command.  Returns the addresses in the file of --command-config, if
+    any."""
     settings, source = _login_texts(arguments, profile)
     bootstrap = settings.pop("bootstrap.servers", None)
     if settings:
@@ -136,7 +129,7 @@ def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> s
 def _login_texts(
     arguments: argparse.Namespace, profile: "Profile | None"
 ) -> tuple[dict[str, str], str]:
-    """Return the settings that name the user, and what errors about them begin with."""
+    """Return the settings of the login, and the prefix of errors about them."""
     path, source = arguments.command_config, "--command-config"
     if not path and profile is not None:
         return dict(profile.settings), f"profile {profile.name}: "
@@ -150,8 +143,9 @@ def _login_texts(
 
 
 def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the settings that `bootstrap_of` logs in by, in Kafka's keys, for other processes."""
-    from ottla.model.settings.client_security import in_kafkas_keys
+    """Return the login settings that `bootstrap_of` uses, in Kafka's keys, to pass to other
+    processes."""
+    from ottla.model.settings.security.client_security import in_kafkas_keys
 
     settings, _ = _login_texts(arguments, _profile_of(arguments))
     settings.pop("bootstrap.servers", None)
@@ -159,7 +153,7 @@ def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _client_file_of(arguments: argparse.Namespace) -> Path | None:
-    """Return the settings of clients of the local cluster that is meant, if it is a secure one."""
+    """Return the client settings of the local cluster in use if it is a secure one."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
@@ -167,7 +161,7 @@ def _client_file_of(arguments: argparse.Namespace) -> Path | None:
 
 
 def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
-    """Return the profile that the command was told; none where --dir names a local cluster."""
+    """Return the profile of a command, or None if --dir selects a local cluster."""
     if arguments.profile and arguments.dir is not None:
         raise ConfigError("--profile", "names another cluster than --dir; leave out one of them")
     name, source = arguments.profile, "--profile"
@@ -175,18 +169,19 @@ def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
         name, source = os.environ.get(PROFILE_VARIABLE), PROFILE_VARIABLE
     if not name:
         return None
-    # Most commands have no profile and read no TOML.
+    # Most commands have no profile, so TOML is imported only here.
     from ottla.cli.profiles import read_profile
 
     return read_profile(name, source)
 
 
 def use_login(texts: Mapping[str, str], source: str = "") -> None:
-    """Ask as the user whom settings name; ConfigError names what cannot be honoured."""
-    # No command that opens no connection needs what a login is made of.
+    """Use the login of the given settings from now on.  Raises ConfigError for a setting that is
+    not supported."""
+    # Commands that open no connection do not import the login.
     from ottla.client.network.login import LOGIN
     from ottla.client.network.tls import TLS, TlsDialer
-    from ottla.model.settings.client_security import access_of
+    from ottla.model.settings.security.client_security import access_of
 
     try:
         access = access_of(texts)
@@ -197,7 +192,7 @@ def use_login(texts: Mapping[str, str], source: str = "") -> None:
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
-    """Read what 'ottla up' wrote about its cluster."""
+    """Read the cluster file that 'ottla up' wrote."""
     try:
         found = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
@@ -212,7 +207,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def _is_node(row: object) -> bool:
-    """Return whether a row of a cluster's file has what makes a node, and of the right kinds."""
+    """Return whether a row of a cluster file has the fields of a node, with their types."""
     if (
         not isinstance(row, dict)
         or not NODE_FIELDS.items() >= {name: type(value) for name, value in row.items()}.items()
@@ -227,7 +222,7 @@ def _is_node(row: object) -> bool:
 
 
 def run_async(body: Callable[[], Awaitable[int]]) -> int:
-    """Run a command's async body to its exit code."""
+    """Run a command's async body and return its exit code."""
     with importing():
         import trio
 
@@ -235,17 +230,18 @@ def run_async(body: Callable[[], Awaitable[int]]) -> int:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON for machines."""
+    """Print a value as JSON."""
     say_json(value, indent=2)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns that line up; numbers to the right, texts to the left."""
+    """Print a table with aligned columns: numbers to the right, texts to the left."""
     say_block(table(headers, rows), colours={headers[0]: Colour.BOLD})
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return columns that line up; numbers to the right, texts to the left, each safe to see."""
+    """Return a table with aligned columns: numbers to the right, texts to the left, control
+    characters escaped."""
     kept = [list(row) for row in rows]
     texts = [[_shown(cell) for cell in row] for row in kept]
     widths = [
@@ -262,7 +258,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """Read a number such as 12.5, 5M (millions) or 5Mi (of 1,048,576); None for anything else."""
+    """Parse a number such as 12.5, 5M (millions) or 5Mi (of 1,048,576).  Returns None for another
+    text."""
     digits = text.rstrip("kKmMgGiI")
     unit = UNITS.get(text[len(digits) :].lower())
     try:
@@ -272,7 +269,7 @@ def number_of(text: str) -> float | None:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return how many of something there are, in words."""
+    """Return a count with its noun, in the plural if needed."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

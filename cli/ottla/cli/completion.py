@@ -1,13 +1,15 @@
-"""`ottla completion bash|zsh|fish`: print a script; `names`: what the scripts ask a cluster.
+"""`ottla completion bash|zsh|fish`: print a completion script; `names`: names for the scripts.
 
-The scripts are written by `lab/completion_scripts.py` beforehand: nothing of a command is imported.
+`tools/completion_scripts.py` writes the scripts in advance, so this module imports no command.
 """
 
 import argparse
 import shlex
 from collections.abc import Iterable
 
+from ottla.cli.options import option
 from ottla.cli.terminal import say, say_verbatim
+from ottla.cli.verbs import verb
 
 SHELLS = {
     "bash": 'eval "$(ottla completion bash)" in ~/.bashrc',
@@ -15,48 +17,17 @@ SHELLS = {
     "fish": "ottla completion fish | source in ~/.config/fish/config.fish",
 }
 TIMEOUT_S = 1.5
-"""Bound of a look at the cluster: longer, and the prompt seems to hang."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla completion'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for shell, place in SHELLS.items():
-        verbs.add_parser(
-            shell, help=f"print the completion script for {shell}", epilog=f"To load it: {place}"
-        )
-    names = verbs.add_parser(
-        "names", help="print names for the scripts, one a line; none if the cluster is not reached"
-    )
-    names.add_argument("kind", choices=("topics", "groups", "profiles"), help="kind of the names")
-    names.add_argument(
-        "--line",
-        default="",
-        metavar="LINE",
-        help="command line to complete: its options of the connection count (default: none)",
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print a script, or names."""
-    if arguments.verb == "names":
-        for name in sorted(_names(arguments.kind, arguments.line)):
-            if not any(one.isspace() for one in name):
-                say(name)
-        return 0
-    from importlib.resources import files
-
-    say_verbatim((files("ottla.cli") / "completions" / f"ottla.{arguments.verb}").read_text())
-    return 0
+"""Longest wait for the cluster, in seconds. With a longer wait the shell prompt seems to hang."""
 
 
 def _names(kind: str, line: str) -> Iterable[str]:
-    # Only this verb asks a cluster.
-    from ottla.cli.common import add_cluster_arguments
+    # Only this verb connects to a cluster.
+    from ottla.cli.common import CONNECTION
+    from ottla.cli.options import declare_options
     from ottla.model.errors import OttlaError
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
-    add_cluster_arguments(parser)
+    declare_options(parser, CONNECTION)
     try:
         if kind == "profiles":
             from ottla.cli.profiles import profile_names
@@ -65,7 +36,7 @@ def _names(kind: str, line: str) -> Iterable[str]:
         connection, _ = parser.parse_known_args(_words(line))
         return _names_of_cluster(kind, connection)
     except (OttlaError, OSError, argparse.ArgumentError, SystemExit, BaseExceptionGroup):
-        return []  # a line that is being typed is not complained about
+        return []  # an incomplete command line is no error
 
 
 def _names_of_cluster(kind: str, connection: argparse.Namespace) -> Iterable[str]:
@@ -86,10 +57,50 @@ def _names_of_cluster(kind: str, connection: argparse.Namespace) -> Iterable[str
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a line whose last quotation may still be open."""
+    """Return the words of a command line whose last quotation may still be open."""
     for end in ("", "'", '"'):
         try:
             return shlex.split(line + end)
         except ValueError:
             continue
     return line.split()
+
+
+def print_script(arguments: argparse.Namespace) -> int:
+    """Print the completion script of a shell."""
+    from importlib.resources import files
+
+    say_verbatim((files("ottla.cli") / "completions" / f"ottla.{arguments.verb}").read_text())
+    return 0
+
+
+def print_names(arguments: argparse.Namespace) -> int:
+    """Print the names of topics, groups or profiles."""
+    for name in sorted(_names(arguments.kind, arguments.line)):
+        if not any(one.isspace() for one in name):
+            say(name)
+    return 0
+
+
+VERBS = (
+    *(
+        verb(
+            shell,
+            f"print the completion script for {shell}",
+            print_script,
+            epilog=f"To load it: {place}",
+        )
+        for shell, place in SHELLS.items()
+    ),
+    verb(
+        "names",
+        "print names for the scripts, one a line; none if the cluster is not reached",
+        print_names,
+        option("kind", "kind of the names", choices=("topics", "groups", "profiles")),
+        option(
+            "--line LINE",
+            "command line to complete: its options of the connection count (default: none)",
+            default="",
+        ),
+    ),
+)

@@ -1,6 +1,6 @@
-"""One example of each subcommand: shown by its help, and in docs/cli.md.
+"""One example of each subcommand, for its help and for docs/reference/cli.md.
 
-A test parses each with the real parser.  Values are those of a first local cluster where that fits.
+A test parses each example with the real parser.  Values fit a first local cluster where possible.
 """
 
 EXAMPLES = {
@@ -15,7 +15,7 @@ EXAMPLES = {
     "ottla topic add-partitions": "ottla topic add-partitions orders --to 12",
     "ottla topic trim": "ottla topic trim orders --before-time 36h --dry-run",
     "ottla topic elect": "ottla topic elect orders",
-    "ottla topic reassign": "ottla topic reassign orders --brokers 1,2,3 --execute --throttle 20M",
+    "ottla topic reassign": "ottla topic reassign orders --brokers 1,2,3 --yes --throttle 20M",
     "ottla topic storage": "ottla topic storage orders",
     "ottla user list": "ottla user list",
     "ottla user add": "ottla user add alice --password-file alice.txt",
@@ -83,6 +83,8 @@ EXAMPLES = {
     "ottla metrics subscriptions delete": "ottla metrics subscriptions delete clients",
     "ottla metrics clients": "ottla metrics clients",
     "ottla metrics tail": "ottla metrics tail",
+    "ottla sql": "ottla sql 'select partition, count(*) from orders group by all'",
+    "ottla export": "ottla export orders --to orders-table --follow",
     "ottla pipeline archive": "ottla pipeline archive orders --output archive --once",
     "ottla pipeline compact": "ottla pipeline compact archive/orders",
     "ottla pipeline telemetry": "ottla pipeline telemetry --once",
@@ -144,7 +146,7 @@ EXAMPLES = {
 
 
 def example_of(program: str) -> str:
-    """Return an example of a command or of one of its verbs; empty if there is none."""
+    """Return an example of a command or of one of its verbs, or an empty text if there is none."""
     found = EXAMPLES.get(program)
     if found is None:
         of_verbs = (line for name, line in EXAMPLES.items() if name.startswith(f"{program} "))

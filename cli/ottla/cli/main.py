@@ -1,7 +1,7 @@
-"""The `ottla` command: finds the module that owns a command, runs it, and ends with its code.
+"""The `ottla` command: imports the module of a command, runs it, and exits with its code.
 
-Nothing heavy is imported before the command is known, so that any command starts fast.  Exit
-codes: 0 ok, 1 usage or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknown.
+Only the modules of the given command are imported, so that every command starts fast. Exit codes: 0
+success, 1 usage error or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknown.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from ottla.cli.parser import Parser
 from ottla.cli.process_title import hide_secrets
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import complain, note, say_block
+from ottla.cli.verbs import declare
 from ottla.model.unicode_text import is_encodable
 from ottla.model.visible_text import visible
 
@@ -30,13 +31,13 @@ CommandBody = Callable[[argparse.Namespace], int]
 
 
 class Command(NamedTuple):
-    """Where a command lives and what it does in one line."""
+    """Module of a command, and its one-line summary."""
 
     module: str
     summary: str
     verbs: tuple[str, ...] = ()
     verbs_module: str = ""
-    """Where it goes on when one of its verbs follows."""
+    """Module that is used instead if a verb of this command follows its name."""
 
 
 COMMANDS = {
@@ -50,9 +51,7 @@ COMMANDS = {
     "token": Command(
         "ottla.cli.users.token", "create, list, renew and end delegation tokens of users"
     ),
-    "acl": Command(
-        "ottla.cli.security.acl", "list, create, delete and explain access control entries"
-    ),
+    "acl": Command("ottla.cli.security.acl", "list, create, delete and explain ACLs"),
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),
@@ -79,7 +78,8 @@ COMMANDS = {
         verbs_module="ottla.cli.cluster.brokers",
     ),
     "cleaner": Command(
-        "ottla.cli.cluster.cleaner", "show the state of compaction, start a pass, retry failed logs"
+        "ottla.cli.cluster.cleaning.cleaner",
+        "show the state of compaction, start a pass, retry failed logs",
     ),
     "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.topics.config", "show, change and compare settings"),
@@ -90,9 +90,13 @@ COMMANDS = {
         "ottla.cli.pipelines.pipeline",
         "run Spark on topics: archive, telemetry, or a pipeline of your own",
     ),
+    "export": Command(
+        "ottla.cli.pipelines.export", "export a topic into Parquet files or an Iceberg table"
+    ),
+    "sql": Command("ottla.cli.pipelines.sql", "query live topics in SQL, by DuckDB"),
     "world": Command("ottla.cli.lab.world", "run the deterministic simulation from seeds"),
     "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),
-    "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
+    "bench": Command("ottla.cli.lab.bench", "measure any Kafka-compatible broker"),
     "doctor": Command(
         "ottla.cli.cluster.doctor",
         "diagnose this machine for Spark, and a cluster",
@@ -123,7 +127,8 @@ def run(arguments: list[str]) -> int:
         return OK
     undecoded = next((one for one in arguments if not is_encodable(one)), None)
     if undecoded is not None:
-        # Python keeps bytes that are no text as lone surrogates; no request or setting has them.
+        # Python represents undecodable bytes as lone surrogates; no request or setting can contain
+        # them.
         complain(f"ottla: the argument {visible(undecoded)} is no text in this locale's encoding")
         return REFUSED
     name = {"--version": "version", "-V": "version"}.get(arguments[0], arguments[0])
@@ -136,16 +141,17 @@ def run(arguments: list[str]) -> int:
     with importing():
         module = import_module(command.verbs_module if is_verb else command.module)
     parser = Parser(prog=f"ottla {name}", description=command.summary)
-    module.configure(parser)
+    declare(parser, module)
     try:
         parsed = parser.parse_args(arguments[1:])
     except SystemExit as ending:
         return int(ending.code or OK)
-    return guarded(name, module.run, parsed)
+    return guarded(name, parsed.handler, parsed)
 
 
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
-    """Run a command's body; turn what may go wrong into one sentence and an exit code."""
+    """Run the body of a command. An expected exception is printed as one sentence and becomes an
+    exit code."""
     from ottla.model.errors import (
         ConfigError,
         CorruptDataError,
@@ -180,14 +186,14 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemError as error:
-        # An interrupt while C code makes an object comes wrapped like this.
+        # An interrupt while C code constructs an object is wrapped like this.
         if isinstance(error.__cause__, KeyboardInterrupt):
             return INTERRUPTED
         raise
     except BrokenPipeError:
         return _without_reader()
     except BaseExceptionGroup as group:
-        # Tasks wrap the same end: the reader of the output has gone.
+        # Several tasks may raise it in a group: the reader of the output closed the pipe.
         if isinstance(only_error(group), BrokenPipeError):
             return _without_reader()
         raise
@@ -199,7 +205,8 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
 
 
 def _without_reader() -> int:
-    """End well: the reader (head, less) has gone, and nothing more can be printed."""
+    """Return success: the reader of the output (such as head or less) closed the pipe, so further
+    output is impossible."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
@@ -207,7 +214,7 @@ def _without_reader() -> int:
 
 
 def overview() -> str:
-    """Return the first page of help."""
+    """Return the overview of commands."""
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {row.summary}" for name, row in COMMANDS.items())
     return (

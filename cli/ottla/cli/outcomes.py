@@ -1,4 +1,4 @@
-"""What became of a command that asks for several things: what was done, then what was refused."""
+"""Output of a command that sends several requests: first the successes, then the refusals."""
 
 import argparse
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 
 def meaning_of(code: int, message: str | None = None) -> str:
-    """Return why a request about a topic was refused, with the cure where it does not exist."""
+    """Return the reason why a request about a topic was refused. If the topic does not exist, the
+    text includes a remedy."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "it does not exist; see 'ottla topic list'"
     return message or row_of(code).meaning
@@ -24,7 +25,8 @@ def show(
     *,
     command: str = "topic",
 ) -> None:
-    """Show what was done, then raise what was refused: the last of it, the others as notes."""
+    """Print the successes as a table or JSON, then the refusals as notes. Raises the last
+    refusal."""
     if arguments.format == "json":
         names = [header.lower().replace("-", "_") for header in headers]
         print_json([dict(zip(names, row, strict=True)) for row in rows])

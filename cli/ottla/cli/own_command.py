@@ -1,4 +1,4 @@
-"""The words by which a user can call this program again, from where he stands."""
+"""The shell command that starts this program again from the current directory."""
 
 import os
 import shlex
@@ -8,27 +8,28 @@ from pathlib import Path
 
 
 def own_command() -> str:
-    """Return what to type for `ottla`: a virtual environment need not be activated."""
+    """Return the shell command for `ottla`, which also works outside an activated virtual
+    environment."""
     return as_typed(sys.argv[0], shutil.which("ottla"), Path.cwd())
 
 
 def as_typed(program: str, on_path: str | None, directory: Path) -> str:
-    """Return the words for a program that was started as `program`.
+    """Return the shell command for the program that was started as `program`.
 
-    `on_path` is what the shell finds under the name `ottla`.
+    `on_path` is the program that the shell finds under the name `ottla`, or None.
     """
     started = Path(program)
     if started.parts[-2:] == ("cli", "__main__.py"):
         return f"{shlex.quote(_from(directory, Path(sys.executable)))} -m ottla.cli"
     if started.name != "ottla":
-        return "ottla"  # another program that runs our commands
+        return "ottla"  # This process is another program that runs our commands.
     if on_path is not None and os.path.realpath(on_path) == os.path.realpath(directory / started):
         return "ottla"
     return shlex.quote(_from(directory, started))
 
 
 def _from(directory: Path, program: Path) -> str:
-    """Return a program's path, the shorter way."""
+    """Return the path of a program: relative if it is below the directory, absolute otherwise."""
     whole = Path(os.path.normpath(directory / program))
     if whole.is_relative_to(directory):
         return str(whole.relative_to(directory))

@@ -1,4 +1,5 @@
-"""The parser of a command: usage errors of one sentence, help with an example of each verb."""
+"""The argument parser of a command. A usage error is one sentence, and the help has an example of
+each verb."""
 
 import argparse
 import re
@@ -10,7 +11,7 @@ from ottla.model.visible_text import visible
 
 USAGE_ERROR = 1
 INVALID_VALUE = re.compile(r"invalid (\w+) value: ('.*')", re.DOTALL)
-"""How argparse names the type that refused a value."""
+"""Argparse's message about an invalid value, with the name of the type that refused it."""
 KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole number",
          "number": "a whole number", "float": "a number", "size": "a size such as 16k"}  # fmt: skip
 
@@ -25,15 +26,15 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose usage errors end with code 1 and one sentence."""
+    """An argument parser whose usage errors are one sentence and exit code 1."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.register("action", "parsers", Verbs)
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong and how to find out more; end with code 1."""
-        # Python's own list of choices stands in the help, to which the sentence points.
+        """Print the error and a hint to the help; exit with code 1."""
+        # The list of choices is removed: the error refers to the help, which has it.
         short = INVALID_VALUE.sub(_in_words, message.partition(" (choose from")[0])
         cure = cure_of_usage(self, message)
         hint = as_typed_here(f"; see '{self.prog} --help'")
@@ -41,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, with an example."""
-        # Only help needs it.
+        # Imported only for help.
         from ottla.cli.examples import example_of
 
         text = super().format_help()

@@ -1,8 +1,10 @@
-"""The arguments of this process as every user of the machine sees them: `ps`, /proc/PID/cmdline.
+"""The arguments of this process as other users of the machine see them in `ps` and
+/proc/PID/cmdline.
 
-A secret among them (`--set ….password=…`) would be there for the life of a node, and of what is
-forked from it.  It is overwritten in this process's own memory as soon as Python runs; a file of
-settings, which only its owner reads, has none of this.  Linux alone; elsewhere nothing changes.
+A secret among the arguments (`--set ….password=…`) would be visible during the life of a node and
+of its forks. It is therefore overwritten in the memory of the process as soon as Python runs. A
+settings file that only its owner can read avoids the exposure. Overwriting works on Linux only;
+elsewhere the arguments stay visible.
 """
 
 import os
@@ -13,23 +15,25 @@ from pathlib import Path
 from ottla.cli.secret_files import SECRET_ENDINGS
 
 HIDDEN = b"*"
-"""Stands for a secret; no longer than any."""
+"""Replacement of a secret; a longer text might not fit."""
 
 _SELF = Path("/proc/self")
 _ARG_START = 45
-"""Field `arg_start` of /proc/self/stat, counted behind the process's name; `arg_end` follows."""
+"""Index of the field `arg_start` in /proc/self/stat, counted after the process name; `arg_end`
+follows."""
 
 _ENDINGS = b"|".join(re.escape(one.encode()) for one in SECRET_ENDINGS)
 _SECRET = re.compile(
     rb"((?:^|[=,\[])[^=,\[]*(?:%s)=).|((?:^|[,\[])password=)." % _ENDINGS, re.DOTALL
 )
-"""A setting `KEY=VALUE` with a secret, also behind `--set=`; and a password of `--add-scram`."""
+"""Matches a setting `KEY=VALUE` with a secret value, also after `--set=`, and the password in
+`--add-scram`."""
 
 
 def hide_secrets(arguments: Sequence[str]) -> bool:
     """Overwrite secrets among the arguments that this process was started with.
 
-    Returns False if there are some and they could not be overwritten.
+    Returns False if there are secrets that could not be overwritten.
     """
     if not any(_SECRET.search(os.fsencode(one)) for one in arguments):
         return True
@@ -40,27 +44,32 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
     return _overwrite([_without_secret(one) for one in given])
 
 
-def show_as(arguments: Sequence[str]) -> bool:
-    """Show these arguments in place of ours, cut to the room there is; return whether it worked."""
-    return _overwrite([os.fsencode(one) for one in arguments])
+def show_as(*choices: Sequence[str]) -> bool:
+    """Replace the visible arguments of this process by the first choice that fits.
+
+    The space is that of the arguments that the process was started with.  The last choice is cut if
+    it does not fit either.  Returns False if the arguments cannot be replaced.
+    """
+    return _overwrite(*([os.fsencode(one) for one in choice] for choice in choices))
 
 
 def _without_secret(argument: bytes) -> bytes:
     found = _SECRET.search(argument)
     if found is None:
         return argument
-    # Nothing of what follows is kept: a value may contain any character.
+    # The rest of the argument is removed as well: a value may contain any character.
     return argument[: found.start()] + (found[1] or found[2]) + HIDDEN
 
 
-def _overwrite(arguments: Sequence[bytes]) -> bool:
+def _overwrite(*choices: Sequence[bytes]) -> bool:
     try:
         fields = (_SELF / "stat").read_bytes().rpartition(b")")[2].split()
         start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
         if not 0 < start < end:
             return False
-        # The last byte stays 0: without it the kernel would show the environment, too.
-        text = b"\0".join(arguments)[: end - start - 1]
+        # The last byte stays 0: without it the kernel would show the environment as well.
+        texts = [b"\0".join(one)[: end - start] for one in choices]
+        text = next((one for one in texts if len(one) < end - start), texts[-1])[: end - start - 1]
         with open(_SELF / "mem", "r+b", buffering=0) as memory:
             memory.seek(start)
             memory.write(text.ljust(end - start, b"\0"))

@@ -1,4 +1,4 @@
-"""Profiles: the address and the login of a cluster under a name, in the user's config.toml.
+"""Profiles: named addresses and logins of clusters, in the user's config.toml.
 
     [profiles.prod]
     bootstrap = "broker-1:9092,broker-2:9092"
@@ -7,8 +7,8 @@
     sasl.username = "alice"
     sasl.password = "…"
 
-Other keys than `bootstrap` and `command-config` (a file of keys) are those of --command-config.
-Only a command that is given a profile reads the file.
+The keys `bootstrap` and `command-config` (a file of keys) are our own; all others are those of
+--command-config.  The file is read only if a command is given a profile.
 """
 
 import os
@@ -32,22 +32,23 @@ CONFIG_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a profile says."""
+    """Address and login settings of a profile."""
 
     name: str
     bootstrap: str | None
     settings: Mapping[str, str]
-    """Settings of the login, by Kafka's keys."""
+    """Login settings, by Kafka's keys."""
 
 
 def config_path() -> Path:
-    """Return where the user's config.toml is, whether or not it exists."""
+    """Return the path of the user's config.toml, whether or not it exists."""
     folder = os.environ.get(CONFIG_FOLDER_VARIABLE) or "~/.config"
     return Path(folder).expanduser() / "ottla" / "config.toml"
 
 
 def read_profile(name: str, source: str) -> Profile:
-    """Read a profile, which `source` has named; ConfigError says what is wrong with it."""
+    """Read a profile; `source` is the option or variable that named it. Raises ConfigError if the
+    profile is missing or invalid."""
     path = config_path()
     profiles = _read(path, source).get("profiles", {})
     if not isinstance(profiles, dict):
@@ -59,17 +60,18 @@ def read_profile(name: str, source: str) -> Profile:
     if not isinstance(found, dict):
         raise ConfigError(str(path), f"has a profile {name} that is no table")
     texts = dict(_flat(found, path))
-    told = [texts.pop(key) for key in BOOTSTRAP_KEYS if key in texts]
+    addresses = [texts.pop(key) for key in BOOTSTRAP_KEYS if key in texts]
     inherited = {}
     if COMMAND_CONFIG_KEY in texts:
         file = path.parent / Path(texts.pop(COMMAND_CONFIG_KEY)).expanduser()
         inherited = read_settings(file, f"{path}: {COMMAND_CONFIG_KEY} of profile {name}")
     warn_of_secrets(path, texts)
-    return Profile(name, told[0] if told else None, inherited | texts)
+    return Profile(name, addresses[0] if addresses else None, inherited | texts)
 
 
 def read_settings(path: Path, source: str) -> dict[str, str]:
-    """Read a file of Kafka's keys; ConfigError says which setting names it, and what is wrong."""
+    """Read a file of settings with Kafka's keys; `source` is the option or variable that named it.
+    Raises ConfigError if the file is unreadable or invalid."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -79,7 +81,7 @@ def read_settings(path: Path, source: str) -> dict[str, str]:
 
 
 def profile_names() -> list[str]:
-    """Return the names of all profiles; none where there is no config.toml."""
+    """Return the names of all profiles; empty if there is no config.toml."""
     if not config_path().exists():
         return []
     profiles = _read(config_path(), "--profile").get("profiles", {})
@@ -103,7 +105,8 @@ def _read(path: Path, source: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield a table's keys with dots, as Kafka writes them, and their values as texts."""
+    """Yield the keys of a nested table, joined by dots as Kafka writes them, and their values as
+    text."""
     for name, value in table.items():
         key = f"{before}{name}"
         match value:

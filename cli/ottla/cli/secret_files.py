@@ -1,4 +1,5 @@
-"""Warns of files of settings with a password that every user of the machine can read."""
+"""Warnings about settings files that contain a password and are readable by every user of the
+machine."""
 
 import stat
 from collections.abc import Mapping
@@ -10,11 +11,11 @@ SECRET_ENDINGS = (
     *(".password", ".jaas.config", ".keystore.key", ".secret.key", ".client.secret"),
     *(".bearer.token", ".basic.users", ".otlp.headers"),
 )
-"""Ends of the keys whose values are secrets, of clients and of nodes."""
+"""Endings of the keys whose values are secret, in settings of clients and of nodes."""
 
 
 def warn_of_secrets(path: Path, texts: Mapping[str, str]) -> None:
-    """Warn of a file with a password that every user of the machine can read."""
+    """Warn if a settings file contains a password and every user of the machine can read it."""
     if not any(key.endswith(SECRET_ENDINGS) for key in texts):
         return
     if path.stat().st_mode & stat.S_IROTH:

@@ -1,18 +1,24 @@
-"""What a misspelt word of a command line was meant to be (pure)."""
+"""Suggestions for misspelt words of a command line.  Pure."""
 
 import argparse
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
+SIMILARITY_MIN = 0.7
+"""Smallest similarity of a suggestion, from 0 to 1. Smaller values suggest unrelated words; larger
+values miss short words with two typing errors."""
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return " (did you mean X?)" for the nearest known word, else nothing."""
-    found = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    """Return " (did you mean X?)" for the most similar known word, or an empty text."""
+    # Dashes are removed because all options have them: with them --produce resembled --prune.
+    names = {one.lstrip("-"): one for one in known}
+    found = get_close_matches(word.lstrip("-"), names, n=1, cutoff=SIMILARITY_MIN)
+    return f" (did you mean {names[found[0]]!r}?)" if found else ""
 
 
 def cure_of_usage(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return what a word that argparse refused may have meant, else nothing."""
+    """Return a suggestion for a word that argparse refused, or an empty text."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")

@@ -1,9 +1,10 @@
-"""All that commands print: every text is made visible on its way, the terminal is steered here.
+"""All output of commands. Only this module escapes control characters and writes terminal
+sequences.
 
-No other module of the package calls `print`: a name that a stranger chose is then safe wherever it
-is shown.  Lines of a record's own bytes go out by `consume.py`.  A command that a text names, as in
-"see 'ottla topic list'", is shown as the user can type it.  Only terminals get colours; NO_COLOR
-turns them off, FORCE_COLOR on.
+No other module of the package calls `print`, so that a name that another user chose is always safe
+to show. The exception is `consume.py`, which writes the bytes of records. A command named in a
+text, as in "see 'ottla topic list'", is shown as the user can type it. Only terminals get colours;
+NO_COLOR disables them, FORCE_COLOR enables them.
 """
 
 import os
@@ -18,11 +19,11 @@ from ottla.model.visible_text import visible, visible_json
 ERASE_LINE = "\r\033[K"
 CLEAR_SCREEN = "\033[H\033[2J"
 COMMAND_NAMED = re.compile(r"('|^  |\| )ottla (?=[a-z-])", re.MULTILINE)
-"""A command in a text: quoted, or on a line of its own."""
+"""Matches a command named in a text: in quotes, or on a line of its own."""
 
 
 class Colour(StrEnum):
-    """How a terminal is told to write."""
+    """Terminal escape sequences of colours."""
 
     BOLD = "\033[1m"
     RED = "\033[31m"
@@ -32,7 +33,7 @@ class Colour(StrEnum):
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether a stream gets colours: terminals do, where the environment does not object."""
+    """Return whether a stream gets colours. Terminals do, unless the environment disables them."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -41,10 +42,11 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def as_typed_here(text: str) -> str:
-    """Return a text with its commands as the user can type them, such as '.venv/bin/ottla up'."""
+    """Return a text whose commands are written as the user can type them, such as '.venv/bin/ottla
+    up'."""
     if COMMAND_NAMED.search(text) is None:
         return text
-    # Not needed where no command is named.
+    # Imported only if the text names a command.
     from ottla.cli.own_command import own_command
 
     own = own_command()
@@ -59,9 +61,9 @@ def say(line: str = "", *, is_flushed: bool = False) -> None:
 def say_block(
     text: str, *, is_flushed: bool = False, colours: Mapping[str, Colour] | None = None
 ) -> None:
-    """Print several lines of output, which the caller has laid out.
+    """Print several lines of output without changing their layout.
 
-    `colours` are those of lines, by their beginnings.
+    `colours` maps the beginning of a line to its colour.
     """
     shown = as_typed_here(visible(text, keeps_layout=True))
     if colours and is_coloured(sys.stdout):
@@ -70,17 +72,17 @@ def say_block(
 
 
 def say_verbatim(text: str) -> None:
-    """Print a text of our own as it is, such as a script."""
+    """Print a trusted text, such as a script, without escaping it."""
     print(text, end="")
 
 
 def say_json(value: object, *, indent: int | None = None, is_flushed: bool = False) -> None:
-    """Print a value as JSON for machines: a line, or with an indent several."""
+    """Print a value as JSON: on one line, or on several lines if an indent is given."""
     print(visible_json(value, indent=indent), flush=is_flushed)
 
 
 def complain(line: str) -> None:
-    """Print why a command ends, as one line on standard error."""
+    """Print the reason why a command ends, as one line on standard error."""
     program, colon, reason = as_typed_here(visible(line)).partition(": ")
     if colon and is_coloured(sys.stderr):
         program = f"{Colour.RED}{program}{Colour.NONE}"
@@ -88,39 +90,40 @@ def complain(line: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print what is not the command's output on standard error."""
+    """Print a note on standard error, apart from the command's output."""
     print(as_typed_here(visible(text, keeps_layout=True)), file=sys.stderr, flush=True)
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a file cannot be read or written, without its name, which the message has."""
+    """Return the reason why a file cannot be read or written. The file name is left out because the
+    message already has it."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_watched() -> bool:
-    """Whether a person looks at standard error, so that progress may be drawn."""
+    """Return whether standard error is a terminal, so that progress may be drawn."""
     return sys.stderr.isatty()
 
 
 def draw(line: str) -> None:
-    """Replace the line of progress, which has no end yet."""
+    """Replace the progress line by another; no line end is printed."""
     _steer(f"{ERASE_LINE}{visible(line)}")
 
 
 def wipe() -> None:
-    """Erase the line of progress."""
+    """Erase the progress line."""
     _steer(ERASE_LINE)
 
 
 def draw_lines(lines: Iterable[str], *, line_count_before: int) -> None:
-    """Replace the lines that were drawn before."""
+    """Replace the progress lines that were drawn before."""
     back = f"\033[{line_count_before}A\r" if line_count_before else ""
     text = "".join(f"\033[K{visible(line)}\n" for line in lines)
     _steer(f"{back}{text}\033[J")
 
 
 def clear_screen() -> None:
-    """Clear standard output's screen."""
+    """Clear the screen of standard output."""
     print(CLEAR_SCREEN, end="")
 
 

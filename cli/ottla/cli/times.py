@@ -1,4 +1,4 @@
-"""Points in time as people write them on a command line."""
+"""Durations and points in time as people write them on a command line."""
 
 import re
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Return the seconds that a text such as 90s, 10m or 1h stands for."""
+    """Parse a duration such as 90s, 10m or 1h. Returns seconds."""
     found = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
     if found is None:
         raise ConfigError(option, f"is {text!r}; it must be a duration such as 90s, 10m or 1h")
@@ -17,10 +17,10 @@ def parse_duration(option: str, text: str) -> float:
 
 
 def parse_time(option: str, text: str, now_ms: int) -> int:
-    """Return the milliseconds since 1970 that a text stands for.
+    """Parse a point in time. Returns milliseconds since 1970.
 
-    A date, a date and time (UTC where no zone is given, as Kafka's own tools take it), a duration
-    before now, or the milliseconds themselves.
+    The text is one of: a date; a date and time (UTC if no zone is given, as in Kafka's tools); a
+    duration before now; milliseconds since 1970.
     """
     if text.isdecimal():
         return int(text)

@@ -2,15 +2,13 @@
 
 import argparse
 
-from ottla.cli.common import add_format_argument, print_json
+from ottla.cli.common import FORMAT, print_json
+from ottla.cli.options import Declared
 from ottla.cli.terminal import say
 from ottla.model.compiled import installed_form
 from ottla.model.version import VERSION
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
-    add_format_argument(parser)
+OPTIONS: tuple[Declared, ...] = (FORMAT,)
 
 
 def run(arguments: argparse.Namespace) -> int:

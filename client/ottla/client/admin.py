@@ -1,12 +1,11 @@
-"""What operators ask, from topics and replicas to groups, transactions and the cluster itself.
+"""The admin client: topics, replicas, groups, transactions and the cluster itself.
 
-`async with open_admin(…) as admin`.  A call that is refused raises RefusedError with Kafka's code;
-trouble that passes (a controller that changes, a connection that is lost) is sat out up to the
-admin's timeout.
+Use it as `async with open_admin(…) as admin`.  A refused call raises RefusedError with Kafka's
+error code.  Temporary failures, such as a change of the controller or a lost connection, are
+retried up to the timeout of the admin client.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ottla.client.admin_parts.admin_acls import AclCalls
@@ -23,9 +22,12 @@ from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.admin_parts.admin_transactions import TransactionCalls
 from ottla.client.admin_parts.admin_users import UserCalls
 from ottla.client.network.arguments import check_all_calls
+from ottla.client.network.bootstrap import config_of
+from ottla.client.network.client_block import client_block
 
 if TYPE_CHECKING:
-    from ottla.model.settings.client_security import ClientSecurity
+    from ottla.model.settings.client import AdminConfig
+    from ottla.model.settings.security.client_security import ClientSecurity
 
 
 class Admin(
@@ -42,27 +44,39 @@ class Admin(
     AclCalls,
     ClusterCalls,
 ):
-    """An operator's view; made by `open_admin`."""
+    """An admin client.  `open_admin` creates it."""
 
 
 for _part in Admin.__bases__:
     check_all_calls(_part)
 
 
-@asynccontextmanager
+@client_block
 async def open_admin(
     bootstrap: str | Iterable[str | tuple[str, int]],
+    config: "AdminConfig | None" = None,
     *,
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[Admin]:
-    """Open an operator's view.
+    """Open an admin client for the duration of the block.
 
-    `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).  With `enable_metrics_push`
-    its own metrics are reported to the cluster, if that asks for them (KIP-714).
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    9092.  `config` replaces all other arguments.  With `enable_metrics_push`, the client reports
+    its own metrics to the cluster if the cluster collects them (KIP-714).
     """
+    if config is not None:
+        # Imported here: most commands of `ottla` start without it.
+        from ottla.model.settings.client import AdminConfig
+
+        config = config_of(config, AdminConfig)
+        if (client_id, timeout_s, security, enable_metrics_push) != ("ottla", 30.0, None, False):
+            raise TypeError("give config, or the other arguments; both are given")
+        client_id, security = config.client_id, config
+        timeout_s = config.default_api_timeout_ms / 1_000
+        enable_metrics_push = config.enable_metrics_push
     async with open_calls(
         Admin,
         bootstrap,

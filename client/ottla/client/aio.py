@@ -1,16 +1,17 @@
-"""The client for asyncio: the same calls, awaited in an asyncio application.
+"""The client for asyncio: the calls of `ottla.client`, to be awaited in an asyncio application.
 
 `from ottla.client.aio import open_producer, open_consumer, open_admin`.  All clients of an asyncio
-loop share one background thread, where the client itself runs in trio.  Names, settings, results
-and errors are those of `ottla.client`; what is a plain call or a property there is awaited here.
+loop share one background thread, in which the trio client runs.  Names, settings, results and
+errors are those of `ottla.client`.  Calls and properties that are synchronous in `ottla.client` are
+awaited here.
 
-Cancelling a task cancels its call, and returns when nothing of it goes on.  Records that a
-cancelled `poll` had fetched already are given out by the next one.  A record whose `send` was
-cancelled may have been taken.  `send_nowait` raises `WouldBlock` where `send` would wait.
+Cancelling a task cancels its call.  The cancelled call returns once it has stopped completely in
+the background thread.  Records that a cancelled `poll` had already fetched are returned by the next
+`poll`.  A record whose `send` was cancelled may have been accepted.  `send_nowait` raises
+`WouldBlock` if `send` would wait.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
 
 from trio import WouldBlock
 
@@ -20,6 +21,7 @@ from ottla.client.aio_consumer import AioConsumer, AioPendingCommit
 from ottla.client.aio_producer import AioDelivery, AioProducer, AioSentRecords, AioTransaction
 from ottla.client.consumer import open_consumer as open_trio_consumer
 from ottla.client.network.aio_bridge import Bridge, asked, borrowed_thread, opened
+from ottla.client.network.client_block import client_block
 from ottla.client.network.trio_thread import ClientClosedError
 from ottla.client.produce.partitioner import PartitionChoice
 from ottla.client.produce.producer_identities import ProducerIdentities
@@ -28,14 +30,14 @@ from ottla.client.transactions.prepared_transactions import PreparedTransaction
 from ottla.client.transactions.prepared_transactions import (
     complete_transactions as complete_trio_transactions,
 )
-from ottla.model.settings.client import ConsumerConfig, ProducerConfig
-from ottla.model.settings.client_security import ClientSecurity
+from ottla.model.settings.client import AdminConfig, ConsumerConfig, ProducerConfig
+from ottla.model.settings.security.client_security import ClientSecurity
 
 Bootstrap = str | Iterable[str | tuple[str, int]]
 
 
 class AioAdmin(Bridge[Admin]):
-    """An operator's view for asyncio; made by `open_admin`."""
+    """The admin client for asyncio.  `open_admin` creates it."""
 
     abort_transaction = asked(Admin.abort_transaction)
     alter_broker_configs = asked(Admin.alter_broker_configs)
@@ -105,7 +107,7 @@ class AioAdmin(Bridge[Admin]):
     try_elect_leaders = asked(Admin.try_elect_leaders)
 
 
-@asynccontextmanager
+@client_block
 async def open_producer(
     bootstrap: Bootstrap,
     config: ProducerConfig | None = None,
@@ -114,9 +116,10 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[AioProducer]:
-    """Open a producer, as `ottla.client.open_producer` does; the end of the block flushes.
+    """Open a producer, as `ottla.client.open_producer` does.  It is flushed at the end of the
+    block.
 
-    `partition_by` is called in the clients' thread.
+    `partition_by` is called in the background thread of the clients.
     """
     manager = open_trio_producer(
         bootstrap,
@@ -131,11 +134,11 @@ async def open_producer(
             yield producer
             await producer.flush()
         except BaseException:
-            producer.discard(ClientClosedError())
+            producer._discard(ClientClosedError())
             raise
 
 
-@asynccontextmanager
+@client_block
 async def open_consumer(
     bootstrap: Bootstrap, config: ConsumerConfig | None = None
 ) -> AsyncIterator[AioConsumer]:
@@ -143,22 +146,25 @@ async def open_consumer(
     async with opened(open_trio_consumer(bootstrap, config)) as (thread, kept):
         consumer = AioConsumer(thread, kept)
         yield consumer
-        # What was not given out is not processed: it is not committed at the end.
-        await consumer.act(lambda _: None)
+        # Records that the application has not received are not processed: they are not committed at
+        # the end of the block.
+        await consumer._act(lambda _: None)
 
 
-@asynccontextmanager
+@client_block
 async def open_admin(
     bootstrap: Bootstrap,
+    config: AdminConfig | None = None,
     *,
     client_id: str = "ottla",
     timeout_s: float = 30.0,
     security: ClientSecurity | None = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[AioAdmin]:
-    """Open an operator's view, as `ottla.client.open_admin` does."""
+    """Open an admin client, as `ottla.client.open_admin` does."""
     manager = open_trio_admin(
         bootstrap,
+        config,
         client_id=client_id,
         timeout_s=timeout_s,
         security=security,
@@ -175,7 +181,7 @@ async def complete_transactions(
     *,
     is_commit: bool,
 ) -> None:
-    """End prepared transactions, as `ottla.client.complete_transactions` does."""
+    """Commit or abort prepared transactions, as `ottla.client.complete_transactions` does."""
 
     async def ask() -> None:
         await complete_trio_transactions(bootstrap, prepared, config, is_commit=is_commit)

@@ -1,38 +1,40 @@
-"""The consumer for asyncio: records cross over from trio's thread by the poll."""
+"""The consumer for asyncio: each poll transfers records from the background thread of trio."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any
 
-from ottla.client.consumer import Consumer
+from ottla.client.consumer import Consumer, seek_back
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.groups.committer import PendingCommit
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import SubscriptionPattern
 from ottla.client.network.aio_bridge import Bridge, asked, done
-from ottla.client.network.trio_thread import ClientClosedError, Kept, TrioThread
+from ottla.client.network.trio_thread import ClientClosedError, KeptManager, TrioThread
 from ottla.model.errors import OttlaError
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 
 RECORDS_PER_TURN = 64
-"""How many records the iterator gives before other tasks get their turn."""
+"""Number of records that the iterator returns before it yields to other tasks.  A smaller number
+yields more often; a larger number delays other tasks."""
 
 
 class AioConsumer(Bridge[Consumer]):
-    """A consumer for asyncio; made by `open_consumer`."""
+    """A consumer for asyncio.  `open_consumer` creates it."""
 
-    def __init__(self, thread: TrioThread, kept: Kept[Consumer]) -> None:
+    def __init__(self, thread: TrioThread, kept: KeptManager[Consumer]) -> None:
         super().__init__(thread, kept)
         self._polled: deque[RecordBatch] = deque()
-        """What was polled and is not given out yet, in order."""
+        """Polled batches with records that the application has not received yet, in order."""
         self._row = 0
-        """How many records of the first of them are given out."""
+        """Number of records of the first polled batch that the application has received."""
         self._made: list[ConsumerRecord] = []
-        """The records of the first of them, where they are given out one by one."""
+        """Record objects of the first polled batch, from which the iterator returns one after the
+        other."""
         self._left_in_turn = RECORDS_PER_TURN
 
     # Reading.
@@ -40,7 +42,10 @@ class AioConsumer(Bridge[Consumer]):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the next records, waiting for the first of them; none when the time is over."""
+        """Return the next records.  Waits until there is at least one.
+
+        Returns an empty list after `timeout_s` seconds without a record.
+        """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return list(chain.from_iterable(batches))
 
@@ -51,7 +56,7 @@ class AioConsumer(Bridge[Consumer]):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[RecordBatch]:
-        """Return the same records as batches, as `ottla.client.Consumer.poll_batches` does."""
+        """Return the next records as batches, as `ottla.client.Consumer.poll_batches` does."""
         if not self._polled:
             await self._fetch(timeout_s, record_count_max, bytes_max)
         left = sum(map(len, self._polled)) if record_count_max is None else record_count_max
@@ -68,7 +73,7 @@ class AioConsumer(Bridge[Consumer]):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record; the one before counts as processed now."""
+        """Return the next record.  The call marks the previously returned record as processed."""
         self._left_in_turn -= 1
         if self._left_in_turn <= 0:
             self._left_in_turn = RECORDS_PER_TURN
@@ -98,11 +103,11 @@ class AioConsumer(Bridge[Consumer]):
                 timeout_s, record_count_max=record_count_max, bytes_max=bytes_max
             )
 
-        # Extended also for a cancelled task: no record that was polled is lost.
+        # `keep` is called also if the task is cancelled: no polled record is lost.
         keep = self._polled.extend
         keep(await self._thread.run(ask, kept=self._kept, on_unclaimed=keep))
 
-    # What is read, and where.
+    # Assignment and positions.
 
     async def subscribe(
         self,
@@ -114,16 +119,19 @@ class AioConsumer(Bridge[Consumer]):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Share topics with the group; the callbacks are coroutine functions of asyncio."""
+        """Join the group with a subscription, as `ottla.client.Consumer.subscribe` does.
+
+        The callbacks are coroutine functions that run in the asyncio loop.
+        """
 
         def bridged(listener: Listener | None) -> Listener | None:
             if listener is None:
                 return None
 
-            async def told(partitions: tuple[TopicPartition, ...]) -> None:
+            async def bridged_listener(partitions: tuple[TopicPartition, ...]) -> None:
                 await self._thread.call_back(listener, partitions)
 
-            return told
+            return bridged_listener
 
         def act(consumer: Consumer) -> None:
             consumer.subscribe(
@@ -135,44 +143,62 @@ class AioConsumer(Bridge[Consumer]):
                 on_lost=bridged(on_lost),
             )
 
-        await self.act(act)
+        await self._act(act)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; those that stay keep their position."""
-        await self.act(lambda consumer: consumer.assign(partitions))
+        """Replace the assignment.  Partitions that remain assigned keep their positions."""
+        await self._act(lambda consumer: consumer.assign(partitions))
 
     async def unsubscribe(self) -> None:
-        """Leave the group, having committed what is processed if that is automatic."""
-        await self.act(lambda consumer: None)
+        """Leave the group.  With automatic commits, processed records are committed first."""
+        await self._act(lambda consumer: None)
         await self._run(self._kept.value.unsubscribe)
 
     async def pause(self, *partitions: TopicPartition) -> None:
-        """Neither fetch nor hand out these until `resume`."""
-        await self.act(lambda consumer: consumer.pause(*partitions))
+        """Stop fetching and returning records of these partitions until `resume`."""
+        await self._act(lambda consumer: consumer.pause(*partitions))
 
     async def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Go on at this offset; with the epoch of the record before it, a truncation is noticed."""
-        await self.act(lambda consumer: consumer.seek(at, offset, leader_epoch))
+        """Continue reading a partition at an offset.
+
+        `leader_epoch` is the leader epoch of the record before that offset; it allows the consumer
+        to detect a truncated log.
+        """
+        await self._act(lambda consumer: consumer.seek(at, offset, leader_epoch))
+
+    async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
+        """Move the position of each partition that is still assigned back to the first of `records`
+        in that partition."""
+        await self._act(lambda consumer: seek_back(consumer, records))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset there is, in these partitions or in all."""
-        await self.act(lambda consumer: consumer.seek_to_beginning(*partitions))
+        """Continue reading these partitions, or all assigned ones, at their first offset."""
+        await self._act(lambda consumer: consumer.seek_to_beginning(*partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on at the end as it is when it is looked up, in these partitions or in all."""
-        await self.act(lambda consumer: consumer.seek_to_end(*partitions))
+        """Continue reading these partitions, or all assigned ones, at their end offset.
+
+        The end offset is looked up in the background after this call.
+        """
+        await self._act(lambda consumer: consumer.seek_to_end(*partitions))
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record of that time or later, and at the end where there is none."""
-        await self.act(lambda consumer: consumer.seek_to_time(timestamp_ms, *partitions))
+        """Move the positions of these partitions, or of all assigned partitions, to a time in ms
+        since 1970.
+
+        Reading continues at the first record of each partition with that timestamp or a later one,
+        or at the end of the partition if there is none.
+        """
+        await self._act(lambda consumer: consumer.seek_to_time(timestamp_ms, *partitions))
 
     async def position(self, at: TopicPartition) -> Offset:
-        """Return the offset of the next record, waiting until it is known."""
+        """Return the offset of the next record that the application will receive.  Waits until it
+        is known."""
         first = self._firsts().get(at)
         return await self._run(self._kept.value.position, at) if first is None else first
 
     async def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions it reads."""
+        """Return the assigned partitions."""
 
         async def ask() -> frozenset[TopicPartition]:
             return self._kept.value.assignment
@@ -180,7 +206,7 @@ class AioConsumer(Bridge[Consumer]):
         return await self._run(ask)
 
     async def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
 
         async def ask() -> frozenset[TopicPartition]:
             return self._kept.value.paused
@@ -188,7 +214,10 @@ class AioConsumer(Bridge[Consumer]):
         return await self._run(ask)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Make a block the processing of a record, as `ottla.client.Consumer.processing` does."""
+        """Return a context manager whose block is the processing of a record.
+
+        It works as `ottla.client.Consumer.processing` does.
+        """
         if not self._kept.is_open:
             raise ClientClosedError
         return self._kept.value.processing(record)
@@ -202,7 +231,10 @@ class AioConsumer(Bridge[Consumer]):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit what was given out, or these offsets (of the next record to process each)."""
+        """Commit the records that the application has received, or the given offsets.
+
+        An offset to commit is that of the next record to process.
+        """
         firsts = self._firsts()
 
         async def ask() -> None:
@@ -214,10 +246,11 @@ class AioConsumer(Bridge[Consumer]):
     async def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> "AioPendingCommit":
-        """Commit the same behind the application's back: await what this returns, or do not.
+        """Commit as `commit` does, in the background.  The returned AioPendingCommit may be
+        awaited.
 
-        Commits reach the coordinator in the order in which they were asked for.  An error that
-        is not awaited comes out of the next poll.
+        Commits reach the coordinator in the order of the calls.  If a failed commit is not awaited,
+        the next poll raises its error.
         """
         firsts = self._firsts()
 
@@ -228,7 +261,8 @@ class AioConsumer(Bridge[Consumer]):
         return AioPendingCommit(self, await self._run(ask))
 
     async def coordinator_address(self) -> str | None:
-        """Return where the group's coordinator was found, `host:port`; None when looked for."""
+        """Return the address of the group's coordinator as `host:port`, or None if the address is
+        unknown."""
 
         async def ask() -> str | None:
             return self._kept.value.coordinator_address
@@ -239,7 +273,8 @@ class AioConsumer(Bridge[Consumer]):
     group_metadata = done(Consumer.group_metadata)
 
     def _firsts(self) -> dict[TopicPartition, Offset]:
-        """Return where the application stands in partitions of which more was polled."""
+        """Return the offset of the first record not yet received by the application, for each
+        partition that has polled records."""
         found: dict[TopicPartition, Offset] = {}
         row = self._row
         for batch in self._polled:
@@ -247,10 +282,12 @@ class AioConsumer(Bridge[Consumer]):
             row = 0
         return found
 
-    async def act(self, act: Callable[[Consumer], None]) -> None:
-        """Change what is read, having given back what was polled and not given out.
+    async def _act(self, act: Callable[[Consumer], None]) -> None:
+        """Call `act` with the consumer, after moving its positions back to the first record that
+        the application has not received.
 
-        For the client's own use.
+        Polled records that the application has not received are dropped here and polled again
+        later.
         """
         firsts = self._firsts()
 
@@ -267,7 +304,7 @@ class AioConsumer(Bridge[Consumer]):
 
 
 class AioPendingCommit:
-    """A commit under way: `await` it to know that the coordinator has it."""
+    """A commit in progress.  Await it to wait for the confirmation of the coordinator."""
 
     __slots__ = ("_bridge", "_commit")
 
@@ -275,7 +312,7 @@ class AioPendingCommit:
         self._bridge = bridge
         self._commit = commit
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, None]:
         return self.wait().__await__()
 
     @property
@@ -285,20 +322,20 @@ class AioPendingCommit:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of it."""
+        """True if the commit has succeeded or failed."""
         return self._commit.is_settled
 
     @property
     def error(self) -> OttlaError | None:
-        """Why it failed; None while that is not known, and when it has not."""
+        """Error that made the commit fail, or None."""
         return self._commit.error
 
     def result(self) -> None:
-        """Raise why the coordinator does not have it, if it has not; it must be settled."""
+        """Raise the error of a commit that has failed.  The commit must be settled."""
         self._commit.result()
 
     async def wait(self) -> None:
-        """Wait until the coordinator has it, or raise why it has not."""
+        """Wait for the confirmation of the coordinator.  Raises the error if the commit fails."""
         if not self.is_settled:
             await self._bridge._run(self._commit.wait)
         self.result()
@@ -309,7 +346,8 @@ def _given_out(
     offsets: Mapping[TopicPartition, int | Committed] | None,
     firsts: Mapping[TopicPartition, Offset],
 ) -> Mapping[TopicPartition, int | Committed] | None:
-    """Return what to commit: what was polled and not given out yet is not processed."""
+    """Return the offsets to commit, excluding polled records that the application has not
+    received."""
     if offsets is not None or not firsts:
         return offsets
     processed = consumer._member_of().processed()

@@ -1,17 +1,20 @@
-"""The producer for asyncio: records wait in an outbox and cross to trio's thread many at a time.
+"""The producer for asyncio.  Records wait in an outbox, and are passed in bulk to the producer in
+trio's thread.
 
-A record that the producer takes at once, as far as can be seen from here, goes into the outbox and
-`send` returns; where it may have to wait, or be refused, `send` crosses over and waits for the
-outcome.  Invariants: OrderKept (the outbox is emptied from its front, and a `send` that crosses
-over, a flush, the start and the end of a transaction wait until all before it have been taken),
-MemoryBounded (what waits here counts as part of `buffer.memory`).
+If the producer is expected to accept a record at once, `send` adds it to the outbox and returns.
+If the producer may have to wait or may refuse the record, `send` calls it in trio's thread and
+waits for the outcome.  Invariants:
+- OrderKept: the outbox is emptied from its front.  Before a `send` calls the producer directly,
+  before a flush, and before the start and end of a transaction, all earlier records must be
+  accepted.
+- MemoryBounded: records in the outbox count as part of `buffer.memory`.
 """
 
 import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -20,7 +23,7 @@ import trio
 from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.network.aio_bridge import Bridge, asked, kept_open
-from ottla.client.network.trio_thread import Call, ClientClosedError, Kept, TrioThread
+from ottla.client.network.trio_thread import Call, ClientClosedError, KeptManager, TrioThread
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
 from ottla.client.produce.producer_lane import NotDeliveredError
@@ -33,9 +36,11 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 SENDS_PER_TURN = 64
-"""Records a task may send before others of its loop get their turn."""
+"""Number of records that a task may send before `send` yields to other tasks of the asyncio loop.
+A smaller number yields more often; a larger number delays other tasks."""
 TAKES_PER_TURN = 64
-"""Records the producer takes before other tasks of its loop get their turn."""
+"""Number of records that move from the outbox to the producer before other tasks of trio's loop
+run.  A smaller number yields more often; a larger number delays other tasks."""
 
 
 class WaitingRecord(NamedTuple):
@@ -49,9 +54,9 @@ class WaitingRecord(NamedTuple):
 
 
 class AioDelivery:
-    """The delivery report of one record, to come: `await` it.
+    """The delivery report of one record.  Await it to get the result.
 
-    It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
+    Awaiting returns RecordMetadata or raises NotDeliveredError, also when repeated.
     """
 
     __slots__ = ("_bridge", "_delivery", "_failure", "_on_taken")
@@ -62,30 +67,37 @@ class AioDelivery:
         self._failure: Exception | None = None
         self._on_taken: list[Callable[[], None]] = []
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self.wait().__await__()
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of the record."""
+        """True if the record was delivered, or is known to have failed."""
         if self._delivery is not None:
             return self._delivery.is_settled
         return self._failure is not None
 
     @property
     def failure(self) -> Exception | None:
-        """Why the record was not delivered; `flush` raises it nevertheless."""
+        """Reason why the record was not delivered, or None.  Even if the application reads it,
+        `flush` still raises it."""
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:
-        """Return what became of the record; it must be settled."""
+        """Return the metadata of a settled record.
+
+        Raises NotDeliveredError if it was not delivered.
+        """
         if self._delivery is None:
             assert self._failure is not None
             raise self._failure
         return self._delivery.result()
 
     async def wait(self) -> RecordMetadata:
-        """Wait until it is known what became of the record."""
+        """Wait until the record is settled, and return its metadata.
+
+        Raises NotDeliveredError if it was not delivered.
+        """
         if not self.is_settled:
             bridge = self._bridge
             call: Call[None] = Call(asyncio.get_running_loop())
@@ -97,10 +109,10 @@ class AioDelivery:
                     raise
         return self.result()
 
-    # In trio's thread.
+    # Called in trio's thread.
 
-    def take(self, delivery: Delivery | None, failure: Exception | None) -> None:
-        """Note that the producer has taken the record, or refused it; for the client's own use."""
+    def _take(self, delivery: Delivery | None, failure: Exception | None) -> None:
+        """Record that the producer has accepted or refused the record."""
         self._delivery, self._failure = delivery, failure
         waiting, self._on_taken = self._on_taken, []
         for watch in waiting:
@@ -130,7 +142,7 @@ class AioDelivery:
 
 
 class AioSentRecords:
-    """The delivery reports of one call's records, to come: `await` them."""
+    """The delivery reports of the records of one `send_many`.  Await them to get the results."""
 
     __slots__ = ("_bridge", "_sent", "record_count")
 
@@ -138,58 +150,60 @@ class AioSentRecords:
         self._bridge = bridge
         self._sent = sent
         self.record_count = sent.record_count
-        """How many records there are."""
+        """Number of records."""
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, Any, list[BatchMetadata]]:
         return self.wait().__await__()
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of all records."""
+        """True if every record was delivered, or is known to have failed."""
         return self._sent.is_settled
 
     @property
     def failures(self) -> dict[int, NotDeliveredError]:
-        """Why records were not delivered, by their numbers in the call, so far as is known."""
+        """Failures known so far, by the index of the record in the call."""
         return self._sent.failures
 
     def result(self) -> list[BatchMetadata]:
-        """Return where the records are; it must be settled."""
+        """Return the positions of the records.  All records must be settled."""
         return self._sent.result()
 
     async def wait(self) -> list[BatchMetadata]:
-        """Wait until it is known what became of all records."""
+        """Wait until all records are settled, and return their positions."""
         if self.is_settled:
             return self.result()
         return await self._bridge._run(self._sent.wait)
 
 
 class AioOutbox:
-    """The records that are on their way to the producer."""
+    """Records that are waiting to be handed to the producer in trio's thread."""
 
-    def __init__(self, bridge: Bridge[Producer], thread: TrioThread, kept: Kept[Producer]) -> None:
+    def __init__(
+        self, bridge: Bridge[Producer], thread: TrioThread, kept: KeptManager[Producer]
+    ) -> None:
         self._thread = thread
         self._kept = kept
         self._bridge = bridge
         self._records: deque[WaitingRecord] = deque()
         self._is_due = False
-        """Whether trio's thread has been told."""
+        """True if trio's thread has been asked to empty the outbox and has not started yet."""
         self._is_held_up = False
-        """Whether the first record waits for the producer, in a task."""
-        # Each is changed in one thread alone, and read in both.
+        """True if a task is waiting until the producer accepts the first record."""
+        # Each counter is changed in one thread only, and read in both.
         self._added_bytes = self._taken_bytes = 0
         self._added_count = self._taken_count = 0
         self._waiting: list[tuple[int, trio.Event]] = []
         self._failure: Exception | None = None
-        """Why a record was refused whose report was not awaited by then."""
+        """First error of a refused record whose delivery report was not awaited."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of records that wait."""
+        """Size of the records in the outbox, in bytes."""
         return self._added_bytes - self._taken_bytes
 
     def add(self, record: WaitingRecord) -> None:
-        """Send a record along; in asyncio's thread."""
+        """Add a record to the end of the outbox.  Called in asyncio's thread."""
         self._added_bytes += record.size_bytes
         self._added_count += 1
         self._records.append(record)
@@ -197,24 +211,29 @@ class AioOutbox:
             self._is_due = True
             self._thread.call_soon(self._take)
 
-    # In trio's thread.
+    # Called in trio's thread.
 
     async def emptied(self) -> None:
-        """Wait until all records that were added before have been taken."""
+        """Wait until the producer has accepted or refused all earlier records."""
         if self._taken_count < self._added_count:
             event = trio.Event()
             self._waiting.append((self._added_count, event))
             await event.wait()
 
     async def emptied_without_failure(self) -> None:
-        """Wait the same; raise, once, why a record was refused whose report was not awaited."""
+        """Wait until the producer has accepted or refused all earlier records.
+
+        If a record was refused and its delivery report was not awaited, raises the error of that
+        record once.
+        """
         await self.emptied()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def discard(self, why: Exception) -> None:
-        """Drop what waits: the block that sent it ended by an error."""
+        """Drop the waiting records and report the error `why` for each, for example because the
+        block of the producer failed."""
         while self._records:
             self._on_taken(self._records.popleft(), None, why)
         self._failure = None
@@ -247,7 +266,7 @@ class AioOutbox:
             self._thread.call_soon(self._take)
 
     async def _take_slowly(self) -> None:
-        """Let records wait for the producer, each for its turn."""
+        """Pass the records to the producer one by one, and wait until it has accepted each."""
         try:
             while self._records:
                 record = self._records.popleft()
@@ -273,16 +292,19 @@ class AioOutbox:
         self._taken_count += 1
         if failure is not None and not record.delivery._on_taken:
             self._failure = self._failure or failure
-        record.delivery.take(delivery, failure)
+        record.delivery._take(delivery, failure)
         while self._waiting and self._waiting[0][0] <= self._taken_count:
             self._waiting.pop(0)[1].set()
 
 
 class AioTransaction(Bridge[ProducerTransaction]):
-    """An open transaction: records go by the producer's `send`, offsets by `send_offsets`."""
+    """An open transaction of an AioProducer.
+
+    The producer's `send` adds records to it, and `send_offsets` adds committed offsets.
+    """
 
     def __init__(
-        self, thread: TrioThread, kept: Kept[ProducerTransaction], outbox: AioOutbox
+        self, thread: TrioThread, kept: KeptManager[ProducerTransaction], outbox: AioOutbox
     ) -> None:
         super().__init__(thread, kept)
         self._outbox = outbox
@@ -290,19 +312,19 @@ class AioTransaction(Bridge[ProducerTransaction]):
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
     ) -> None:
-        """Let a group's offsets be committed with the records."""
+        """Commit offsets of a group as part of the transaction."""
         await self._run(self._kept.value.send_offsets, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Deliver all records and leave the end to `complete_transactions`."""
+        """Deliver all records, but leave the transaction open for `complete_transactions`."""
         await self._run(self._outbox.emptied_without_failure)
         return await self._run(self._kept.value.prepare)
 
 
 class AioProducer(Bridge[Producer]):
-    """A producer for asyncio; made by `open_producer`."""
+    """A producer for asyncio.  `open_producer` creates it."""
 
-    def __init__(self, thread: TrioThread, kept: Kept[Producer]) -> None:
+    def __init__(self, thread: TrioThread, kept: KeptManager[Producer]) -> None:
         super().__init__(thread, kept)
         self._outbox = AioOutbox(self, thread, kept)
         self._sends_left = SENDS_PER_TURN
@@ -317,9 +339,11 @@ class AioProducer(Bridge[Producer]):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> AioDelivery:
-        """Take one record, as `ottla.client.Producer.send` does; await the result's report.
+        """Buffer one record for delivery, as `ottla.client.Producer.send` does.
 
-        Where the record is refused only later (its topic was deleted just now), the report says so.
+        Await the returned AioDelivery for the result.  If the producer refuses the record after
+        `send` has returned, for example because its topic was just deleted, the AioDelivery raises
+        the reason.
         """
         self._sends_left -= 1
         if self._sends_left <= 0:
@@ -361,11 +385,14 @@ class AioProducer(Bridge[Producer]):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> AioDelivery:
-        """Take one record at once, or raise WouldBlock where `send` would wait or be refused."""
+        """Buffer one record for delivery without waiting.
+
+        Raises WouldBlock if `send` would wait or raise an error.
+        """
         if not self._kept.is_open:
             raise ClientClosedError
         outbox = self._outbox
-        size_bytes = self._kept.value.accepts(
+        size_bytes = self._kept.value._accepts(
             topic,
             value,
             key=key,
@@ -391,7 +418,7 @@ class AioProducer(Bridge[Producer]):
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:
-        """Take all records of a run, as `ottla.client.Producer.send_run` does."""
+        """Buffer all records of a run, as `ottla.client.Producer.send_run` does."""
         producer = self._kept.value
 
         async def ask() -> None:
@@ -408,9 +435,10 @@ class AioProducer(Bridge[Producer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "AioSentRecords":
-        """Take many records, as `ottla.client.Producer.send_many` does; one switch for them all.
+        """Buffer many records, as `ottla.client.Producer.send_many` does, with one thread switch.
 
-        What is no list or tuple becomes one here: its iterator is of this thread.
+        Iterables other than lists and tuples are copied here: their iterator belongs to this
+        thread.
         """
         producer = self._kept.value
         if isinstance(records, bytes | bytearray | memoryview | str):
@@ -426,9 +454,9 @@ class AioProducer(Bridge[Producer]):
         return AioSentRecords(self, await self._run(ask))
 
     async def flush(self) -> None:
-        """Send everything now; return when it is known what became of it all.
+        """Send all buffered records now, and wait until every record is settled.
 
-        It raises the first error of a record whose AioDelivery is not awaited.
+        Raises the first error of a record whose AioDelivery is not awaited.
         """
         await self._run(self._flush)
 
@@ -440,26 +468,33 @@ class AioProducer(Bridge[Producer]):
     client_instance_id = asked(Producer.client_instance_id)
 
     async def partitions_of(self, topic: str) -> tuple[int, ...]:
-        """Return a topic's partition numbers; a topic that may be created on first use is."""
+        """Return the partition numbers of a topic.
+
+        A missing topic is created if that is enabled.
+        """
         return await self._run(self._kept.value.partitions_of, topic)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AioTransaction]:
-        """Open a transaction: the end of the block commits, an error that leaves it aborts."""
+        """Open a transaction for the duration of the block.
+
+        The end of the block commits the transaction; an error that leaves the block aborts it.
+        """
         await self._run(self._outbox.emptied)
         async with kept_open(self._thread, self._kept.value.transaction()) as kept:
             try:
                 yield AioTransaction(self._thread, kept, self._outbox)
                 await self._run(self._outbox.emptied_without_failure)
             except BaseException:
-                # Before it aborts: what is still on its way belongs to no other transaction.
-                self.discard(
+                # Dropped before the abort: records in the outbox must not become part of the next
+                # transaction.
+                self._discard(
                     RefusedError(ErrorCode.INVALID_TXN_STATE, "its transaction was aborted before")
                 )
                 raise
 
-    def discard(self, why: Exception) -> None:
-        """Drop what was not handed to the producer yet; for the client's own use."""
+    def _discard(self, why: Exception) -> None:
+        """Drop the records that the producer has not received yet."""
         with suppress(ClientClosedError):
             self._thread.call_soon(self._outbox.discard, why)
 

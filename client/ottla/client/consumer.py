@@ -1,14 +1,15 @@
-"""The consumer: reads partitions in order, from where it is told to.
+"""The consumer: reads the records of partitions in order, from given positions.
 
-`async with open_consumer(…) as consumer`, then `assign` (or `subscribe`, as a member of a group),
-then `poll` or `async for`.  Records are fetched ahead in the background; a position moves when a
-record is handed out.  Errors that nothing can mend come out of the next poll.
+`async with open_consumer(…) as consumer`, then `assign`, or `subscribe` as a member of a group,
+then `poll` or `async for`.  Records are fetched ahead in the background; a position advances when a
+record is returned.  A permanent error of the background tasks is raised by the next poll.
 """
 
+import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, TypeVar
 
 import trio
@@ -33,8 +34,14 @@ from ottla.client.instrumentation.metrics_push import (
 from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
+from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.missing_topics import (
+    MissingTopics,
+    missing_match_error,
+    missing_topic_error,
+)
 from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.client.telemetry.measures import PollIdleTime
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -43,17 +50,20 @@ from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.offset_reset import parse_offset_reset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
+LOG = logging.getLogger("ottla.client")
+
 TRACED = "ottla.client.traced_consumer:TracedConsumer"
-"""The consumer of programs that have set an OpenTelemetry provider."""
+"""Import path of the consumer class for programs that have set an OpenTelemetry provider."""
 
 T = TypeVar("T")
 
 RECORDS_PER_LOOK = 64
-"""How many records the iterator gives before it is looked whether others get their turn."""
+"""Number of records that the iterator returns before it yields to other tasks.  A smaller number
+yields more often; a larger number delays other tasks."""
 
 
 class Consumer(ReportingClient):
-    """A consumer at work; made by `open_consumer`."""
+    """An open consumer.  `open_consumer` creates it."""
 
     def __init__(
         self,
@@ -63,14 +73,14 @@ class Consumer(ReportingClient):
         *,
         metrics_push: MetricsPush | None = None,
     ) -> None:
-        # One answer is read while the next one comes.
-        self.positions = Positions(
+        # Twice the fetch size: one response is read while the next one arrives.
+        self._positions = Positions(
             parse_offset_reset(config.auto_offset_reset),
             2 * config.partition_bytes_max,
             retry_backoff_ms=config.retry_backoff_ms,
             wall_ms=lambda: time.time_ns() // 1_000_000,
         )
-        """Partitions that are read, and where each stands; for the client's own use."""
+        """The assigned partitions and their positions."""
         self._cluster = cluster
         self._config = config
         self._nursery = nursery
@@ -80,17 +90,21 @@ class Consumer(ReportingClient):
         self._placed = trio.lowlevel.ParkingLot()
         self._failures: deque[Exception | PendingCommit] = deque(maxlen=100)
         self._stale: set[str] = set()
+        self._missing = MissingTopics()
+        self._missing_error: RefusedError | None = None
+        """The last error about a missing topic that `poll` raises, or will raise."""
         self._ask_again_ms = 0
-        """Before this instant nobody is asked again for leaders that there are none of."""
+        """Earliest time, in ms, at which metadata may be requested again because partitions have no
+        known leader."""
         self._records_left = 0
-        """How many the iterator gives before it is looked whether others get their turn."""
+        """Records that the iterator may still return before it yields to other tasks."""
         self._turn = Turn()
         self._group: Group | None = None
         if config.group_id is not None:
             self._group = Group(
                 config.group_id,
                 cluster=cluster,
-                positions=self.positions,
+                positions=self._positions,
                 config=config,
                 on_assigned=self._on_moved,
                 on_failure=self._fail,
@@ -99,24 +113,27 @@ class Consumer(ReportingClient):
             nursery.start_soon(self._group.run)
         self._idle = PollIdleTime(trio.current_time())
         if metrics_push is not None:
-            report_consumer(metrics_push, self.positions, self._group, self._idle)
-            self.metrics_push = metrics_push
+            report_consumer(metrics_push, self._positions, self._group, self._idle)
+            self._metrics_push = metrics_push
 
-    # What is read.
+    # Assignment.
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions it reads."""
-        return frozenset(self.positions)
+        """The partitions that are assigned to this consumer."""
+        return frozenset(self._positions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; those that stay keep their position.
+        """Replace the assignment.  Partitions that remain assigned keep their positions.
 
-        With a `group.id` it begins where that group has committed, but joins nobody.
+        With a `group.id`, reading starts at the group's committed offsets.  The consumer does not
+        join the group.
         """
         if self._group is not None and self._group.is_subscribed:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "the group assigns what is read")
-        self.positions.assign(partitions)
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "the group assigns the partitions; unsubscribe first"
+            )
+        self._positions.assign(partitions)
         self._ring_all()
 
     def subscribe(
@@ -129,16 +146,21 @@ class Consumer(ReportingClient):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Share these topics, or all whose whole name matches a pattern, with the group.
+        """Join the group, with a subscription to topics or to all topics whose name matches a
+        pattern.
 
-        A pattern of Python's is matched here; a `SubscriptionPattern`, of RE2, by the coordinator
-        (`group.protocol=consumer`).  Topics whose whole name matches `exclude`, a pattern of
-        Python's too, are left out of the former; new topics are treated alike.
+        A pattern matches whole names.  A Python pattern is matched by this client.  A
+        `SubscriptionPattern` (RE2) is matched by the coordinator, and needs
+        `group.protocol=consumer`.  Topics that match a Python pattern are left out if they also
+        match the Python pattern `exclude`.  Topics that are created later are matched in the same
+        way.
 
-        The callbacks are awaited while the application waits for records: with partitions that
-        come, and with those that go, before they go; in `on_revoked` they may still be committed.
-        `on_lost` (`on_revoked` where none is given) is told at once of partitions that somebody
-        else may already have; it is too late to commit them.
+        The callbacks are awaited while the application waits for records:
+        - `on_assigned` receives partitions that were added.
+        - `on_revoked` receives partitions before they are given up; their offsets can still be
+          committed.
+        - `on_lost` receives partitions that another member may own already; it is too late to
+          commit their offsets.  Without `on_lost`, `on_revoked` receives them.
         """
         group = self._member_of()
         topics = tuple(topics)
@@ -153,64 +175,86 @@ class Consumer(ReportingClient):
             on_revoked,
             on_lost,
         )
+        self._bell.ring()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, having committed what is processed if that is automatic."""
+        """Leave the group.  With automatic commits, processed records are committed first."""
         await self._member_of().leave(has_processed=True)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Neither fetch nor hand out these until `resume`; what is fetched ahead is kept."""
+        """Stop fetching and returning records of these partitions until `resume`.
+
+        Records that were fetched already are kept.
+        """
         for at in partitions:
-            self.positions.place(at).is_paused = True
+            self._positions.place(at).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these."""
+        """Fetch and return records of these partitions again."""
         for at in partitions:
-            self.positions.place(at).is_paused = False
+            self._positions.place(at).is_paused = False
         self._records.unpark_all()
         self._ring_all()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
-        return frozenset(at for at in self.positions if self.positions.place(at).is_paused)
+        """The paused partitions."""
+        return frozenset(at for at in self._positions if self._positions.place(at).is_paused)
 
-    # Where it reads.
+    # Positions.
 
     def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Go on at this offset; with the epoch of the record before it, a truncation is noticed."""
+        """Continue reading a partition at an offset.
+
+        `leader_epoch` is the leader epoch of the record before that offset; it allows the consumer
+        to detect a truncated log.
+        """
         if offset < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
-        self.positions.seek(at, Offset(offset), Epoch(leader_epoch))
+        self._positions.seek(at, Offset(offset), Epoch(leader_epoch))
         self._ring_all()
 
+    async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
+        """Move the position of each partition that is still assigned back to the first of `records`
+        in that partition."""
+        seek_back(self, records)
+
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset there is, in these partitions or in all."""
-        for at in partitions or tuple(self.positions):
-            self.positions.look_up(at, EARLIEST)
+        """Continue reading these partitions, or all assigned ones, at their first offset."""
+        for at in partitions or tuple(self._positions):
+            self._positions.look_up(at, EARLIEST)
         self._ring_all()
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on at the end as it is when it is looked up, in these partitions or in all."""
-        for at in partitions or tuple(self.positions):
-            self.positions.look_up(at, LATEST)
+        """Continue reading these partitions, or all assigned ones, at their end offset.
+
+        The end offset is looked up in the background after this call.
+        """
+        for at in partitions or tuple(self._positions):
+            self._positions.look_up(at, LATEST)
         self._ring_all()
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record of that time or later, and at the end where there is none."""
-        for at in partitions or tuple(self.positions):
-            self.positions.look_up(at, max(0, timestamp_ms))
+        """Move the positions of these partitions, or of all assigned partitions, to a time in ms
+        since 1970.
+
+        Reading continues at the first record of each partition with that timestamp or a later one,
+        or at the end of the partition if there is none.
+        """
+        for at in partitions or tuple(self._positions):
+            self._positions.look_up(at, max(0, timestamp_ms))
         self._ring_all()
 
     async def position(self, at: TopicPartition) -> Offset:
-        """Return the offset of the next record, waiting until it is known."""
-        place = self.positions.place(at)
+        """Return the offset of the next record that the application will receive.  Waits until it
+        is known."""
+        place = self._positions.place(at)
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(self._config.default_api_timeout_ms / 1_000):
             while place.position is None:
                 self._raise_failure()
                 await self._placed.park()
-                place = self.positions.place(at)
+                place = self._positions.place(at)
         if place.position is None:
             raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"the position of {at} is not known")
         return place.position.offset
@@ -225,14 +269,17 @@ class Consumer(ReportingClient):
     async def end_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return the offset behind the last record that may be read of each partition."""
+        """Return the end offset of each partition: the offset after the last readable record."""
         found = await self.offsets_for_times(dict.fromkeys(partitions, LATEST))
         return {at: one.offset for at, one in found.items()}
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the first offset at or after a time in ms, -1 where there is none so late."""
+        """Return the first offset of each partition whose timestamp is at or after a time in ms.
+
+        The offset is -1 if there is no such record.
+        """
         return await find_offsets(
             self._cluster,
             times_ms,
@@ -243,11 +290,12 @@ class Consumer(ReportingClient):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the positions, or these offsets (of the next record to process each).
+        """Commit the positions, or the given offsets.
 
-        RefusedError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or
-        REBALANCE_IN_PROGRESS: it came too late, somebody else may read the partitions from the last
-        commit on.
+        An offset to commit is that of the next record to process.  Raises RefusedError with
+        ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the
+        commit is too late: another member may already be reading the partitions from the last
+        committed offset.
         """
         await trio.lowlevel.checkpoint()
         await self._commit(offsets, is_awaited=True)
@@ -255,11 +303,11 @@ class Consumer(ReportingClient):
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> PendingCommit:
-        """Commit the same behind the application's back: await what this returns, or do not.
+        """Commit as `commit` does, in the background.  The returned PendingCommit may be awaited.
 
-        Commits reach the coordinator in the order in which they were asked for.  An error that
-        nobody awaits comes out of the next poll.  Before partitions go, and at the end of the
-        block, all commits are waited for.
+        Commits reach the coordinator in the order of the calls.  If a failed commit is not awaited,
+        the next poll raises its error.  All commits are settled before partitions are given up and
+        before the block ends.
         """
         return self._commit(offsets, is_awaited=False)
 
@@ -279,20 +327,21 @@ class Consumer(ReportingClient):
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """Return what the group has committed; partitions without a commit are absent."""
+        """Return the committed offsets of the group.  Partitions without a commit are absent."""
         return await self._member_of().committed(partitions)
 
     def group_metadata(self) -> Membership:
-        """Return as whom it commits now: group, member id and generation (KIP-848: epoch).
+        """Return the group membership to commit under: group, member id, and generation or member
+        epoch.
 
-        RefusedError when it is in no group at present.
+        Raises RefusedError if the consumer is not a member of a group at present.
         """
         membership = self._member_of().driver.membership()
         return membership._replace(group_id=self._config.group_id or "")
 
     @property
     def coordinator_address(self) -> str | None:
-        """Where the group's coordinator was found, `host:port`; None when it is looked for."""
+        """Address of the group's coordinator as `host:port`, or None if it is unknown."""
         return self._member_of().coordinator_address
 
     def _member_of(self) -> Group:
@@ -305,7 +354,10 @@ class Consumer(ReportingClient):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the next records, waiting for the first of them; none when the time is over."""
+        """Return the next records.  Waits until there is at least one.
+
+        Returns an empty list after `timeout_s` seconds without a record.
+        """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
             raise ValueError(f"record_count_max is {count}; it must be at least 1")
@@ -319,26 +371,28 @@ class Consumer(ReportingClient):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[RecordBatch]:
-        """Return the same records as batches, each of one partition: `for value in batch.values`.
+        """Return the next records as batches, each of one partition: `for value in batch.values`.
 
-        For a fraction of the CPU of `poll`: only the columns that are asked for are made.  Together
-        they have at most `record_count_max` records (`max.poll.records` if left out) of about
-        `bytes_max` bytes, at least one record.  Positions, commits and all else are as of `poll`.
+        This costs a fraction of the CPU time of `poll`, since only columns that are used are
+        decoded.  All batches together have at most `record_count_max` records (default
+        `max.poll.records`) and about `bytes_max` bytes, but at least one record.  Positions and
+        commits work as for `poll`.
         """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
             raise ValueError(f"record_count_max is {count}; it must be at least 1")
         if bytes_max is not None and bytes_max < 1:
             raise ValueError(f"bytes_max is {bytes_max}; it must be at least 1")
-        self.positions.decoder.expect_many()
+        self._positions.decoder.expect_many()
         await self._turn.end_if_over()
         return await self._next_batches(count, bytes_max, timeout_s)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Make a block the processing of a record: `with consumer.processing(record):`.
+        """Return a context manager whose block is the processing of a record.
 
-        Where the program has set an OpenTelemetry provider, the block is a span, the child of the
-        span that sent the record, and current inside the block.  Elsewhere it does nothing.
+        Use it as `with consumer.processing(record):`.  If the program has set an OpenTelemetry
+        provider, the block becomes a span, which is the current span inside the block and a child
+        of the span that sent the record.  Otherwise the context manager does nothing.
         """
         return nullcontext()
 
@@ -346,7 +400,7 @@ class Consumer(ReportingClient):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record; the one before counts as processed now."""
+        """Return the next record.  The call marks the previously returned record as processed."""
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
@@ -355,23 +409,24 @@ class Consumer(ReportingClient):
         if group is not None:
             group.on_poll()
         if not self._failures and (group is None or not group.handover.is_held):
-            record = self.positions.take_one()
+            record = self._positions.take_one()
             if record is not None:
                 return record
         return (await self._next(1))[0]
 
     async def _next(self, count: int, timeout_s: float | None = None) -> list[ConsumerRecord]:
-        positions = self.positions
+        positions = self._positions
         return await self._next_of(lambda: positions.take(count), timeout_s)
 
     async def _next_batches(
         self, count: int, size_bytes: int | None, timeout_s: float | None
     ) -> list[RecordBatch]:
-        positions = self.positions
+        positions = self._positions
         return await self._next_of(lambda: positions.take_batches(count, size_bytes), timeout_s)
 
     async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
-        """Return what there is, or else what arrives first; nothing when the time is over."""
+        """Return available items, or wait for the first ones.  Returns an empty list after the
+        timeout."""
         group = self._group
         if group is not None:
             group.on_poll()
@@ -381,7 +436,7 @@ class Consumer(ReportingClient):
             group.handover.set_waiting(True)
         self._idle.begin(trio.current_time())
         try:
-            if timeout_s is None:  # a scope costs as much as some dozens of records
+            if timeout_s is None:  # entering a cancel scope costs as much as some dozens of records
                 return await self._first_of(take)
             with trio.CancelScope(deadline=trio.current_time() + timeout_s):
                 return await self._first_of(take)
@@ -392,7 +447,7 @@ class Consumer(ReportingClient):
                 group.handover.set_waiting(False)
 
     async def _first_of(self, take: Callable[[], list[T]]) -> list[T]:
-        """Return what arrives first."""
+        """Wait for the first items and return them."""
         while not (found := self._take(take)):
             await self._records.park()
         return found
@@ -403,7 +458,7 @@ class Consumer(ReportingClient):
         if self._group is not None and self._group.handover.is_held:
             return []
         found = take()
-        if self.positions.has_hunger():
+        if self._positions.has_hunger():
             for link in self._links.values():
                 link.bell.ring()
         return found
@@ -413,49 +468,113 @@ class Consumer(ReportingClient):
             failure = self._failures.popleft()
             if not isinstance(failure, PendingCommit):
                 raise failure
-            if not failure.is_watched:
+            if not failure._is_watched:
                 failure.result()
 
-    # Behind the scenes.
+    # Background tasks.
 
-    async def run(self) -> NoReturn:
-        """Look up positions and leaders; `open_consumer` runs it."""
+    async def _run(self) -> NoReturn:
+        """Look up positions and leaders until cancelled.  `open_consumer` runs this."""
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
             now = now_ms()
-            unknown = {at.topic for at in self.positions if self._cluster.known_leader(at) is None}
+            unknown = {at.topic for at in self._positions if self._cluster.known_leader(at) is None}
             is_old = now >= refresh_ms
+            missing_due_ms = self._note_missing(now)
             if is_old or self._stale or (unknown and now >= self._ask_again_ms):
                 refresh_ms = now + self._config.metadata_age_ms_max
                 await self._refresh(self._stale | unknown, is_whole=is_old)
+            elif missing_due_ms is not None and now >= missing_due_ms:
+                refresh_ms = now + self._config.metadata_age_ms_max
+                await self._refresh(set(), is_whole=True)
             elif places := [one for one in self._placeable() if one.look_up_from_ms <= now]:
                 await self._find_places(places)
             else:
                 self._ring_links()
                 due_ms = [refresh_ms, *(one.look_up_from_ms for one in self._placeable())]
-                await self._bell.wait(min(*due_ms, self._ask_again_ms) if unknown else min(due_ms))
+                if unknown:
+                    due_ms.append(self._ask_again_ms)
+                if missing_due_ms is not None:
+                    due_ms.append(missing_due_ms)
+                await self._bell.wait(min(due_ms))
 
     def _placeable(self) -> list[PartitionPlace]:
-        """Return what can be looked up: a partition without a leader holds up no other one."""
+        """Return the partitions whose position can be looked up now.
+
+        A partition without a leader does not delay the others.
+        """
         known_leader = self._cluster.known_leader
-        return [place for place in self.positions.unplaced() if known_leader(place.at) is not None]
+        return [place for place in self._positions.unplaced() if known_leader(place.at) is not None]
 
     async def _refresh(self, topics: set[str], *, is_whole: bool) -> None:
         wanted: set[str] | None = set(topics)
         if is_whole:
             of_group = frozenset() if self._group is None else self._group.topics
-            assigned = {at.topic for at in self.positions}
+            assigned = {at.topic for at in self._positions}
             wanted = None if of_group is None else topics | assigned | of_group
         try:
-            await self._cluster.metadata(wanted)
+            answer = await self._cluster.metadata(wanted)
             self._stale -= topics
         except (ConnectionLostError, ProtocolError):
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
             return
         self._ask_again_ms = now_ms() + self._config.retry_backoff_ms
+        self._report_missing(
+            wanted,
+            {
+                topic.name or ""
+                for topic in answer.topics
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            },
+        )
         if self._group is not None:
             self._group.on_metadata()
         self._ring_links()
+
+    def _unknown_subjects(self) -> frozenset[str]:
+        """Return the wanted topics that the metadata lacks, or the pattern if nothing matches."""
+        known = self._cluster.topics
+        if self._group is not None and self._group.is_subscribed:
+            return self._group.subscription.missing(known)
+        return frozenset(at.topic for at in self._positions if at.topic not in known)
+
+    def _note_missing(self, now: int) -> int | None:
+        """Note which topics are missing.  Returns the time at which to request them, or None."""
+        if self._config.on_missing == "wait":
+            return None
+        unknown = self._unknown_subjects()
+        self._missing.retain(unknown, now)
+        error = self._missing_error
+        if not unknown and error is not None and error in self._failures:
+            self._failures.remove(error)
+        return self._missing.due_ms()
+
+    def _report_missing(self, asked: set[str] | None, refused: set[str]) -> None:
+        """Report the topics that a response lacks.  `asked` is None if it has all topics."""
+        if self._config.on_missing == "wait":
+            return
+        now, is_raised = now_ms(), self._config.on_missing == "raise"
+        pattern = None
+        if self._group is not None:
+            pattern = self._group.subscription.local_pattern
+        for subject in sorted(self._unknown_subjects()):
+            if subject == pattern:
+                is_missing, error = asked is None, missing_match_error(subject)
+            else:
+                is_missing, error = subject in refused, missing_topic_error(subject)
+            if not is_missing:
+                if asked is None or subject in asked:
+                    self._missing.postpone(subject, now)
+            elif self._missing.on_missing(subject, now, is_repeated=is_raised):
+                self._on_missing(error)
+
+    def _on_missing(self, error: RefusedError) -> None:
+        if self._config.on_missing == "warn":
+            LOG.warning("%s", error.message)
+        elif self._missing_error not in self._failures:
+            # One at a time, since an application that does not poll would get many.
+            self._missing_error = error
+            self._fail(error)
 
     async def _find_places(self, places: list[PartitionPlace]) -> None:
         turns = {place.at: place.turn for place in places}
@@ -478,7 +597,7 @@ class Consumer(ReportingClient):
     async def _look_up(
         self, places: list[PartitionPlace], turns: Mapping[TopicPartition, int]
     ) -> None:
-        times = {place.at: self.positions.reset_of(place) for place in places}
+        times = {place.at: self._positions.reset_of(place) for place in places}
         found = await find_offsets(
             self._cluster,
             times,
@@ -494,11 +613,12 @@ class Consumer(ReportingClient):
                 isolation_level=self._config.isolation_level,
             )
         for place in places:
-            # The epoch that comes with an offset is of the record there, not the one before it.
+            # The epoch of a looked-up offset is that of the record at the offset, but a position
+            # needs that of the record before it.
             self._place(place, turns[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))
 
     def _place(self, place: PartitionPlace, turn: int, position: OffsetAndEpoch) -> None:
-        self.positions.on_placed(place, turn, position)
+        self._positions.on_placed(place, turn, position)
         self._placed.unpark_all()
 
     def _fail(self, error: Exception | PendingCommit) -> None:
@@ -517,8 +637,12 @@ class Consumer(ReportingClient):
         self._stale.add(topic)
         self._bell.ring()
 
-    async def leave(self, *, has_processed: bool) -> None:
-        """Leave the group, if there is one; `open_consumer` does it at the end of the block."""
+    def _observed(self) -> AbstractContextManager[None]:
+        """Report this consumer to the program's MeterProvider during the block, if there is one."""
+        return nullcontext()
+
+    async def _leave(self, *, has_processed: bool) -> None:
+        """Leave the group, if there is one.  `open_consumer` calls this at the end of the block."""
         if self._group is not None:
             await self._group.leave(has_processed=has_processed)
 
@@ -527,13 +651,13 @@ class Consumer(ReportingClient):
         self._ring_links()
 
     def _ring_links(self) -> None:
-        for at in self.positions:
+        for at in self._positions:
             leader = self._cluster.known_leader(at)
             if leader is not None and leader.node not in self._links:
                 link = self._links[leader.node] = FetchLink(
                     leader.node,
                     cluster=self._cluster,
-                    positions=self.positions,
+                    positions=self._positions,
                     config=self._config,
                     on_records=self._on_records,
                     on_moved=self._on_moved,
@@ -548,25 +672,30 @@ class Consumer(ReportingClient):
 check_all_calls(Consumer)
 
 
-@asynccontextmanager
+def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
+    """Move the position of each partition that is still assigned back to the first of `records` in
+    that partition."""
+    firsts: dict[TopicPartition, int] = {}
+    for record in records:
+        firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+    for at in consumer.assignment & firsts.keys():
+        consumer.seek(at, firsts[at])
+
+
+@client_block
 async def open_consumer(
     bootstrap: str | Iterable[str | tuple[str, int]], config: ConsumerConfig | None = None
 ) -> AsyncIterator[Consumer]:
-    """Open a consumer; `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
+    """Open a consumer for the duration of the block.
 
-    It starts without asking anybody: the first assignment does.  At the end of the block a member
-    leaves its group, having committed what is processed if that is automatic; after an error it
-    leaves without.
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    9092.  No request is sent before the first assignment.  A member leaves its group at the end of
+    the block.  With automatic commits, processed records are committed first, unless the block
+    ended with an error.
     """
     config = config_of(config, ConsumerConfig)
     async with (
-        open_cluster(
-            addresses_of(bootstrap),
-            client_id=config.client_id,
-            request_timeout_s=config.request_timeout_ms / 1_000,
-            login=config.login(),
-            tls=config.tls(),
-        ) as cluster,
+        open_cluster(addresses_of(bootstrap), config) as cluster,
         open_metrics_push(
             cluster, ClientKind.CONSUMER, is_enabled=config.enable_metrics_push
         ) as metrics_push,
@@ -577,11 +706,13 @@ async def open_consumer(
                 consumer = instrumented(Consumer, TRACED)(
                     cluster, config, nursery, metrics_push=metrics_push
                 )
-                nursery.start_soon(consumer.run)
-                yield consumer
-                await consumer.leave(has_processed=True)
+                nursery.start_soon(consumer._run)
+                with consumer._observed():
+                    yield consumer
+                    await consumer._leave(has_processed=True)
         finally:
-            # After an error the last records may not be processed; the others need not wait for us.
+            # After an error, the last records may not be processed; and the other members need not
+            # wait until this member's session times out.
             if consumer is not None:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_PATIENCE_S):
-                    await consumer.leave(has_processed=False)
+                    await consumer._leave(has_processed=False)

@@ -1,15 +1,21 @@
-"""The producer: takes records, gathers them by partition, and tells what became of each.
+"""The producer: batches records by partition, sends them, and reports the delivery of each.
 
-`async with open_producer(…) as producer: await producer.send(topic, value)`.  Sending waits only
-for memory and for what must be known of a topic; `send` gives a Delivery to await.  The end of the
-block flushes, and raises the first failure nobody waited for.  When the block ends by an error,
-what is not delivered yet is dropped.
+`async with open_producer(…) as producer: await producer.send(topic, value)`.  `send` waits only for
+memory and for the metadata of a topic, and returns a Delivery, which can be awaited.  The end of
+the block flushes, and raises the first failure whose Delivery was not awaited.  If the block ends
+with an error, records that are not delivered yet are dropped.
 """
 
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    nullcontext,
+)
 from typing import NoReturn
 
 import trio
@@ -19,8 +25,10 @@ from ottla.client.instrumentation.metric_sources import report_producer
 from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.background import Bell, Turn, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
+from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.missing_topics import MissingTopics, missing_topic_error
 from ottla.client.produce.accumulator import (
     RECORD_OVERHEAD_BYTES,
     Accumulator,
@@ -60,24 +68,28 @@ from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+LOG = logging.getLogger("ottla.client")
 
 TRACED = "ottla.client.traced_producer:TracedProducer"
-"""The producer of programs that have set an OpenTelemetry provider."""
+"""Import path of the producer class for programs that have set an OpenTelemetry provider."""
 
 SENDS_PER_LOOK = 64
-"""How many records are sent before it is looked whether others get their turn: fewer costs time for
-each record, more lets one task hold the loop (64 records are well below a millisecond)."""
+"""Number of records that are sent before other tasks may run.  With a smaller number, each record
+takes more CPU time; with a larger number, one task blocks the event loop longer (64 records take
+well below a millisecond)."""
 
 NEW_EPOCHS_FROM = 3
-"""From this version of InitProducerId on a producer can go on under a new epoch (KIP-360); below it
-gets a new id."""
+"""First version of InitProducerId that gives a producer a new epoch (KIP-360).  Older versions give
+it a new producer id."""
 
 
 class Producer(ReportingClient):
-    """A producer at work; made by `open_producer`."""
+    """An open producer.  `open_producer` creates it."""
 
-    link_class = ProducerLink
-    """What its connections to brokers are."""
+    _link_class = ProducerLink
+    """Class of the connections to brokers."""
 
     def __init__(
         self,
@@ -98,7 +110,7 @@ class Producer(ReportingClient):
         self._record_bytes_max = config.request_bytes_max
         self._buffer_bytes_max = config.buffer_bytes_max
         self._has_short_way = config.batch_bytes <= config.request_bytes_max
-        """Whether a record that fits into a batch is small enough to be sent."""
+        """True if any record that fits into a batch is smaller than `max.request.size`."""
         self._nursery = nursery
         self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
@@ -108,22 +120,25 @@ class Producer(ReportingClient):
         self._bell = Bell()
         self._expiry = Bell()
         self._is_expiry_awaited = False
-        """Whether the task that expires batches wakes by time: later batches expire later."""
+        """True if the task that expires batches sleeps until a known time.  Later batches expire
+        later, so they need not wake it."""
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
+        self._missing = MissingTopics()
         self._sends_left = 0
-        """How many are sent before it is looked whether others get their turn."""
+        """Records that may still be sent before other tasks may run."""
         self._turn = Turn()
         if transactions is not None:
             transactions.wake = lambda: self._on_change(None)
 
     def transaction(self) -> AbstractAsyncContextManager[ProducerTransaction]:
-        """Open a transaction: `async with producer.transaction() as transaction:`.
+        """Open a transaction for a block: `async with producer.transaction() as transaction:`.
 
-        The end of the block commits what was sent in it; an error that leaves the block, also a
-        cancellation, aborts.  Raises TransactionAbortedError if the transaction can not be
-        committed, ProducerFencedError if another producer took the transactional id over, and
-        TransactionOutcomeUnknownError if no answer to the commit arrives in `max.block.ms`.
+        The end of the block commits the transaction.  An error that leaves the block, including a
+        cancellation, aborts it.  Raises TransactionAbortedError if the transaction cannot be
+        committed, ProducerFencedError if another producer has taken over the transactional id, and
+        TransactionOutcomeUnknownError if the coordinator does not confirm the commit within
+        `max.block.ms`.
         """
         if self._transactions is None:
             raise RefusedError(
@@ -141,11 +156,11 @@ class Producer(ReportingClient):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Take one record; await what is returned for its delivery report.
+        """Buffer one record for delivery.  Await the returned Delivery for the result.
 
-        It waits while `buffer.memory` is full.  RefusedError: there is no such topic or partition,
-        the record is larger than `max.request.size`, or the wait was longer than `max.block.ms`.
-        TypeError: key or value are not bytes.
+        Waits while `buffer.memory` is full or the topic's metadata is unknown.  Raises RefusedError
+        if the topic or partition does not exist, if the record is larger than `max.request.size`,
+        or after waiting for `max.block.ms`.  Raises TypeError if the key or value is not bytes.
         """
         self._sends_left -= 1
         if self._sends_left <= 0:
@@ -163,7 +178,7 @@ class Producer(ReportingClient):
             batch = self._gathered.join_plain(topic, value, timestamp_ms)
             if batch is not None:
                 return Delivery(batch, batch.record_count - 1, timestamp_ms)
-            timestamp_ms = None  # it may have to wait
+            timestamp_ms = None  # set again below, since `send` may have to wait
         while True:
             try:
                 return self._accept(topic, value, key, partition, headers, timestamp_ms)
@@ -180,7 +195,10 @@ class Producer(ReportingClient):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
+        """Buffer one record for delivery without waiting.
+
+        Raises trio.WouldBlock if `send` would wait.
+        """
         return self._accept(topic, value, key, partition, headers, timestamp_ms)
 
     def _accept(
@@ -242,7 +260,7 @@ class Producer(ReportingClient):
             gathered.route_plain(topic, batch, self._sticky.room_bytes(topic))
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
 
-    def accepts(
+    def _accepts(
         self,
         topic: str,
         value: bytes | None,
@@ -253,11 +271,13 @@ class Producer(ReportingClient):
         timestamp_ms: int | None = None,
         waiting_bytes: int = 0,
     ) -> int | None:
-        """Return the bytes of a record that `send_nowait` takes now; None where it may not.
+        """Return the size that a record occupies in the buffer, or None if `send_nowait` may be
+        unable to accept it now.
 
-        For the client's own use, also from another thread: what it reads is replaced whole, so the
-        answer may be old and never wrong in itself.  `waiting_bytes` are on their way to it.
-        Raises TypeError and RefusedError for the record itself, as `send` does.
+        May be called from another thread.  All values that this method reads
+        are replaced as a whole, so the result may be outdated but is consistent.  `waiting_bytes`
+        is the size of records that are already queued in front of this record.  Raises TypeError
+        and RefusedError for an invalid record, as `send` does.
         """
         if type(value) is not bytes or (key is not None and type(key) is not bytes) or headers:
             value, key = bytes_or_none("value", value), bytes_or_none("key", key)
@@ -281,9 +301,9 @@ class Producer(ReportingClient):
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:
-        """Take all records of a run, many at a time; `flush` raises for what is not delivered.
+        """Buffer all records of a run for delivery.  `flush` raises the first failure.
 
-        It waits, and refuses, as `send` does.
+        Waits and raises errors as `send` does.
         """
         size_bytes = run.largest_bytes
         if size_bytes > self._config.request_bytes_max:
@@ -310,12 +330,13 @@ class Producer(ReportingClient):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
-        """Take many records, values or (key, value) pairs; await what is returned for the reports.
+        """Buffer many records, given as values or (key, value) pairs.  Await the result to get the
+        delivery reports.
 
-        For much less CPU than `send` takes for each.  All have one time and no headers.  It waits,
-        and refuses, as `send` does: a record that is refused is named by its number, and nothing
-        of a list is taken then; of an iterator, and where waiting ends by an error, what came
-        before may be on its way.
+        This takes much less CPU time than `send` for each record.  All records have the same
+        timestamp and no headers.  Waits and raises errors as `send` does.  The error for a refused
+        record contains its index.  If `records` is a list, none of them is sent in that case.  If
+        it is an iterator, or if the error occurs while waiting, earlier records may have been sent.
         """
         check_place(topic, partition, timestamp_ms)
         if timestamp_ms is None:
@@ -324,7 +345,7 @@ class Producer(ReportingClient):
             raise no_partition(topic, partition)
         found = chunks(records, self._config.batch_bytes, self._config.request_bytes_max)
         if isinstance(records, list | tuple):
-            # All are checked before one is taken.
+            # All records are checked before the first one is buffered.
             checked = []
             for chunk in found:
                 checked.append(chunk)
@@ -364,7 +385,11 @@ class Producer(ReportingClient):
                 self._ring(at)
             batch, count = self._gathered.newest(at), run.taken_count - before
             part = positions[before : run.taken_count]
-            sent.add(SentPart(batch, batch.record_count - count, part))
+            sent._add(SentPart(batch, batch.record_count - count, part))
+
+    def _observed(self) -> AbstractContextManager[None]:
+        """Report this producer to the program's MeterProvider during the block, if there is one."""
+        return nullcontext()
 
     def _too_large(self, size_bytes: int) -> RefusedError:
         return RefusedError(
@@ -374,9 +399,9 @@ class Producer(ReportingClient):
         )
 
     async def flush(self) -> None:
-        """Send everything now; return when it is known what became of it all.
+        """Send all buffered records now, and wait until every record is settled.
 
-        It raises the first NotDeliveredError of a record whose Delivery nobody waits for.
+        Raises the first NotDeliveredError of a record whose Delivery is not awaited.
         """
         await settle_all(self._gathered, self._ring_all)
         failure = self._gathered.take_unseen_failure()
@@ -384,17 +409,20 @@ class Producer(ReportingClient):
             raise failure
 
     async def partitions_of(self, topic: str) -> tuple[int, ...]:
-        """Return a topic's partition numbers; a topic that may be created on first use is."""
+        """Return the partition numbers of a topic.
+
+        A missing topic is created if that is enabled.
+        """
         known = self._cluster.topics.get(topic)
         if known is None:
             await self._learn(topic)
             known = self._cluster.topics[topic]
         return known.partitions
 
-    async def run(self) -> NoReturn:
-        """Do what comes by time or after errors; `open_producer` runs it."""
+    async def _run(self) -> NoReturn:
+        """Run timers and retries until cancelled.  `open_producer` runs this."""
         async with trio.open_nursery() as nursery:
-            # Its own task: delivery.timeout.ms holds however long a broker takes to answer.
+            # A task of its own, so that delivery.timeout.ms holds even if a broker responds late.
             nursery.start_soon(self._expire)
             if self._transactions is not None:
                 nursery.start_soon(self._transactions.run)
@@ -433,7 +461,8 @@ class Producer(ReportingClient):
             await self._learn(topic)
         with trio.move_on_at(deadline) as scope:
             while not self._gathered.has_room(size_bytes):
-                # What lingers leaves now: nothing can join it.
+                # Batches that are lingering are sent now: no record can be added while memory is
+                # full.
                 self._ring_all()
                 await self._room.park()
         if scope.cancelled_caught:
@@ -448,24 +477,58 @@ class Producer(ReportingClient):
         while True:
             left_s = max(0.0, deadline - trio.current_time())
             try:
-                await self._cluster.partitions_of(topic, may_create=True, deadline_s=left_s)
+                await self._cluster.partitions_of(
+                    topic,
+                    may_create=True,
+                    deadline_s=left_s,
+                    on_missing=lambda: self._on_missing(topic),
+                )
+                self._missing.on_found(topic)
                 return
             except ConnectionLostError as error:
                 if trio.current_time() + backoff_s >= deadline:
-                    # One more attempt would have no time, and nothing to tell.
+                    # Another attempt would have no time left, and would not report a better reason.
                     raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
                 await trio.sleep(backoff_s)
+            finally:
+                self._missing.stop_waiting(topic)
+
+    def _on_missing(self, topic: str) -> None:
+        """Report a topic that does not exist and was not created within the grace period."""
+        choice = self._config.on_missing
+        if choice == "wait" or not self._missing.on_missing(
+            topic, now_ms(), is_repeated=choice == "raise"
+        ):
+            return
+        error = missing_topic_error(topic)
+        if choice == "raise":
+            raise error
+        LOG.warning("%s", error.message)
 
     async def _refresh(self, topics: Iterable[str]) -> None:
-        """Ask who leads what; at most once in `retry.backoff.ms`."""
+        """Request the metadata of topics, at most once per `retry.backoff.ms`."""
         wanted = set(topics)
         try:
-            await self._cluster.metadata(wanted)
+            answer = await self._cluster.metadata(wanted)
             self._stale -= wanted
+            self._report_missing(answer)
         except (ConnectionLostError, ProtocolError):
             pass
         self._ring_all()
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
+
+    def _report_missing(self, answer: MetadataResponse) -> None:
+        """Report topics that were deleted while records wait for them.  If errors are raised, the
+        next `send` raises one."""
+        for topic in answer.topics:
+            name = topic.name or ""
+            if topic.error_code == ErrorCode.NONE:
+                self._missing.on_found(name)
+            elif (
+                topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                and self._config.on_missing == "warn"
+            ):
+                self._on_missing(name)
 
     async def _take_identity(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
@@ -488,7 +551,7 @@ class Producer(ReportingClient):
                 self._on_change(None)
             else:
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
-                # Else the next attempt would wait until something else happens.
+                # Without this, the next attempt would wait for an unrelated event.
                 self._bell.ring()
             return
         self._gathered.become(
@@ -522,7 +585,7 @@ class Producer(ReportingClient):
     def _link(self, node: NodeId) -> ProducerLink:
         link = self._links.get(node)
         if link is None:
-            link = self._links[node] = self.link_class(
+            link = self._links[node] = self._link_class(
                 node,
                 cluster=self._cluster,
                 gathered=self._gathered,
@@ -533,7 +596,7 @@ class Producer(ReportingClient):
         return link
 
 
-@asynccontextmanager
+@client_block
 async def open_producer(
     bootstrap: str | Iterable[str | tuple[str, int]],
     config: ProducerConfig | None = None,
@@ -542,30 +605,26 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[Producer]:
-    """Open a producer; `bootstrap` is `host:port,…` of any brokers (port 9092 if left out).
+    """Open a producer for the duration of the block.
 
-    It starts without asking anybody: the first record does.  One with a `transactional.id` takes
-    that over first, in at most `max.block.ms`.  With `ends_at_failure` nothing leaves
-    after the first record that is not delivered, so that no partition has a record behind a gap;
-    every later `send` raises that NotDeliveredError.  Producers of one process that follow each
-    other may share their `identities`: brokers then have one producer to remember, not one of each.
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    9092.  No request is sent before the first record.  A producer with a `transactional.id` first
+    takes over that id, within `max.block.ms`.
 
-    `partition_by` is a partitioner of the application's own: a function from an UnplacedRecord to
-    a partition, or to None for the choice of the setting `partitioner`.  It is called once for each
-    record that is sent without a partition, must not wait, and what it raises comes out of `send`.
+    With `ends_at_failure`, no record is sent after the first record that was not delivered, so that
+    no partition has a record behind a gap.  Every later `send` raises that NotDeliveredError.
+
+    Successive producers of one process may share `identities`.  They then reuse producer ids, so
+    that brokers remember one producer instead of many.
+
+    `partition_by` is a partitioner of the application: a function of an UnplacedRecord that returns
+    a partition, or None to apply the setting `partitioner`.  It is called once for each record that
+    is sent without a partition, and must not block.  `send` raises its errors.
     """
     config = config_of(config, ProducerConfig)
     identities = identities or ProducerIdentities()
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(
-            open_cluster(
-                addresses_of(bootstrap),
-                client_id=config.client_id,
-                request_timeout_s=config.request_timeout_ms / 1_000,
-                login=config.login(),
-                tls=config.tls(),
-            )
-        )
+        cluster = await stack.enter_async_context(open_cluster(addresses_of(bootstrap), config))
         metrics_push = await stack.enter_async_context(
             open_metrics_push(cluster, ClientKind.PRODUCER, is_enabled=config.enable_metrics_push)
         )
@@ -585,11 +644,12 @@ async def open_producer(
                     transactions=transactions,
                     partition_by=partition_by,
                 )
-                producer.metrics_push = metrics_push
-                nursery.start_soon(producer.run)
-                yield producer
-                await producer.flush()
+                producer._metrics_push = metrics_push
+                nursery.start_soon(producer._run)
+                with producer._observed():
+                    yield producer
+                    await producer.flush()
         finally:
-            # Nothing of this one leaves any more.
+            # No request of this producer is sent from here on, so its identity may be reused.
             if transactions is None:
                 identities.give_back(cluster.cluster_id, gathered.identity)

@@ -1,20 +1,24 @@
-"""Serializers: plain functions between values and bytes, and clients that use them.
+"""Serializers: functions that convert values to bytes and back, and clients that apply them.
 
-A serializer takes a value and returns bytes; a deserializer takes bytes and returns a value.  Those
-of JSON and of text are here; any function of that form is one, such as `Message.SerializeToString`
-of Protobuf.  None is never given to one: a record without a key or a value (a tombstone) has none
-on both sides.
+A serializer is a function from a value to bytes; a deserializer is a function from bytes to a
+value.  This module has functions for JSON and text.  Any other function of that form can be used,
+such as `Message.SerializeToString` of Protobuf.  These functions are never called with None: a
+record without a key or a value (a tombstone) has None both before and after the conversion.
+
+Serializers with a schema registry are in `ottla.client.schemas`.
 """
 
 import json
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
-from ottla.client.consumer import Consumer
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.network.arguments import shown
-from ottla.client.produce.delivery import Delivery
-from ottla.client.producer import Producer
+from ottla.client.produce.delivery import RecordMetadata
+from ottla.client.registry.framing import RecordPart
+from ottla.client.schemas.record_codecs import EncodedField, SchemaDeserializer, SchemaSerializer
 from ottla.model.errors import OttlaError
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 from ottla.wire.records import RecordHeaders
@@ -23,46 +27,118 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 
-Serializer = Callable[[T], bytes]
-Deserializer = Callable[[bytes], T]
+Serializer = Callable[[T], bytes] | SchemaSerializer[T]
+Deserializer = Callable[[bytes], T] | SchemaDeserializer[T]
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as compact JSON in UTF-8.  Raises TypeError or ValueError if it has none."""
+    """Serialize a value as compact JSON in UTF-8.  Raises TypeError or ValueError if JSON cannot
+    represent it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def from_json(data: bytes) -> Any:
-    """Return the value of a JSON text.  Raises ValueError if it is none."""
+    """Deserialize a value from JSON.  Raises ValueError if the data is not JSON."""
     return json.loads(data)
 
 
 def to_text(value: str) -> bytes:
-    """Return a text in UTF-8."""
+    """Serialize a text as UTF-8."""
     return value.encode()
 
 
 def from_text(data: bytes) -> str:
-    """Return the text of UTF-8.  Raises UnicodeDecodeError if it is none."""
+    """Deserialize a text from UTF-8.  Raises UnicodeDecodeError if the data is not UTF-8."""
     return data.decode()
 
 
 def as_bytes(value: bytes) -> bytes:
-    """Return bytes as they are: the default of keys and values."""
+    """Return bytes unchanged.  This is the default for keys and values."""
     return value
 
 
-class DeserializationError(OttlaError):
-    """A deserializer failed for a record; its error is the cause.
+class RecordDelivery(Awaitable[RecordMetadata], Protocol):
+    """The delivery report of one record: a Delivery, or an AioDelivery under asyncio."""
 
-    The consumer stands behind the record: the next poll goes on with what follows.
+    @property
+    def is_settled(self) -> bool:
+        """True if the record was delivered, or is known to have failed."""
+        ...
+
+    @property
+    def failure(self) -> Exception | None:
+        """Reason why the record was not delivered, or None."""
+        ...
+
+    def result(self) -> RecordMetadata:
+        """Return the metadata of a settled record.  Raises NotDeliveredError if it failed."""
+        ...
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until the record is settled.  Raises NotDeliveredError if it failed."""
+        ...
+
+
+class RecordSender(Protocol):
+    """A producer of bytes: Producer, or AioProducer under asyncio."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers | EncodedHeaders = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordDelivery:
+        """Buffer one record for delivery."""
+        ...
+
+
+class RecordReader(Protocol):
+    """A consumer of bytes: Consumer, or AioConsumer under asyncio."""
+
+    async def poll(
+        self, timeout_s: float | None = None, *, record_count_max: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Return the next records."""
+        ...
+
+    async def poll_batches(
+        self,
+        timeout_s: float | None = None,
+        *,
+        record_count_max: int | None = None,
+        bytes_max: int | None = None,
+    ) -> list[RecordBatch]:
+        """Return the next records as batches."""
+        ...
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record."""
+        ...
+
+    async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
+        """Continue at the first of these records in each partition that is still assigned."""
+        ...
+
+
+class DeserializationError(OttlaError):
+    """A deserializer failed for a record.  The error of the deserializer is the cause.
+
+    The position of the consumer is already after the record, so the next poll skips it, unless
+    `is_temporary`.
     """
 
     def __init__(self, record: ConsumerRecord, part: str, cause: Exception) -> None:
         self.record = record
         """The record, with its key and value as bytes."""
         self.part = part
-        """What could not be read: `key` or `value`."""
+        """Part of the record that could not be deserialized: `key` or `value`."""
+        self.is_temporary: bool = getattr(cause, "is_temporary", False)
+        """True if the schema registry could not be reached.  The position of the consumer is at the
+        record, so the next poll reads it again."""
         super().__init__(
             f"{record.topic}-{record.partition} at offset {record.offset}: the {part} cannot be "
             f"deserialized: {type(cause).__name__}: {cause}"
@@ -70,7 +146,7 @@ class DeserializationError(OttlaError):
 
 
 class DeserializedRecord(NamedTuple, Generic[K, V]):
-    """One record with its key and value deserialized, and where it was."""
+    """One record with its deserialized key and value, and its topic, partition and offset."""
 
     topic: str
     """Name of the topic."""
@@ -79,59 +155,95 @@ class DeserializedRecord(NamedTuple, Generic[K, V]):
     offset: int
     """Offset of the record."""
     timestamp_ms: int
-    """Time of the record, in ms since 1970."""
+    """Timestamp of the record, in ms since 1970."""
     key: K | None
-    """Key; None where the record has none."""
+    """Deserialized key of the record, or None."""
     value: V | None
-    """Value; None for a tombstone."""
+    """Deserialized value of the record.  None for a tombstone."""
     headers: RecordHeaders
-    """Headers: (name, bytes) pairs."""
+    """Headers of the record: pairs of name and bytes."""
 
 
 class DeserializedBatch(NamedTuple, Generic[K, V]):
-    """Records of one partition with their keys and values deserialized, as columns."""
+    """Records of one partition as columns, with deserialized keys and values."""
 
     batch: RecordBatch
-    """The records as bytes, with their offsets, times and headers."""
+    """The same records as bytes, with their offsets, timestamps and headers."""
     keys: list[K | None]
-    """Key of each record; None where it has none."""
+    """Key of each record, or None."""
     values: list[V | None]
     """Value of each record; None for a tombstone."""
 
 
-def _check_functions(**functions: object) -> None:
-    """Raise TypeError for an argument that is no function."""
+def _check_functions(kind: type, **functions: object) -> None:
+    """Raise TypeError for an argument that is neither callable nor of a kind."""
     for name, function in functions.items():
-        if not callable(function):
-            raise TypeError(f"{name} is {shown(function)}; it must be a function")
+        if not callable(function) and not isinstance(function, kind):
+            raise TypeError(
+                f"{name} is {shown(function)}; it must be a function or a {kind.__name__}"
+            )
+
+
+async def _encode(
+    codec: "Serializer[T]", topic: str, part: RecordPart, value: T | None
+) -> EncodedField | None:
+    if value is None:
+        return None
+    if isinstance(codec, SchemaSerializer):
+        return await codec.serialize(topic, part, value)
+    return EncodedField(codec(value))
+
+
+def _with_headers(
+    headers: Headers | EncodedHeaders, *fields: EncodedField | None
+) -> Headers | EncodedHeaders:
+    """Return the headers of a record and those of its serialized key and value."""
+    added = [one for encoded in fields if encoded is not None for one in encoded.headers]
+    if not added:
+        return headers
+    if isinstance(headers, bytes):
+        raise TypeError("a serializer adds a header to the record; pass headers as pairs")
+    return [*headers, *added]
+
+
+def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, RecordHeaders], T]:
+    """Return a function of data and headers for any deserializer."""
+    if isinstance(codec, SchemaDeserializer):
+        return partial(codec.deserialize, part)
+    function: Callable[[bytes], T] = codec
+    return lambda data, _: function(data)
 
 
 class SerializingProducer(Generic[K, V]):
-    """A producer of values that two functions make into bytes.
+    """A producer whose keys and values are serialized by two functions or schema serializers.
 
-    `SerializingProducer(producer, key=to_text, value=to_json)`; several may share a producer.
+    For example `SerializingProducer(producer, key=to_text, value=to_json)`.  Several of them may
+    share one producer.
     """
 
     @overload
     def __init__(
-        self: "SerializingProducer[bytes, V]", producer: Producer, *, value: Serializer[V]
+        self: "SerializingProducer[bytes, V]", producer: RecordSender, *, value: Serializer[V]
     ) -> None: ...
     @overload
     def __init__(
-        self: "SerializingProducer[K, bytes]", producer: Producer, *, key: Serializer[K]
+        self: "SerializingProducer[K, bytes]", producer: RecordSender, *, key: Serializer[K]
     ) -> None: ...
     @overload
-    def __init__(self, producer: Producer, *, key: Serializer[K], value: Serializer[V]) -> None: ...
+    def __init__(
+        self, producer: RecordSender, *, key: Serializer[K], value: Serializer[V]
+    ) -> None: ...
     def __init__(
         self,
-        producer: Producer,
+        producer: RecordSender,
         *,
         key: Any = as_bytes,
         value: Any = as_bytes,
     ) -> None:
-        _check_functions(key=key, value=value)
+        _check_functions(SchemaSerializer, key=key, value=value)
         self.producer = producer
-        """The producer that sends the bytes; its `flush` and `transaction` are used as ever."""
+        """The producer that sends the serialized records.  Use its `flush` and `transaction` as
+        usual."""
         self._key: Serializer[K] = key
         self._value: Serializer[V] = value
 
@@ -144,69 +256,80 @@ class SerializingProducer(Generic[K, V]):
         partition: int | None = None,
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
-    ) -> Delivery:
-        """Serialize and send one record, as `Producer.send` does.
+    ) -> RecordDelivery:
+        """Serialize one record and buffer it for delivery, as `Producer.send` does.
 
-        An error of a serializer is raised as it is, and nothing was sent.
+        An error of a serializer is raised unchanged; the record is then not sent.
         """
+        encoded_value = await _encode(self._value, topic, "value", value)
+        encoded_key = await _encode(self._key, topic, "key", key)
         return await self.producer.send(
             topic,
-            None if value is None else self._value(value),
-            key=None if key is None else self._key(key),
+            None if encoded_value is None else encoded_value.data,
+            key=None if encoded_key is None else encoded_key.data,
             partition=partition,
-            headers=headers,
+            headers=_with_headers(headers, encoded_key, encoded_value),
             timestamp_ms=timestamp_ms,
         )
 
 
 class DeserializingConsumer(Generic[K, V]):
-    """A consumer of values that two functions make of bytes.
+    """A consumer whose keys and values are deserialized by two functions or schema deserializers.
 
-    `DeserializingConsumer(consumer, key=from_text, value=from_json)`: read by `poll` or
-    `async for`; all else (`subscribe`, `commit`, …) is asked of the consumer itself.
+    For example `DeserializingConsumer(consumer, key=from_text, value=from_json)`.  Read it by
+    `poll` or `async for`.  All other calls, such as `subscribe` and `commit`, are made on the
+    consumer itself.
     """
 
     @overload
     def __init__(
-        self: "DeserializingConsumer[bytes, V]", consumer: Consumer, *, value: Deserializer[V]
+        self: "DeserializingConsumer[bytes, V]", consumer: RecordReader, *, value: Deserializer[V]
     ) -> None: ...
     @overload
     def __init__(
-        self: "DeserializingConsumer[K, bytes]", consumer: Consumer, *, key: Deserializer[K]
+        self: "DeserializingConsumer[K, bytes]", consumer: RecordReader, *, key: Deserializer[K]
     ) -> None: ...
     @overload
     def __init__(
-        self, consumer: Consumer, *, key: Deserializer[K], value: Deserializer[V]
+        self, consumer: RecordReader, *, key: Deserializer[K], value: Deserializer[V]
     ) -> None: ...
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: RecordReader,
         *,
         key: Any = as_bytes,
         value: Any = as_bytes,
     ) -> None:
-        _check_functions(key=key, value=value)
+        _check_functions(SchemaDeserializer, key=key, value=value)
         self.consumer = consumer
-        """The consumer that reads the bytes."""
+        """The consumer that reads the serialized records."""
         self._key: Deserializer[K] = key
         self._value: Deserializer[V] = value
+        self._read_key = _reader(self._key, "key")
+        self._read_value = _reader(self._value, "value")
+        self._has_schemas = isinstance(key, SchemaDeserializer) or isinstance(
+            value, SchemaDeserializer
+        )
 
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[DeserializedRecord[K, V]]:
-        """Return the next records as `Consumer.poll` does.
+        """Return the next records with deserialized keys and values, as `Consumer.poll` does.
 
-        Raises DeserializationError for a record that cannot be read, after all before it have been
+        Raises DeserializationError for a malformed record, once all records before it have been
         returned.
         """
         records = await self.consumer.poll(timeout_s, record_count_max=record_count_max)
+        await self._prepare_records(records)
         found: list[DeserializedRecord[K, V]] = []
         for index, record in enumerate(records):
             try:
                 found.append(self._read(record))
-            except DeserializationError:
-                # What is not returned now is read again; the record itself is not, once it is told.
-                self._go_back(records[index:] if found else records[1:])
+            except DeserializationError as error:
+                # Seek back to the first record that is not returned now.  The reported record
+                # itself is skipped, unless it may be readable later.
+                again = index if found or error.is_temporary else index + 1
+                await self.consumer._seek_back(records[again:])
                 if found:
                     return found
                 raise
@@ -221,11 +344,19 @@ class DeserializingConsumer(Generic[K, V]):
     ) -> list[DeserializedBatch[K, V]]:
         """Return the next records as batches, as `Consumer.poll_batches` does.
 
-        Raises DeserializationError as `poll`: after all before the record have been returned.
+        Raises DeserializationError for a malformed record, once all records before it have been
+        returned.
         """
         batches = await self.consumer.poll_batches(
             timeout_s, record_count_max=record_count_max, bytes_max=bytes_max
         )
+        if self._has_schemas:
+            # From the columns: the objects of all records would cost more than the rest.
+            await self._prepare(
+                (field for one in batches for field in zip(one.keys, one.headers, strict=True)),
+                (field for one in batches for field in zip(one.values, one.headers, strict=True)),
+                [one[0] for one in batches],
+            )
         found: list[DeserializedBatch[K, V]] = []
         for index, batch in enumerate(batches):
             keys, values, failure = self._read_columns(batch)
@@ -233,10 +364,13 @@ class DeserializingConsumer(Generic[K, V]):
             if count:
                 found.append(DeserializedBatch(batch[:count], keys[:count], values))
             if failure is not None:
-                # As in `poll`: what is not returned now is read again, the record itself is not.
+                # As in `poll`: seek back to the first record that is not returned; skip the
+                # reported one.
                 rest = [one[0] for one in batches[index + 1 :]]
-                again = count if found else count + 1
-                self._go_back(([batch[again]] if again < len(batch) else []) + rest)
+                again = count if found or failure.is_temporary else count + 1
+                await self.consumer._seek_back(
+                    ([batch[again]] if again < len(batch) else []) + rest
+                )
                 if not found:
                     raise failure from failure.__cause__
                 break
@@ -245,16 +379,19 @@ class DeserializingConsumer(Generic[K, V]):
     def _read_columns(
         self, batch: RecordBatch
     ) -> tuple[list[K | None], list[V | None], DeserializationError | None]:
-        """Return keys and values up to the first that cannot be read, and why it cannot."""
+        """Return the keys and values up to the first malformed record, and the error for that
+        record."""
         keys: list[K | None] = []
         values: list[V | None] = []
-        read_key, read_value = self._key, self._value
+        read_key, read_value = self._read_key, self._read_value
+        # Headers are decoded only if they can contain the id of a schema.
+        headers: Iterable[RecordHeaders] = batch.headers if self._has_schemas else repeat(())
         try:
-            for key, value in zip(batch.keys, batch.values, strict=True):
-                keys.append(None if key is None else read_key(key))
-                values.append(None if value is None else read_value(value))
+            for key, value, more in zip(batch.keys, batch.values, headers, strict=False):
+                keys.append(None if key is None else read_key(key, more))
+                values.append(None if value is None else read_value(value, more))
         except Exception as error:
-            # Whatever somebody's function raises: the record that it raised for must be told.
+            # A user's function may raise any exception; the error must name its record.
             part = "key" if len(keys) == len(values) else "value"
             failure = DeserializationError(batch[len(values)], part, error)
             failure.__cause__ = error
@@ -265,24 +402,50 @@ class DeserializingConsumer(Generic[K, V]):
         return self
 
     async def __anext__(self) -> DeserializedRecord[K, V]:
-        """Return the next record.  Raises DeserializationError if it cannot be read."""
-        return self._read(await self.consumer.__anext__())
+        """Return the next record.  Raises DeserializationError if it is malformed."""
+        record = await self.consumer.__anext__()
+        await self._prepare_records([record])
+        try:
+            return self._read(record)
+        except DeserializationError as error:
+            if error.is_temporary:
+                await self.consumer._seek_back([record])
+            raise
+
+    async def _prepare_records(self, records: Sequence[ConsumerRecord]) -> None:
+        if self._has_schemas and records:
+            await self._prepare(
+                ((one.key, one.headers) for one in records),
+                ((one.value, one.headers) for one in records),
+                records,
+            )
+
+    async def _prepare(
+        self,
+        keys: Iterable[tuple[bytes | None, RecordHeaders]],
+        values: Iterable[tuple[bytes | None, RecordHeaders]],
+        records: Sequence[ConsumerRecord],
+    ) -> None:
+        """Load the schemas of some keys and values, before they are deserialized.
+
+        If that is cancelled, the consumer continues at the first of `records` in each partition.
+        """
+        try:
+            if isinstance(self._key, SchemaDeserializer):
+                await self._key.prepare("key", keys)
+            if isinstance(self._value, SchemaDeserializer):
+                await self._value.prepare("value", values)
+        except BaseException:
+            await self.consumer._seek_back(records)
+            raise
 
     def _read(self, record: ConsumerRecord) -> DeserializedRecord[K, V]:
         part = "key"
         try:
-            key = None if record.key is None else self._key(record.key)
+            key = None if record.key is None else self._read_key(record.key, record.headers)
             part = "value"
-            value = None if record.value is None else self._value(record.value)
+            value = None if record.value is None else self._read_value(record.value, record.headers)
         except Exception as error:
-            # Whatever somebody's function raises: the record that it raised for must be told.
+            # A user's function may raise any exception; the error must name its record.
             raise DeserializationError(record, part, error) from error
         return DeserializedRecord(*record[:4], key, value, record.headers)
-
-    def _go_back(self, records: list[ConsumerRecord]) -> None:
-        firsts: dict[tuple[str, int], ConsumerRecord] = {}
-        for record in records:
-            firsts.setdefault((record.topic, record.partition), record)
-        for at in self.consumer.assignment:
-            if at in firsts:
-                self.consumer.seek(at, firsts[at].offset)

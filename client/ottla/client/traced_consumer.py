@@ -1,9 +1,11 @@
-"""A consumer that makes a span of each poll; and spans of what is done with a record."""
+"""A consumer that creates a span for each poll, and spans for the processing of records.  It also
+reports metrics to the program's MeterProvider."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
+from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
 
@@ -18,19 +20,48 @@ from ottla.client.instrumentation.instruments import (
     instruments,
     link_to,
 )
+from ottla.client.instrumentation.observed_clients import ConsumerReadings
 from ottla.model.ids import TopicPartition
+
+T = TypeVar("T")
 
 
 class TracedConsumer(Consumer):
-    """A consumer of a program that has set a provider.
+    """The consumer of a program that has set an OpenTelemetry provider.
 
-    Each `poll`, and each step of `async for`, is one span with links to the senders' spans.  One
-    that returns nothing is none.
+    Each `poll`, and each step of `async for`, is one span with links to the spans of the senders.
+    A poll that returns no records has no span.
     """
 
+    _polled_s: float | None = None
+    """Monotonic time at which the last poll ended."""
+
+    def _observed(self) -> AbstractContextManager[None]:
+        group = self._group
+        return instruments().observed.observing(
+            ConsumerReadings(
+                self._config.client_id,
+                self._config.group_id,
+                None if group is None else group.measures,
+                self._positions.lags,
+            )
+        )
+
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Make a block a span, the child of the span that sent the record."""
+        """Return a context manager that runs its block in a span, which is a child of the span that
+        sent the record."""
         return _process_span(record, self._config.client_id, self._config.group_id)
+
+    async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
+        if self._polled_s is not None:
+            attributes = attributes_of(POLL, None, self._config.client_id)
+            if self._config.group_id is not None:
+                attributes["messaging.consumer.group.name"] = self._config.group_id
+            instruments().poll_interval.record(time.perf_counter() - self._polled_s, attributes)
+        try:
+            return await super()._next_of(take, timeout_s)
+        finally:
+            self._polled_s = time.perf_counter()
 
     async def _next(self, count: int, timeout_s: float | None = None) -> list[ConsumerRecord]:
         started_ns, started_s = time.time_ns(), time.perf_counter()
@@ -43,7 +74,7 @@ class TracedConsumer(Consumer):
         return records
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record; the one before counts as processed now."""
+        """Return the next record.  The call marks the previously returned record as processed."""
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
@@ -71,7 +102,8 @@ class TracedConsumer(Consumer):
         started_ns: int,
         took_s: float,
     ) -> None:
-        """Report a poll; `first` are those of its records that may be linked to."""
+        """Record the span and the metrics of a poll.  The span gets links to the senders of the
+        records in `first`."""
         topics = {at.topic for at in places}
         topic = topics.pop() if len(topics) == 1 else None
         attributes = attributes_of(POLL, topic, self._config.client_id)
@@ -97,13 +129,13 @@ class TracedConsumer(Consumer):
 
 @contextmanager
 def _process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
-    """Make the block a span, the child of the span that sent the record."""
+    """Run the block in a span that is a child of the span that sent the record."""
     attributes = attributes_of(PROCESS, record.topic, client_id)
     attributes["messaging.destination.partition.id"] = str(record.partition)
     if group_id is not None:
         attributes["messaging.consumer.group.name"] = group_id
     started_s = time.perf_counter()
-    # The span is current in the block: its exception is recorded with it.
+    # The span is current in the block, and records an exception of the block.
     with instruments().tracer.start_as_current_span(
         f"process {record.topic}",
         context=context_of(record),

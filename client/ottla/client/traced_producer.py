@@ -1,6 +1,8 @@
-"""A producer that makes a span of each record, and puts its context into the record's headers."""
+"""A producer that creates a span for each record, and writes the context of the span into the
+record's headers.  It also reports metrics to the program's MeterProvider."""
 
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 import trio
@@ -8,6 +10,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from ottla.client.instrumentation.instruments import SEND, attributes_of, instruments
+from ottla.client.instrumentation.observed_clients import ProducerReadings
 from ottla.client.instrumentation.produce_spans import SENDERS_MAX, TracedProducerLink
 from ottla.client.produce.delivery import Delivery, note_sender
 from ottla.client.produce.record_arguments import checked_headers
@@ -17,7 +20,7 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers, encode_headers
 
 
 class RecordSpan:
-    """The span of one record: from `send` until it is known what became of the record."""
+    """The span of one record, from `send` until the record is settled."""
 
     def __init__(self, topic: str, value: bytes | None, client_id: str) -> None:
         self._started_s = time.perf_counter()
@@ -29,10 +32,10 @@ class RecordSpan:
             self._span.set_attribute("messaging.kafka.message.tombstone", True)
 
     def headers(self, headers: Headers | EncodedHeaders) -> EncodedHeaders:
-        """Return the record's headers with this span's context.
+        """Return the headers of the record, with the context of this span added.
 
-        It replaces the context of a record that is passed on.  Headers that were encoded before
-        stay as they are.
+        If the record is forwarded, the new context replaces the one in its headers.  Headers that
+        are already encoded are returned unchanged.
         """
         headers = checked_headers(headers)
         if isinstance(headers, bytes):
@@ -44,13 +47,14 @@ class RecordSpan:
         return encode_headers([*kept, *added])
 
     def follow(self, delivery: Delivery) -> None:
-        """End with the record's delivery report; the request that brings it learns this span."""
+        """End the span when the record is settled.  Also add the span to the batch of the record,
+        so that the span of its request becomes a child of the record's span or has a link to it."""
         if self._span.get_span_context().trace_flags.sampled:
             note_sender(delivery, self._span, count_max=SENDERS_MAX)
         delivery.when_settled(lambda: self._on_settled(delivery))
 
     def fail(self, error: BaseException) -> None:
-        """End with a record that was not accepted."""
+        """End the span of a record that was not accepted, or not delivered."""
         code = error.code.name if isinstance(error, RefusedError) else type(error).__qualname__
         self._end({"error.type": code}, str(error))
 
@@ -75,9 +79,20 @@ class RecordSpan:
 
 
 class TracedProducer(Producer):
-    """A producer of a program that has set a provider; `send_run` makes no spans."""
+    """The producer of a program that has set an OpenTelemetry provider.  `send_run` creates no
+    spans."""
 
-    link_class = TracedProducerLink
+    _link_class = TracedProducerLink
+
+    def _observed(self) -> AbstractContextManager[None]:
+        return instruments().observed.observing(
+            ProducerReadings(
+                self._config.client_id,
+                self._gathered.measures,
+                lambda: self._gathered.buffered_bytes,
+                self._config.buffer_bytes_max,
+            )
+        )
 
     async def send(
         self,
@@ -87,7 +102,7 @@ class TracedProducer(Producer):
         headers: Headers | EncodedHeaders = (),
         **others: Any,
     ) -> Delivery:
-        """Take one record, as `Producer.send` does."""
+        """Buffer one record for delivery, as `Producer.send` does."""
         span = RecordSpan(topic, value, self._config.client_id)
         try:
             encoded = span.headers(headers)
@@ -106,13 +121,13 @@ class TracedProducer(Producer):
         headers: Headers | EncodedHeaders = (),
         **others: Any,
     ) -> Delivery:
-        """Take one record at once, as `Producer.send_nowait` does."""
+        """Buffer one record for delivery without waiting, as `Producer.send_nowait` does."""
         span = RecordSpan(topic, value, self._config.client_id)
         try:
             encoded = span.headers(headers)
             delivery = super().send_nowait(topic, value, headers=encoded, **others)
         except trio.WouldBlock:
-            # Nothing was taken: a span that never ends is never exported.
+            # No record was accepted.  The span is not ended, so it is never exported.
             raise
         except BaseException as error:
             span.fail(error)

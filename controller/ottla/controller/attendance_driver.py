@@ -1,7 +1,7 @@
-"""Keeps brokers' calls open, and ends the sessions of those whose process is gone.
+"""Keeps the calls of brokers open, and ends the sessions of brokers whose process has ended.
 
-What an end of a call means is decided in `attendances`; here calls wait, addresses are tried and
-time passes.
+`attendances` decides what the end of a call means.  This module waits for calls, probes addresses
+and measures time.
 """
 
 import logging
@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import trio
 
-from ottla.controller import brokers
-from ottla.controller.attendances import SILENCE_MS, Attendance, Attendances, Suspicion
+from ottla.controller.broker_epochs import registered
 from ottla.controller.controller_driver import Controller, not_controller
+from ottla.controller.membership.attendances import SILENCE_MS, Attendance, Attendances, Suspicion
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.node.address_probe import Probe, Probed
+from ottla.node.address_probe import Probe, ProbeResult
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_methods import ATTEND_MS
 
@@ -25,22 +25,25 @@ _LOGGER = logging.getLogger(__name__)
 A = TypeVar("A")
 
 PROBES_MAX = 8
-"""Addresses tried at once.  Fewer delay the failover of a lost rack, more are a burst of
-connections from the controller."""
+"""Maximum number of addresses that are probed at a time.  With fewer, failover takes longer after
+the loss of a rack.  With more, the controller opens a burst of connections."""
 
 PROBE_PAUSES_MS = (0, 30, 100)
-"""Before each try of one cut-off call.  A kernel closes the connections of a process that ends one
-by one, its listener perhaps last: one try may be early, more than a few learn nothing new."""
+"""Pauses in ms before each probe after a call was cut off.  When a process ends, the kernel closes
+its connections one by one, and the listening socket may be the last.  A single probe may therefore
+be too early; more than a few have no benefit."""
 
 LOOK_MS = 50
-"""How often is looked if a broker that fell silent is heard again."""
+"""Interval, in ms, between checks whether a silent broker has opened a new call."""
 
 STALL_MS = 3 * LOOK_MS
-"""A look that took longer does not count: this process stood still, and what brokers said waits."""
+"""Duration of a check, in ms, above which its result is ignored. The process was then suspended
+during the check, so requests of brokers may still be waiting to be read."""
 
 
 class AttendanceKeeper:
-    """The calls that brokers keep open at one controller."""
+    """The calls that brokers keep open at this controller, and the tasks that handle the end of a
+    call."""
 
     def __init__(
         self,
@@ -56,26 +59,28 @@ class AttendanceKeeper:
         self._clock = clock
         self._errors = errors
         self._is_early = is_early
-        """Whether sessions may end early (`ottla.early.failover`)."""
+        """True if the session of a dead broker may be ended before its timeout
+        (`ottla.early.failover`)."""
         self._attendances = Attendances(controller.sessions)
         self._ends: dict[Attendance, trio.Event] = {}
-        """What ends each open call."""
+        """Open calls of brokers.  Setting the event of a call ends the call."""
         self._probing = trio.CapacityLimiter(PROBES_MAX)
         self._nursery: trio.Nursery | None = None
 
     async def attend(self, request: pb.AttendRequest) -> pb.AttendResponse:
-        """Keep a broker's call open for a minute, until it calls again or another leads."""
+        """Keep a broker's call open for a minute, until the broker calls again, or until this
+        controller is no longer active."""
         epoch = self._controller.epoch
         if epoch is None:
             raise not_controller()
         image = self._controller.image
-        broker = brokers.registered(image, request.broker_id, request.broker_epoch)
+        broker = registered(image, request.broker_id, request.broker_epoch)
         earlier = self._attendances.latest_of(broker.id)
         attendance = self._attendances.arrive(broker, request.listener_name, epoch)
         if earlier is not None and earlier in self._ends:
             self._ends[earlier].set()
         ended = self._ends[attendance] = trio.Event()
-        self._start(self._become_acquainted, attendance)
+        self._start(self._probe_while_alive, attendance)
         try:
             with trio.move_on_after(ATTEND_MS / 1000):
                 await ended.wait()
@@ -90,7 +95,8 @@ class AttendanceKeeper:
         return pb.AttendResponse()
 
     async def run(self) -> None:
-        """Hold the tasks, and end all calls whenever this node begins or ceases to lead."""
+        """Run the background tasks that handle calls. Ends all calls whenever this controller
+        becomes active or inactive."""
         controller = self._controller
         async with trio.open_nursery() as self._nursery:
             try:
@@ -103,24 +109,28 @@ class AttendanceKeeper:
             finally:
                 self._nursery = None
 
-    # --- while the broker lives ---------------------------------------------------------------
+    # --- while the broker is alive ------------------------------------------------------------
 
-    async def _become_acquainted(self, attendance: Attendance) -> None:
-        """See its address accept a connection, so that a refusal will mean something."""
+    async def _probe_while_alive(self, attendance: Attendance) -> None:
+        """Probe the broker's address while the broker is alive.
+
+        A later refused connection is evidence of the broker's death only if the address has
+        accepted a connection before.
+        """
         while attendance in self._ends:
             now_ms = self._clock.monotonic_ms()
-            wait_ms = self._attendances.acquaintance_wait_ms(attendance, now_ms)
+            wait_ms = self._attendances.first_probe_wait_ms(attendance, now_ms)
             if wait_ms is None:
                 return
             if wait_ms:
                 with trio.move_on_after(wait_ms / 1000):
                     await self._ends[attendance].wait()
                 continue
-            if await self._try_address(attendance) is Probed.ACCEPTED:
+            if await self._try_address(attendance) is ProbeResult.ACCEPTED:
                 self._attendances.note_accepting(attendance)
             return
 
-    # --- when its call was cut off ------------------------------------------------------------
+    # --- after its call was cut off -----------------------------------------------------------
 
     def _on_cut_off(self, attendance: Attendance) -> None:
         controller = self._controller
@@ -131,9 +141,9 @@ class AttendanceKeeper:
         if suspicion is None:
             self._attendances.leave(attendance)
             return
-        self._start(self._investigate, suspicion)
+        self._start(self._probe_address, suspicion)
 
-    async def _investigate(self, suspicion: Suspicion) -> None:
+    async def _probe_address(self, suspicion: Suspicion) -> None:
         if await self._is_refused(suspicion) and await self._is_silent(suspicion):
             self._end_session(suspicion)
         self._attendances.leave(suspicion.attendance)
@@ -144,12 +154,13 @@ class AttendanceKeeper:
             if not self._is_suspected(suspicion):
                 return False
             probed = await self._try_address(suspicion.attendance)
-            if probed is not Probed.ACCEPTED:
-                return probed is Probed.REFUSED
+            if probed is not ProbeResult.ACCEPTED:
+                return probed is ProbeResult.REFUSED
         return False
 
     async def _is_silent(self, suspicion: Suspicion) -> bool:
-        """Wait whether the broker calls again, in time that this process was awake."""
+        """Wait to see whether the broker calls again, and return True if it stays silent. Time
+        during which this process was suspended does not count."""
         silent_ms = 0
         while silent_ms < SILENCE_MS:
             before_ms = self._clock.monotonic_ms()
@@ -181,7 +192,7 @@ class AttendanceKeeper:
 
     # --- tasks --------------------------------------------------------------------------------
 
-    async def _try_address(self, attendance: Attendance) -> Probed:
+    async def _try_address(self, attendance: Attendance) -> ProbeResult:
         async with self._probing:
             self._attendances.note_probe(attendance, self._clock.monotonic_ms())
             return await self._probe(attendance.endpoint.host, attendance.endpoint.port)

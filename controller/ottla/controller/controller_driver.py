@@ -1,11 +1,13 @@
-"""The active controller at work: requests become decisions, decisions records, records replies.
+"""The active controller: turns requests into decisions, appends the records of the decisions, and
+sends replies.
 
-One decision at a time is made on the speculative image (all that is appended, committed or not),
-and appended before the next; a reply leaves when everything it rests on is committed.  When
-leadership ends the speculative image is dropped and whoever waits is told NOT_CONTROLLER.  What
-may take long is decided and folded beside the loop, in a thread: decisions are pure, so nothing of
-the loop's is touched but the sessions, which bear it.  What the controller does unasked is in
-`upkeep_driver`.
+Decisions are made one at a time on the speculative image, which contains all appended records,
+committed or not.  The records of a decision are appended before the next decision is made.  A reply
+is sent once everything that it depends on is committed.  When the leadership ends, the speculative
+image is dropped and waiting requests fail with NOT_CONTROLLER.  Decisions that may take long are
+computed in a thread.  This is safe because they are pure; they share only the sessions with the
+event loop, and these tolerate concurrent access.  `upkeep_driver` does the periodic work of the
+controller.
 """
 
 import logging
@@ -16,14 +18,16 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
-from ottla.controller import brokers, client_requests, partitions, producer_ids
+from ottla.controller import client_requests, producer_ids
 from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
 from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
+from ottla.controller.membership import brokers
+from ottla.controller.membership.sessions import BrokerSessions
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationQuotas
 from ottla.controller.quorum_seam import Quorum
+from ottla.controller.replication import partitions
 from ottla.controller.requester import Requester
-from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import topic_default
 from ottla.metadata import fold
 from ottla.metadata.audit_log import AuditLog
@@ -31,52 +35,53 @@ from ottla.metadata.features import bootstrap_records
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.authorizer import Authorizer
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.log_events import event
 from ottla.model.quotas.quota_callback import CustomLimits, load_callback
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
+from ottla.model.security.authorizer import Authorizer
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
-from ottla.wire.apis import request_class
+from ottla.wire.apis import DESCRIBE_QUORUM, request_class
 from ottla.wire.codec import decode, encode
-from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 
 _LOGGER = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
 USER_PRINCIPAL = "User:"
-"""Before a user's name in a principal."""
+"""Prefix of a user's name in a principal."""
 
 NO_RECORDS = Offset(0)
-"""Said of a decision that wrote nothing: every image has all of it."""
+"""Metadata offset for a decision without records.  Every image includes all records before it."""
 
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
-"""What is decided on the loop itself, in a few ms: a thread costs more than a small decision, and a
-large one would keep everybody else waiting."""
+"""Largest request in bytes that is decided in the event loop, within a few ms.  For a small
+request, a thread would cost more than that.  A larger request would delay all others in the loop.
+"""
 
 
 class ClientAnswer(NamedTuple):
-    """The answer to a client's request, in Kafka's encoding, and what belongs to it."""
+    """The response to a client's request, in Kafka's encoding, with its metadata offset and
+    throttle time."""
 
     body: bytes
     metadata_offset: Offset
-    """Where the last record of the decision lies, NO_RECORDS where it has none."""
+    """Offset of the last record of the decision.  NO_RECORDS if there is none."""
     throttle_ms: int
-    """For how long the client is to be throttled."""
+    """Time for which the client is to be throttled, in ms."""
 
 
 class _Step(NamedTuple):
-    """One batch of a decision, and the speculative image before and after it."""
+    """One batch of a decision, and the speculative images before and after the batch."""
 
     records: tuple[Record, ...]
     batch: bytes
@@ -85,7 +90,8 @@ class _Step(NamedTuple):
 
 
 class Controller:
-    """This node as controller: active while its quorum member leads, else refusing."""
+    """The controller role of this node.  It is active while its quorum member is the leader, and
+    refuses requests otherwise."""
 
     def __init__(
         self,
@@ -98,7 +104,10 @@ class Controller:
         first_records: Sequence[Record] = (),
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`errors` notes what code of the operator's own raises."""
+        """Create an inactive controller.
+
+        `errors` counts the exceptions raised by classes that the operator has configured.
+        """
         self._first_records = tuple(first_records)
         self._beside = compute
         self._member = member
@@ -115,30 +124,37 @@ class Controller:
             _custom_limits(config, UnexpectedErrors() if errors is None else errors),
         )
         self.authorizer = make_authorizer(config, clock)
-        """What decides of requests in the turn of the active controller, if anything does."""
+        """Authorizer used by the task that makes decisions. None if every operation is allowed."""
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
-        """The epoch this node is the active controller in, if it is."""
+        """Epoch in which this node is the active controller.  None while it is not active."""
         self.image: MetadataImage = EMPTY
-        """The speculative image: all that is appended, committed or not."""
+        """The speculative image: all appended records, committed or not."""
         self.last_appended = NO_OFFSET
         self.counts = ControllerCounts()
         self.now_ns: Callable[[], int] = lambda: clock.monotonic_ms() * NS_PER_MS
-        """A stopwatch, to be set to a finer one."""
+        """Clock for measurements, in ns.  The process may replace it by a more precise one."""
         self.turn = trio.Event()
-        """Set, and replaced, whenever this node becomes or ceases to be the controller."""
+        """Event that is set, and replaced by a new one, whenever this controller becomes active or
+        inactive."""
         self.session_ended = trio.Event()
-        """Set, and replaced, whenever a session ends before its time."""
+        """Event that is set, and replaced by a new one, whenever a session is ended early."""
 
     @property
     def known_image(self) -> MetadataImage:
-        """The newest image that this node has: all that is appended while it is active."""
+        """The latest image that this node knows: the speculative image while this controller is
+        active, or else the image of committed records."""
         return self._member.image if self.epoch is None else self.image
 
-    # --- requests --------------------------------------------------------------------------
+    @property
+    def high_watermark(self) -> Offset:
+        """End offset of the committed records, as far as this node knows."""
+        return self._member.high_watermark
+
+    # --- requests ----------------------------------------------------------------------------
 
     async def register(self, request: pb.RegisterRequest) -> pb.RegisterResponse:
-        """Register a broker."""
+        """Register a broker.  Handles the request Register."""
         return await self.decide(
             lambda image, next_offset: brokers.register(
                 image,
@@ -153,10 +169,12 @@ class Controller:
         )
 
     async def heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """Keep a broker's session, and move it to the state it wants if it may.
+        """Renew a broker's session, and move the broker to the state that it requests, if
+        permitted.
 
-        The session is kept before the heartbeat queues behind other decisions, and one that
-        changes nothing is answered without queueing or waiting for a majority.
+        The session is renewed before the heartbeat is queued behind other decisions.  A heartbeat
+        that changes nothing else gets its response without being queued, and without a commit by a
+        majority.
         """
         if self.epoch is None:
             raise not_controller()
@@ -178,7 +196,7 @@ class Controller:
         )
 
     async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
-        """Change in-sync replicas as a leader proposes."""
+        """Change the in-sync replicas of partitions as the partition leader proposes."""
         return await self.decide(
             lambda image, _: partitions.alter_partition(image, self._config, request),
             is_long=request.ByteSize() > SHORT_BYTES_MAX,
@@ -187,7 +205,7 @@ class Controller:
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest
     ) -> pb.AllocateProducerIdsResponse:
-        """Hand out a block of producer ids."""
+        """Allocate a block of producer ids."""
         return await self.decide(
             lambda image, _: producer_ids.allocate_producer_ids(image, request)
         )
@@ -195,14 +213,14 @@ class Controller:
     async def assign_replicas_to_dirs(
         self, request: pb.AssignReplicasToDirsRequest
     ) -> pb.AssignReplicasToDirsResponse:
-        """Note in which directories a broker keeps its replicas."""
+        """Record the log directories in which a broker keeps its replicas."""
         return await self.decide(
             lambda image, _: partitions.assign_replicas_to_dirs(image, self._config, request),
             is_long=request.ByteSize() > SHORT_BYTES_MAX,
         )
 
     async def unregister(self, request: pb.UnregisterRequest) -> pb.UnregisterResponse:
-        """Forget a broker."""
+        """Delete the registration of a broker."""
         await self.decide(
             lambda image, _: brokers.unregister(image, self._config, request.broker_id),
             is_long=self._holds_much(request.broker_id),
@@ -220,18 +238,20 @@ class Controller:
         client_id: str = "",
         is_token: bool = False,
     ) -> ClientAnswer:
-        """Decide a client's request that a broker passed on, both in Kafka's encoding.
+        """Decide a client's request that a broker has forwarded.  Request and response are in
+        Kafka's encoding.
 
-        A stranger chooses how much of everything a request asks for, so it is read, decided, folded
-        and answered beside the loop: whatever it costs, the loop keeps its heartbeats.  The same
-        goes for the charge: decisions are made one at a time, so one of them has the buckets, and
-        what the authorizer remembers.  A request without a principal is a broker's own.
+        The client determines the size of the request.  A large request is therefore decoded,
+        decided, applied and answered in a thread, so that the event loop can still process
+        heartbeats.  The client's quota is also checked in that thread; since decisions are made one
+        at a time, no other decision uses the token buckets or the cache of the authorizer
+        meanwhile.  A request without a principal was sent by the broker itself.
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
         context = self._context
-        if api_key == DescribeQuorumRequest.API_KEY and self.epoch is not None:
-            # What the quorum does at present is asked of it on its own loop.
+        if api_key == DESCRIBE_QUORUM and self.epoch is not None:
+            # The quorum status can only be read in the event loop.
             status = self._quorum_status()
             context = replace(context, quorum_status=lambda: status)
 
@@ -251,9 +271,8 @@ class Controller:
             decision = client_requests.decide(
                 image,
                 api_key,
-                api_version,
                 request,
-                replace(context, charge=charge, requester=requester),
+                replace(context, charge=charge, requester=requester, api_version=api_version),
             )
             reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
             return decision.with_reply(reply)
@@ -266,28 +285,31 @@ class Controller:
         )
 
     def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:
-        """Return what decides by the entries of an image that may not be committed yet.
+        """Return an authorizer over the ACLs of a metadata image, which may contain uncommitted
+        records, or None if everything is allowed.
 
-        An answer waits for all that its decision rests on, the entries included.
+        A response waits until everything that its decision depends on is committed, including the
+        ACLs.
         """
         if self.authorizer is not None:
             self.authorizer.take(image.acls)
         return self.authorizer
 
     def wall_ms(self) -> int:
-        """Return the time of the Unix epoch."""
+        """Return the time in ms since 1970."""
         return self._clock.wall_ms()
 
-    # --- the one way in --------------------------------------------------------------------
+    # --- decisions ---------------------------------------------------------------------------
 
     async def decide(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R:
-        """Make a decision on the image and the offset of its first record; reply when committed.
+        """Make a decision with `make`, given the image and the offset of the decision's first
+        record.  Returns the reply after the commit.
 
-        One that may take long is made beside the loop.
-        NOT_CONTROLLER while this node is not active, or when it ceases to be before the commit:
-        the decision may or may not hold then.
+        A decision that may take long (`is_long`) is made in a thread.  Raises
+        RefusedError(NOT_CONTROLLER) if this controller is not active, or becomes inactive before
+        the commit.  In the latter case, the decision may or may not take effect.
         """
         reply, _ = await self._decided(make, is_long=is_long)
         return reply
@@ -312,7 +334,7 @@ class Controller:
                     )
             except Exception:
                 if self.epoch != epoch:
-                    raise not_controller() from None  # it was made of what is gone
+                    raise not_controller() from None  # it was decided on an image that was dropped
                 raise
             await self._append(steps, epoch)
             last_offset = self.last_appended
@@ -324,9 +346,10 @@ class Controller:
         return reply, last_offset
 
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
-        """Return the reply, and what is appended batch by batch; it may run beside the loop.
+        """Return the reply and the batches to append.  May be called in a thread.
 
-        The last batch comes to the image of the decision; only those before it are folded here.
+        The image after the last batch is the image of the decision.  Only the images before that
+        are computed here.
         """
         steps = []
         count_left = len(decision.records)
@@ -340,7 +363,10 @@ class Controller:
     async def attempt(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R | None:
-        """Decide something of our own; return None when we were not the controller for it."""
+        """Make a decision for the controller's own periodic work.
+
+        Returns None if this controller is not active, or becomes inactive before the commit.
+        """
         try:
             return await self.decide(make, is_long=is_long)
         except RefusedError as refusal:
@@ -349,7 +375,8 @@ class Controller:
             return None
 
     async def _ready_epoch(self) -> Epoch:
-        """Return the epoch to append in, with a new cluster's first records written."""
+        """Return the epoch in which to append.  In a new cluster, this first writes the initial
+        records of the cluster."""
         epoch = self.epoch
         if epoch is None:
             raise not_controller()
@@ -362,7 +389,7 @@ class Controller:
         return epoch
 
     async def _append(self, steps: "Sequence[_Step]", epoch: Epoch) -> None:
-        # An asker that goes away must not leave a decision half written.
+        # If the request is cancelled, its decision must not be left half written.
         with trio.CancelScope(shield=True):
             for step in steps:
                 await self._append_step(step, epoch)
@@ -379,19 +406,20 @@ class Controller:
             raise
         if self.epoch != epoch:
             raise not_controller()
-        # Nothing may come between the append and this: the image is that of the log.
+        # No `await` may come between the append and this line: the image must match the log.
         self.image = step.after
         self.last_appended = last_offset
         self.counts.note_elections(step.before, step.records)
 
-    # --- being the controller, or not --------------------------------------------------------
+    # --- leadership --------------------------------------------------------------------------
 
-    def take_part(self) -> None:
-        """Be the controller, from now on, whenever the quorum elects this node."""
+    def allow_activation(self) -> None:
+        """Allow this controller to become active whenever the quorum elects this node."""
         self._member.on_leadership(self._on_leadership)
 
     async def wait_active(self) -> None:
-        """Wait until this node leads a cluster whose first records are committed."""
+        """Wait until this controller is active and the first records of the cluster are
+        committed."""
         while True:
             turn = self.turn
             if self.epoch is not None and await self.attempt(_nothing):
@@ -399,17 +427,22 @@ class Controller:
             await turn.wait()
 
     def session_time_ms(self) -> int:
-        """Return the time for sessions, which have been told how long this loop slept."""
+        """Return the time of the session clock, in ms. If this process was suspended, all sessions
+        are first extended by the length of the suspension."""
         now_ms = self._clock.monotonic_ms()
         stall_ms = self.sessions.look(now_ms)
         if stall_ms:
-            _LOGGER.warning("stood still for %s ms: brokers' sessions are longer by it", stall_ms)
+            _LOGGER.warning(
+                "this process was stopped for %s ms: brokers' sessions are extended by that time",
+                stall_ms,
+            )
         return now_ms
 
     def end_session(self, broker: NodeId) -> int:
-        """Have a broker fenced whose process is gone; return what was left of its session, in ms.
+        """End the session of a broker whose process has ended.  Returns how many ms of the session
+        were left.
 
-        It may register again at once.
+        The broker may register again at once.
         """
         left_ms = self.sessions.end(broker, self.session_time_ms())
         self.counts.early_ends.value += 1
@@ -434,12 +467,12 @@ class Controller:
         turn.set()
 
     def _holds_much(self, broker: int) -> bool:
-        """Return whether what becomes of a broker changes many partitions."""
+        """Return whether fencing or unfencing a broker changes many partitions."""
         held = self.image.partitions_by_broker.get(NodeId(broker))
         return held is not None and len(held) > SHORT_PARTITIONS_MAX
 
     def _is_committed(self, broker: NodeId) -> bool:
-        """Return whether a majority agrees on how a broker is registered."""
+        """Return whether the registration of a broker is committed."""
         if self._member.high_watermark > self.last_appended:
             return True
         return self._member.image.brokers.get(broker) == self.image.brokers.get(broker)
@@ -463,19 +496,20 @@ def _nothing(image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
 
 
 def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorizer | None:
-    """Return an authorizer of this node, for one task or thread; None where nothing is decided."""
+    """Return an authorizer for one task or thread, or None if everything is allowed."""
     if not config.authorizer.is_on:
         return None
     return StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))
 
 
 def not_controller() -> RefusedError:
-    """Return the refusal that sends a broker to another controller."""
+    """Return the error NOT_CONTROLLER, which makes a broker search for another controller."""
     return RefusedError(ErrorCode.NOT_CONTROLLER)
 
 
 def _custom_limits(config: ControllerConfig, errors: UnexpectedErrors) -> CustomLimits | None:
-    """Return the limits of `client.quota.callback.class`, None without it.
+    """Return the limits computed by the class in `client.quota.callback.class`, or None if it is
+    not set.
 
     Raises ConfigError if the class cannot be loaded.
     """

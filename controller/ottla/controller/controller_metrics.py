@@ -1,8 +1,9 @@
-"""What a controller tells of itself and of the cluster: the registry behind its /metrics.  Pure.
+"""Metrics of a controller and of the cluster, which it exports at /metrics.  Pure.
 
-Names are Kafka's (`kafka.controller:type=KafkaController`, `ControllerStats`,
-`ControllerEventManager`), as dashboards know them.  Every controller tells how the cluster is by
-its own image; which of them is active is one number, and who sums it over all expects 1.
+The names are those of Kafka (`kafka.controller:type=KafkaController`, `ControllerStats`,
+`ControllerEventManager`), so that existing dashboards work.  Every controller reports the state of
+the cluster in its own image.  Only the active controller reports 1 as the number of active
+controllers, so the sum over all controllers is 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,15 +14,15 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import NO_NODE, NodeId
-from ottla.model.rates import WindowShape, whole_ms
-from ottla.model.settings.disks import DiskConfig
+from ottla.model.quotas.rates import WindowShape, whole_ms
+from ottla.model.settings.storage.disks import DiskConfig
 from ottla.node.authorizer_metrics import AuthorizerMetrics
-from ottla.node.quorum_metrics import voter_families
+from ottla.node.quorum.quorum_metrics import voter_families
 from ottla.node.room_metrics import reserve_families, room_families
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict
-from ottla.storage.disk_room import DiskRoom, RoomReport
-from ottla.telemetry.instruments import (
+from ottla.storage.directories.disk_room import DiskRoom, RoomReport
+from ottla.telemetry.metrics.instruments import (
     Counter,
     Family,
     Histogram,
@@ -30,21 +31,23 @@ from ottla.telemetry.instruments import (
     Value,
     summary_of,
 )
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 TOPICS_PER_SLICE = 64
-"""Topics looked through before a pause is offered."""
+"""Number of topics that are counted before the event loop may run other tasks."""
 
 PARTITIONS_PER_SLICE = 256
 
 NS_PER_MS = 1_000_000
 BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
-"""From 10 µs to more than three minutes, so that a quantile is off by 12 % at most."""
+"""Bounds of the histograms' buckets in ns, from 10 µs to more than three minutes.  The error of a
+quantile is at most 12 %."""
 
 WINDOW_MS = 60_000
 
 MUTATION_SERIES_MAX = 1_000
-"""Limited clients shown: they choose their names, and every series costs the collector memory."""
+"""Maximum number of clients for which a series is exported.  Clients choose their own names, and
+each series uses memory of the metrics collector."""
 
 CONTROLLER = "kafka.controller:type=KafkaController,name="
 STATS = "kafka.controller:type=ControllerStats,name="
@@ -52,23 +55,24 @@ EVENTS = "kafka.controller:type=ControllerEventManager,name="
 
 
 class ControllerCounts:
-    """What has to be counted as it happens."""
+    """Counters and histograms of one controller, for its metrics."""
 
     def __init__(self) -> None:
         self.turns = Counter()
-        """How often this node became the active controller."""
+        """Number of times that this node became the active controller."""
         self.expired_sessions = Counter()
         self.early_ends = Counter()
-        """Sessions that ended before their time, their broker's process being gone."""
+        """Number of sessions that were ended early because the broker's process had ended."""
         self.unclean_elections = Counter()
         self.eligible_elections = Counter()
         self.queued = Histogram(BOUNDS_NS)
-        """How long decisions waited for those before them, in nanoseconds."""
+        """Waiting times of decisions in the queue, in nanoseconds."""
         self.decided = Histogram(BOUNDS_NS)
-        """How long they took until they were appended."""
+        """Times from the start of a decision until its records were appended, in nanoseconds."""
 
     def note_elections(self, image: MetadataImage, records: Iterable[Record]) -> None:
-        """Count the leaders that records make which were not in sync, by the image before them."""
+        """Count the unclean elections among records.  `image` is the image before the records are
+        applied."""
         for record in records:
             if not record.HasField("partition_change"):
                 continue
@@ -98,7 +102,7 @@ def controller_registry(
     authorizer: StandardAuthorizer | None = None,
     voter_state: Callable[[], tuple[Standing, VoterVerdict | None]] = lambda: (Standing.FULL, None),
 ) -> Registry:
-    """Return a registry that reads these, each when it is asked."""
+    """Return a registry of these counters and functions, which are read at each scrape."""
     registry = Registry()
     registry.register(lambda: _role(counts, is_active(), image(), committed_offset(), wall_ms()))
     registry.register(lambda: _cluster(image()))
@@ -113,7 +117,8 @@ def controller_registry(
 
 
 def empty_controller_registry() -> Registry:
-    """Return the registry of a controller that has done nothing: every name, each with its text."""
+    """Return the registry of a controller that has done nothing: all metrics with their
+    descriptions."""
     return controller_registry(
         ControllerCounts(),
         is_active=lambda: True,
@@ -138,33 +143,33 @@ def _role(
     )
     yield _counter(
         f"{CONTROLLER}NewActiveControllersCount",
-        "How often this controller became the active one.",
+        "Number of times that this controller became the active one.",
         counts.turns.value,
     )
     yield _gauge(
         f"{CONTROLLER}LastAppliedRecordOffset",
-        "The last record of the metadata log that this node's image has.",
+        "Offset of the last metadata record in this node's image.",
         image.provenance.offset,
     )
     yield _gauge(
         f"{CONTROLLER}LastAppliedRecordTimestamp",
-        "When it was written, in milliseconds since 1970.",
+        "Timestamp of that record, in milliseconds since 1970.",
         applied_ms,
     )
     yield _gauge(
         f"{CONTROLLER}LastAppliedRecordLagMs",
-        "How long ago that was; 0 on the active controller.",
+        "Age of that record; 0 on the active controller.",
         0 if is_active or applied_ms < 0 else max(0, wall_ms - applied_ms),
     )
     yield _gauge(
         f"{CONTROLLER}LastCommittedRecordOffset",
-        "The last record known to be committed.",
+        "Offset of the last record that is known to be committed.",
         committed_offset,
     )
 
 
 def _cluster(image: MetadataImage) -> Iterator[Family | None]:
-    """Look through the image, then tell how many there are of each kind."""
+    """Yield the numbers of topics, partitions and brokers, by state."""
     partition_count = offline_count = unpreferred_count = 0
     topic_ids = image.topics.keys_by(_order)
     for topic_at, topic_id in enumerate(topic_ids):
@@ -181,14 +186,14 @@ def _cluster(image: MetadataImage) -> Iterator[Family | None]:
     for name, text, value in (
         ("GlobalTopicCount", "Topics of the cluster.", len(topic_ids)),
         ("GlobalPartitionCount", "Partitions of the cluster.", partition_count),
-        ("OfflinePartitionsCount", "Partitions that nobody leads.", offline_count),
+        ("OfflinePartitionsCount", "Partitions without a leader.", offline_count),
         (
             "PreferredReplicaImbalanceCount",
-            "Partitions led by another than their first replica.",
+            "Partitions whose leader is not their first replica.",
             unpreferred_count,
         ),
-        ("ActiveBrokerCount", "Brokers that serve.", len(brokers) - fenced_count),
-        ("FencedBrokerCount", "Registered brokers that do not.", fenced_count),
+        ("ActiveBrokerCount", "Brokers that are not fenced.", len(brokers) - fenced_count),
+        ("FencedBrokerCount", "Brokers that are fenced.", fenced_count),
     ):
         yield _gauge(f"{CONTROLLER}{name}", text, value)
 
@@ -196,29 +201,33 @@ def _cluster(image: MetadataImage) -> Iterator[Family | None]:
 def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
     yield _counter(
         f"{CONTROLLER}TimedOutBrokerHeartbeatCount",
-        "Brokers fenced because they fell silent.",
+        "Brokers that were fenced because their heartbeats stopped.",
         counts.expired_sessions.value,
     )
     yield Family(
         "ottla_controller_sessions_ended_early_total",
         MetricKind.COUNTER,
-        "Sessions of brokers that ended before their time, since the broker's process was gone.",
+        "Sessions of brokers that were ended early because the broker's process was gone.",
         (),
         (((), counts.early_ends.value),),
     )
     yield _counter(
         f"{STATS}UncleanLeaderElectionsPerSec",
-        "Leaders elected without all that was committed.",
+        "Elected leaders that may lack committed records.",
         counts.unclean_elections.value,
     )
     yield _counter(
         f"{STATS}ElectionFromEligibleLeaderReplicasPerSec",
-        "Leaders elected of the eligible replicas, none being in sync.",
+        "Leaders elected from the eligible replicas because none was in sync.",
         counts.eligible_elections.value,
     )
     for name, text, histogram in (
-        ("EventQueueTimeMs", "Time a decision waits for those before it.", counts.queued),
-        ("EventQueueProcessingTimeMs", "Time it takes until it is appended.", counts.decided),
+        ("EventQueueTimeMs", "Time that a decision waits for earlier ones.", counts.queued),
+        (
+            "EventQueueProcessingTimeMs",
+            "Time from a decision's start until its append.",
+            counts.decided,
+        ),
     ):
         summary = summary_of([histogram], now_ms, window_ms=WINDOW_MS, unit=NS_PER_MS)
         mbean = f"{EVENTS}{name}"
@@ -226,11 +235,12 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
 
 
 def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield the tokens of clients that have not all of them, the latest ones.
+    """Yield the tokens of the clients whose bucket is not full, starting with the most recent
+    clients.
 
     A client whose bucket is full again has no series.
     """
-    # A list at once: a decision beside the loop may add a bucket.
+    # A copy, because a decision in a thread may add a bucket.
     found = [
         (names, tokens, bucket.per_second)
         for names, bucket in list(quotas.buckets.items())[-MUTATION_SERIES_MAX:]
@@ -244,7 +254,7 @@ def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
         ),
         (
             "throttle-time",
-            "Milliseconds until a limited client has paid off its debt.",
+            "Milliseconds until a limited client is no longer in debt.",
             [
                 (names, whole_ms(max(0.0, -tokens) / per_second * 1_000))
                 for names, tokens, per_second in found

@@ -1,4 +1,4 @@
-"""The controller's remote procedures: who answers which, and Kafka's encoding of forwarded ones."""
+"""The gRPC service of the controller: its handlers, and Kafka's encoding of forwarded requests."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ from ottla.wire import apis
 def controller_handlers(
     controller: Controller, attendances: AttendanceKeeper
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
+    """Return the handlers of `ottla.controller.Controller`.  A RefusedError that one of them raises
+    is sent to the caller."""
 
     async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:
         return await answer_client_request(controller, request)
@@ -34,7 +35,7 @@ def controller_handlers(
 async def answer_client_request(
     controller: Controller, request: pb.ForwardRequest
 ) -> pb.ForwardResponse:
-    """Decide a client's request and answer in the client's version."""
+    """Decide a client's request, and return the response in the client's version of the API."""
     version = request.api_version
     api = apis.API.get(request.api_key)
     if api is None or not api.lowest <= version <= api.highest:

@@ -1,11 +1,12 @@
-"""What a decision is: records to append, the image they come to, and the reply once committed.
+"""A decision: records to append, the resulting image, and the reply after the commit.
 
-The image of a decision is the next speculative image: the records are folded once, when they are
-decided, so what would not fold is never written.  The committed image is changed by replay alone.
+The image of a decision is the next speculative image.  Records are applied to it when the decision
+is made, and never again.  Records that are not valid for the image are therefore never written. The
+committed image, in contrast, is changed only when records are replayed from the log.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge
@@ -23,28 +24,31 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 APPEND_RECORDS_MAX = 10_000
-"""Records of one append (KRaft's bound).  Higher stalls the loop, and with it heartbeats, for
-longer at a time; lower writes and flushes more batches for one event."""
+"""Maximum number of records in one append (KRaft's limit).  A larger value blocks the event loop,
+and heartbeats with it, for longer at a time.  With a smaller value, more batches are written and
+flushed for each event."""
 
 
 @frozen
 class Decision(Generic[R]):
-    """Records in the order they must be folded, the reply, and the image they come to.
+    """Records in the order in which they must be applied, the reply, and the resulting image.
 
-    No records means that the reply may be given at once.
+    If there are no records, the reply may be sent at once.
     """
 
     records: tuple[Record, ...]
     reply: R
     image: MetadataImage
-    """The image that was decided on, with the records folded into it."""
+    """The image after the records are applied."""
     is_atomic: bool = False
-    """Whether the records count only together.  Where they do not, each prefix of them leaves a
-    cluster that works, and a controller that dies between two appends leaves nothing behind that
-    the next one does not put right."""
+    """True if all records must take effect together.
+
+    If false, the cluster works after any prefix of the records.  If a controller crashes between
+    two appends, the next controller completes its work.
+    """
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
-        """Yield the records as the log takes them."""
+        """Yield the records in groups; each group is written in one append."""
         if self.is_atomic:
             records_max = max(1, len(self.records))
         for start in range(0, len(self.records), records_max):
@@ -65,9 +69,10 @@ def decided(
 
 
 class Draft:
-    """A decision in the making, of parts that build on the image of those before them.
+    """A decision in progress. It is made in steps, and each step sees the changes of the earlier
+    ones.
 
-    Records are folded when the image is asked for, all that were added since at once.
+    Added records are applied together, when the image is next requested.
     """
 
     __slots__ = ("_folded_count", "_image", "records")
@@ -79,9 +84,9 @@ class Draft:
 
     @property
     def image(self) -> MetadataImage:
-        """The image decided on, with all records so far.
+        """The initial image with all records added so far.
 
-        Raises CorruptDataError where they do not fit it.
+        Raises CorruptDataError if the records do not fit the image.
         """
         if self._folded_count < len(self.records):
             self._image = fold.apply_all(self._image, self.records[self._folded_count :])
@@ -89,17 +94,17 @@ class Draft:
         return self._image
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add records, which must fit the image."""
+        """Add records, which must be valid for the image."""
         self.records.extend(records)
 
     def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
-        """Return the decision to append all of it."""
+        """Return the decision to append all records that were added."""
         return Decision(tuple(self.records), reply, self.image, is_atomic)
 
 
 @frozen(kw_only=True)
 class ReplicaStatus:
-    """How far one voter or observer has come, as the leader of the quorum knows it."""
+    """Progress of one voter or observer, as reported by the leader of the quorum."""
 
     id: NodeId
     directory_id: UUID
@@ -107,12 +112,12 @@ class ReplicaStatus:
     last_fetch_ms: int
     last_caught_up_ms: int
     endpoints: tuple[tuple[str, str, int], ...] = ()
-    """(listener name, host, port); known for voters only."""
+    """Endpoints as (listener name, host, port).  Known only for voters."""
 
 
 @frozen(kw_only=True)
 class QuorumStatus:
-    """What the leader of the metadata quorum tells of it."""
+    """State of the metadata quorum, as reported by its leader."""
 
     leader_id: NodeId
     leader_epoch: Epoch
@@ -120,28 +125,38 @@ class QuorumStatus:
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
     problems: tuple[str, ...] = ()
-    """What keeps voters apart for good, or the leader from its disk, a sentence each."""
+    """Problems between voters, or of the leader's disk, that do not resolve themselves, one
+    sentence each."""
     warnings: tuple[str, ...] = ()
-    """What will be a problem unless an operator acts."""
+    """Problems that are about to occur, one sentence each."""
 
 
 @frozen(kw_only=True)
 class Context:
-    """What a decision may know besides the image and the request."""
+    """Inputs of a decision besides the image and the request."""
 
     config: ControllerConfig
     rng: Rng
     quorum_status: Callable[[], QuorumStatus]
     charge: MutationCharge = NO_CHARGE
-    """What the request is charged for partitions that it creates and deletes."""
+    """Charge of the request for the partitions that it creates and deletes."""
     requester: Requester = A_BROKER
-    """The client that asked, and what it may do."""
+    """The client that sent the request, and its permissions."""
     wall_ms: Callable[[], int] = lambda: 0
-    """The time, of the Unix epoch."""
+    """Clock in ms since 1970."""
+    api_version: int = 0
+    """Version of the request."""
+
+
+Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]
+"""Function that decides a request of one forwarded API, given the speculative image.
+
+Raises RefusedError if the whole request is refused.
+"""
 
 
 def request_uuid(data: bytes) -> UUID:
-    """Return the id in a broker's request; refuse one that has not 16 bytes."""
+    """Decode a UUID in a broker's request.  Raises RefusedError if it does not have 16 bytes."""
     if len(data) != 16:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"A uuid has 16 bytes, not {len(data)}")
     return UUID(bytes=data)

@@ -1,8 +1,9 @@
-"""DescribeQuorum's reply out of what the leader of the quorum knows (KIP-595, KIP-836)."""
+"""Response of DescribeQuorum, from the state of the quorum's leader (KIP-595, KIP-836)."""
 
 from collections.abc import Iterable, Iterator
 
-from ottla.controller.decision import QuorumStatus, ReplicaStatus
+from ottla.controller.decision import Context, Decision, QuorumStatus, ReplicaStatus, decided
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
 from ottla.raft.progress import QuorumProgress
@@ -20,7 +21,7 @@ from ottla.wire.messages.describe_quorum_response import (
 )
 
 DIRECTORIES_FROM = 2
-"""The version from which the reply tells directory ids and endpoints (KIP-853)."""
+"""First version of the response with directory ids and endpoints (KIP-853)."""
 
 UNKNOWN_INSTANT_MS = -1
 
@@ -35,14 +36,15 @@ WITHOUT_VOTE = {
         " are down, and check its disk and its log (quorum.damaged)"
     ),
 }
-"""Meaning of a voter's standing for an operator."""
+"""Explanations, for operators, of why a controller has no vote, by its standing in the quorum."""
 
 SENTENCES = "\n"
-"""Between two of them in one message."""
+"""Separator of sentences in one message."""
 
 PARTITIONS_MAX = 1_000
-"""One partition has a quorum.  Fewer would refuse a client that asks for what it knows, more lets
-a stranger have an answer made of what is not there."""
+"""Maximum number of partitions in a request, although only one partition has a quorum.  With a
+lower limit, a client that asks for all partitions it knows would be refused.  With a higher limit,
+anyone could demand a large, useless response."""
 
 
 def quorum_status(
@@ -54,7 +56,7 @@ def quorum_status(
     now_ms: int,
     wall_ms: int,
 ) -> QuorumStatus:
-    """Return what the leader knows, its monotonic instants told by the wall clock's present."""
+    """Return the state of the quorum.  Times of the monotonic clock are converted to wall time."""
 
     def wall(monotonic_ms: int) -> int:
         if monotonic_ms == UNKNOWN_INSTANT_MS:
@@ -90,12 +92,14 @@ def _without_vote(voters: Iterable[RaftReplicaStatus]) -> Iterator[str]:
 
 
 def describe_quorum(
-    status: QuorumStatus, request: DescribeQuorumRequest, *, version: int
-) -> DescribeQuorumResponse:
-    """Describe `__cluster_metadata-0`; no other partition has its own quorum.
+    image: MetadataImage, context: Context, request: DescribeQuorumRequest
+) -> Decision[DescribeQuorumResponse]:
+    """Describe `__cluster_metadata-0`.  No other partition has a quorum of its own.
 
-    What is asked twice is answered once.  RefusedError(INVALID_REQUEST) beyond PARTITIONS_MAX.
+    A partition that occurs twice in the request is described once.  Raises
+    RefusedError(INVALID_REQUEST) for more than PARTITIONS_MAX.
     """
+    status, version = context.quorum_status(), context.api_version
     count = sum(len(topic.partitions) for topic in request.topics)
     if max(count, len(request.topics)) > PARTITIONS_MAX:
         raise RefusedError(
@@ -122,12 +126,13 @@ def describe_quorum(
         )
         for voter in (status.voters if version >= DIRECTORIES_FROM else ())
     ]
-    return DescribeQuorumResponse(
-        # With Kafka's error code NONE, as the problems: `ottla status` shows it.
+    answer = DescribeQuorumResponse(
+        # Like the problems, with Kafka's error code NONE: `ottla status` shows the warnings.
         error_message=SENTENCES.join(status.warnings) or None,
         topics=topics,
         nodes=nodes,
     )
+    return decided(image, (), answer)
 
 
 def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> PartitionData:
@@ -139,7 +144,7 @@ def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> Pa
         )
     return PartitionData(
         partition_index=0,
-        # Kafka's error code NONE with a message: `ottla quorum status` shows it.
+        # A message with Kafka's error code NONE: `ottla quorum status` shows the problems.
         error_message=SENTENCES.join(status.problems) or None,
         leader_id=status.leader_id,
         leader_epoch=status.leader_epoch,

@@ -1,4 +1,4 @@
-"""A controller's process, from its settings to its last word."""
+"""The process of a controller, from reading its settings to its shutdown."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import trio
 from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
-from ottla.controller.node_identities import NodeIdentities, admit_anyone
+from ottla.controller.node_identities import NodeIdentities, accept_any_caller
 from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.log_events import event
@@ -22,18 +22,19 @@ from ottla.node.identity import (
     read_first_records,
 )
 from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
-from ottla.node.quorum_driver import open_quorum_member
+from ottla.node.quorum.quorum_driver import open_quorum_member
 from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.method import admitted, guarded
 from ottla.rpc.quorum_client import quorum_handlers
-from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
-from ottla.storage.disk_seam import Disk
+from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
+from ottla.storage.disk.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
-"""How long a leader that stops waits for the others to know; they find out by themselves later."""
+"""Longest time in ms that a stopping leader waits until the other controllers know that it resigns.
+A controller that does not know this notices only later that the leader has stopped."""
 
 
 PLAINTEXT_WARNING = (
@@ -45,10 +46,11 @@ _LOGGER = logging.getLogger(__name__)
 
 
 async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
-    """Run a controller until SIGTERM or SIGINT; call `ready` once it serves.
+    """Run a controller until SIGTERM or SIGINT.  Calls `ready` once the controller accepts
+    requests.
 
-    A lone voter serves when it leads and has written a new cluster's first records; one of several
-    when it listens.
+    If it is the only voter, it accepts requests once it is the leader and has written the first
+    records of a new cluster.  Otherwise, it accepts them once it listens.
     """
 
     def on_ready() -> None:
@@ -66,8 +68,13 @@ async def serve_controller(
     is_stopping: trio.Event,
     seams: NodeSeams | None = None,
     errors: UnexpectedErrors | None = None,
+    opened: Callable[[Controller], None] = lambda controller: None,
 ) -> None:
-    """Run a controller until the event is set; `errors` notes what its edges catch."""
+    """Run a controller until the event `is_stopping` is set.
+
+    `errors` counts unexpected exceptions.  `opened` is called with the controller before it accepts
+    requests.
+    """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     directory = config.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
@@ -80,13 +87,14 @@ async def serve_controller(
             identity = await quorum_identity(
                 disk, directory, properties, config.controller_quorum_voters
             )
-            await _serve(seams, disk, config, identity, ready, is_stopping, errors)
+            await _serve(seams, disk, config, identity, ready, is_stopping, errors, opened)
         finally:
             unlock_directory(lock)
 
 
 def warn_of_plaintext(listener: ListenAddress) -> None:
-    """Log that everyone may act as a node, unless only this machine reaches the listener."""
+    """Log a warning that anyone who reaches the listener may act as a node.  Does nothing if the
+    listener is reachable only from this machine."""
     if not is_loopback(listener.host):
         _LOGGER.warning(PLAINTEXT_WARNING, str(listener), extra=event("node.open"))
 
@@ -99,6 +107,7 @@ async def _serve(
     ready: Callable[[], None],
     is_stopping: trio.Event,
     errors: UnexpectedErrors,
+    opened: Callable[[Controller], None],
 ) -> None:
     clock, rng = seams.clock, seams.rng
     async with (
@@ -120,6 +129,7 @@ async def _serve(
         controller = Controller(
             member, config, identity, clock, rng, seams.compute, first_records, errors
         )
+        opened(controller)
         own_telemetry = ControllerTelemetry(
             config, controller, member, errors, clock=clock, rng=rng
         )
@@ -142,7 +152,7 @@ async def _serve(
         )
         for listener in config.listeners:
             tls = config.tls.get(listener.name)
-            admit = admit_anyone if tls is None else identities.admit
+            admit = accept_any_caller if tls is None else identities.admit
             await rpc.serve(listener.host, listener.port, admitted(handlers, admit), tls=tls)
             if tls is None:
                 warn_of_plaintext(listener)

@@ -1,53 +1,46 @@
 """The quota of controller mutations: partitions that clients create and delete (KIP-599).
 
-Pure; the time goes in.  A token bucket a client, by the limit that holds for its user and client
-id.  Buckets are the active controller's own: nothing of them is replicated, and a new one starts
-with full buckets.  A full bucket is the same as none, so those are forgotten first.
+Pure; the time is an argument. Each client has a token bucket with the limit of its user and client
+id. Buckets belong to the active controller: they are not replicated, and a new controller starts
+with full ones. A full bucket has the same effect as none, so full buckets are dropped first.
 
-From the version on that knows THROTTLING_QUOTA_EXCEEDED a request is held to the limit strictly:
-with the bucket in debt a topic is refused before anything of it is written.  An older request is
-served, and its client throttled.  As in Kafka a request of `validate_only` counts like any other.
-Limits may be decided by code of the operator's own (`client.quota.callback.class`), which is asked
-for every request, so that a change of its mind holds for the next one.
-Features QU04, QU18, QU19, QU26.
+If the version of a request supports the error THROTTLING_QUOTA_EXCEEDED, the limit is strict: while
+the bucket is in debt, a topic is refused before any of its records is written. A request of an
+older version is processed, and its client is throttled. As in Kafka, a request with `validate_only`
+counts like any other. An operator's class may compute the limits (`client.quota.callback.class`).
+It is called for every request, so that a changed limit applies to the next request.
 """
 
 from collections.abc import Mapping
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.quota_limits import ClientEntity, Limits, limits_of
 from ottla.model.quotas.quota_callback import CustomLimits
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, Limits, limits_of
+from ottla.model.quotas.rates import WindowShape
+from ottla.model.quotas.token_bucket import TokenBucket
 from ottla.model.settings.quotas import CONTROLLER_MUTATION_RATE
-from ottla.model.token_bucket import TokenBucket
-from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
-from ottla.wire.messages.create_topics_request import CreateTopicsRequest
-from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
-
-STRICT_FROM = {
-    CreateTopicsRequest.API_KEY: 6,
-    DeleteTopicsRequest.API_KEY: 5,
-    CreatePartitionsRequest.API_KEY: 3,
-}
-"""The APIs that are charged, and the first version of each that may be refused."""
+from ottla.wire.apis import API
 
 BUCKETS_MAX = 10_000
-"""Clients whose buckets are kept: more costs memory, some 500 bytes each; with fewer, clients that
-are in debt are forgiven when very many others make changes."""
+"""Maximum number of clients whose buckets are stored, at some 500 bytes each.  With more, the
+controller uses more memory.  With fewer, a client's debt is forgotten when very many other clients
+make changes."""
 
 NAME_CHARS_MAX = 256
-"""Names are compared to this length: clients choose their ids, of up to 32 KiB."""
+"""Maximum number of characters of a user name or client id that identify a bucket.  Clients choose
+their client ids, which may have up to 32 KiB."""
 
 
 class MutationCharge:
-    """What one request is charged."""
+    """Charge of one request against the token bucket of its client."""
 
     __slots__ = ("_bucket", "_is_strict", "_now_ms", "_until_ms")
 
     def __init__(
         self, bucket: TokenBucket | None = None, *, is_strict: bool = False, now_ms: int = 0
     ) -> None:
-        """Charge a bucket, or nothing where the client has no limit."""
+        """Create the charge of one request. Without a `bucket` the client has no limit, and nothing
+        is charged."""
         self._bucket = bucket
         self._is_strict = is_strict
         self._now_ms = now_ms
@@ -56,7 +49,7 @@ class MutationCharge:
     def take(self, partition_count: int) -> None:
         """Charge for partitions that are about to be created or deleted.
 
-        Raises RefusedError if the request is held to its limit and the bucket is in debt.
+        Raises RefusedError if the request is limited strictly and the bucket is in debt.
         """
         bucket = self._bucket
         if bucket is None:
@@ -71,19 +64,22 @@ class MutationCharge:
             self._until_ms = self._now_ms + bucket.throttle_ms
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return for how long the client is still to be throttled."""
+        """Return the time for which the client is to be throttled, in ms."""
         return max(0, self._until_ms - now_ms)
 
 
 NO_CHARGE = MutationCharge()
-"""The charge of what has no limit."""
+"""The charge of a request whose client has no limit."""
 
 
 class MutationQuotas:
-    """The buckets of this controller's clients."""
+    """The token buckets of the clients that create and delete partitions at this controller."""
 
     def __init__(self, shape: WindowShape, custom: CustomLimits | None = None) -> None:
-        """`custom` has the limits of `client.quota.callback.class`, where that is set."""
+        """Create the quotas without any buckets.
+
+        `custom` computes the limits by `client.quota.callback.class`, if that is set.
+        """
         self._shape = shape
         self._custom = custom
         self._quotas: Mapping[ClientEntity, Mapping[str, float]] | None = None
@@ -100,11 +96,12 @@ class MutationQuotas:
         client_id: str,
         now_ms: int,
     ) -> MutationCharge:
-        """Return the charge of a request, by the quotas of the image it is decided on.
+        """Return the charge of a request, by the quotas of the image on which it is decided.
 
-        One without a user is a broker's own, which makes topics of its coordinators.
+        A request without a user was sent by a broker, which creates the topics of its coordinators.
+        It is charged nothing.
         """
-        strict_from = STRICT_FROM.get(api_key)
+        strict_from = API[api_key].cost.strict_from
         if strict_from is None or not user:
             return NO_CHARGE
         if quotas is not self._quotas:
@@ -122,11 +119,11 @@ class MutationQuotas:
 
     @property
     def buckets(self) -> Mapping[tuple[str, str], TokenBucket]:
-        """The buckets by the names of their users and client ids."""
+        """The token buckets, by user and client id."""
         return self._buckets
 
     def forget_all(self) -> None:
-        """Start with full buckets."""
+        """Drop all buckets, so that every client starts with a full one."""
         self._buckets.clear()
 
     def _bucket(self, names: tuple[str, str], limit: float, now_ms: int) -> TokenBucket:
@@ -141,7 +138,8 @@ class MutationQuotas:
         return bucket
 
     def _forget_full(self, now_ms: int) -> None:
-        """Make room: forget the buckets that are full, else the oldest one."""
+        """Drop all full buckets, so that a new one can be stored. If none is full, drop the oldest
+        bucket."""
         for names, bucket in list(self._buckets.items()):
             bucket.fill(now_ms)
             if bucket.is_full:

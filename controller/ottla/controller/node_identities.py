@@ -1,12 +1,12 @@
-"""Which node a caller of the controllers' gRPC speaks for, by its certificate.  Pure.
+"""Authentication of the node that sends a gRPC request to a controller, by its certificate.  Pure.
 
-Every request among nodes names the node that sends it.  Where the listener asks for certificates,
-that claim is held against the caller's: a certificate that names node ids (`urn:ottla:node:ID`)
-speaks for these alone; one that names none speaks for the voter whose host it is valid for, or for
-the broker that it was the first to register (the registration keeps its principal).  Where ACLs
-decide, the principal must have ClusterAction on the cluster besides, as in Kafka: a certificate of
-a client, though of the same authority, is no node's.  Invariants: NobodySpeaksForAnotherNode,
-ForwardedPrincipalsComeFromBrokers.
+Every request between nodes contains the id of the sender.  On a listener that requires
+certificates, this id is checked against the certificate.  A certificate with node ids
+(`urn:ottla:node:ID`) is valid only for these.  A certificate without node ids is valid for the
+voter whose host it contains, or for the broker that was registered with it first (the registration
+stores the principal).  If ACLs are in use, the principal also needs ClusterAction on the cluster,
+as in Kafka: a client's certificate from the same authority does not make it a node.  Invariants:
+NoNodeSpeaksForAnother, ForwardedPrincipalsComeFromBrokers.
 """
 
 from collections.abc import Callable
@@ -15,21 +15,23 @@ from google.protobuf.message import Message
 
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
+from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import VoterSet
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.caller import Caller
 from ottla.rpc.cluster_id import CLUSTER_ID
-from ottla.rpc.quorum_codec import CONVERSATIONS
+from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 ANY_NODE = None
-"""In place of the field that names the sender: every trusted certificate may call."""
+"""Placeholder for the name of a sender field.  It means that every caller with a trusted
+certificate is accepted."""
 
 A_BROKER = ""
-"""In place of that field: the caller must be a registered broker, whichever."""
+"""Placeholder for the name of a sender field.  It means that any registered broker is accepted as
+the caller."""
 
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,
@@ -43,20 +45,21 @@ SENDER_FIELDS: dict[str, str | None] = {
     methods.FORWARD.path: A_BROKER,
     **{
         one.method.path: ("leader_id" if one.method.path.endswith("QuorumEpoch") else "replica_id")
-        for one in CONVERSATIONS.values()
+        for one in QUORUM_METHODS.values()
     },
 }
-"""The field of each method's request that says which node sends it."""
+"""Field of each method's request that contains the id of the sender."""
 
 
-def admit_anyone(path: str, request: Message, caller: Caller) -> None:
-    """Admit every caller of a listener that asks for no certificate; a broker has no principal."""
+def accept_any_caller(path: str, request: Message, caller: Caller) -> None:
+    """Accept every caller, on a listener that does not require certificates.  A broker that
+    registers there has no principal."""
     if isinstance(request, pb.RegisterRequest):
         request.principal, request.is_named_by_certificate = "", False
 
 
 class NodeIdentities:
-    """The rule of a controller's listener that asks for certificates."""
+    """Check of the callers on a listener that requires certificates."""
 
     def __init__(
         self,
@@ -69,9 +72,10 @@ class NodeIdentities:
         self._authorizer = authorizer
 
     def admit(self, path: str, request: Message, caller: Caller) -> None:
-        """Refuse a call in another node's name, and note as whom a broker registers.
+        """Check that a caller is the node that it claims to be.  In a request that registers a
+        broker, set the principal in the caller's certificate.
 
-        Raises RefusedError with CLUSTER_AUTHORIZATION_FAILED.
+        Raises RefusedError(CLUSTER_AUTHORIZATION_FAILED) if the caller is another node.
         """
         if not caller.is_authenticated:
             raise _refused("the caller has shown no certificate")
@@ -89,7 +93,10 @@ class NodeIdentities:
         self._check_sender(node_id, caller, is_registering=path == methods.REGISTER.path)
 
     def _check_right(self, caller: Caller) -> None:
-        """Refuse who may not act as a node.  Before the metadata is loaded only super users may."""
+        """Refuse a caller that is not permitted to act as a node.
+
+        Until the metadata is loaded, only super users are permitted.
+        """
         if self._authorizer is None:
             return
         self._authorizer.take(self._image().acls)
@@ -119,7 +126,7 @@ class NodeIdentities:
                 )
             return
         known = self._image().brokers.get(node_id)
-        # A registration is decided with the image that it changes.
+        # For a registration, the decision checks the certificate, on the image that it changes.
         if known is None or not known.principal or is_registering:
             return
         if known.principal != caller.principal:

@@ -1,6 +1,6 @@
-"""What a controller tells of itself: Prometheus that asks, and collectors that are sent it.
+"""Export of a controller's metrics: an endpoint for Prometheus, and pushes to collectors.
 
-A controller that nobody asks and that knows no collector measures nothing.
+A controller that is configured without an endpoint and without collectors measures nothing.
 """
 
 import time
@@ -14,19 +14,19 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.process_metrics_driver import process_families, unexpected_error_families
-from ottla.node.quorum_driver import QuorumMember
-from ottla.node.quorum_metrics import quorum_families
-from ottla.telemetry.exporter import Exporter
-from ottla.telemetry.exporters_driver import open_exporters
-from ottla.telemetry.instruments import Registry
-from ottla.telemetry.loop_pause_driver import LoopPauseMeter
-from ottla.telemetry.metrics_http_driver import serve_metrics
-from ottla.telemetry.own_metrics_driver import node_attributes, send_own_metrics
-from ottla.telemetry.prometheus_text import render
+from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.node.quorum.quorum_metrics import quorum_families
+from ottla.telemetry.clients.exporter import Exporter
+from ottla.telemetry.exporters.exporters_driver import open_exporters
+from ottla.telemetry.metrics.instruments import Registry
+from ottla.telemetry.metrics.loop_pause_driver import LoopPauseMeter
+from ottla.telemetry.metrics.metrics_http_driver import serve_metrics
+from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own_metrics
+from ottla.telemetry.metrics.prometheus_text import render
 
 
 class ControllerTelemetry:
-    """The numbers of one controller."""
+    """The metrics of one controller, and the tasks that export them."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ControllerTelemetry:
         return registry
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Measure, answer and send until cancelled; ConfigError when the port cannot be opened."""
+        """Measure and export until cancelled.  Raises ConfigError if the port cannot be opened."""
         settings = self._config.metrics
         is_sent = bool(self._exporters) and settings.otlp_interval_ms > 0
         if not settings.is_prometheus_served and not is_sent:

@@ -1,6 +1,6 @@
-"""Blocks of producer ids, handed out once each (KIP-730)."""
+"""Blocks of producer ids, each of which is allocated once (KIP-730)."""
 
-from ottla.controller.brokers import registered
+from ottla.controller.broker_epochs import registered
 from ottla.controller.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import producer_ids_record
@@ -12,7 +12,8 @@ from ottla.proto import controller_pb2 as pb
 def allocate_producer_ids(
     image: MetadataImage, request: pb.AllocateProducerIdsRequest
 ) -> Decision[pb.AllocateProducerIdsResponse]:
-    """Hand the next block to a broker; a block whose reply is lost is lost with it."""
+    """Allocate the next block of producer ids to a broker. If the reply is lost, the block is never
+    used."""
     broker = registered(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id
     if start > INT64_MAX - PRODUCER_ID_BLOCK_COUNT:

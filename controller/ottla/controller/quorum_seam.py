@@ -1,4 +1,4 @@
-"""What the controller needs of this node's member of the quorum (`node/quorum_driver`)."""
+"""Interface of the controller to this node's member of the quorum (`node/quorum_driver`)."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,59 +10,72 @@ from ottla.raft.progress import QuorumProgress
 
 
 class Quorum(Protocol):
-    """A log that a majority agrees on, and the image of what is committed."""
+    """A replicated log with majority commit, and the image of its committed records."""
 
     @property
     def image(self) -> MetadataImage:
-        """Return the image of all that is committed and loaded."""
+        """Image of all committed records that are loaded."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """Return the end of the log; while this node leads only `append` moves it."""
+        """End offset of the log. While this node leads, only `append` changes it."""
         ...
 
     @property
     def high_watermark(self) -> Offset:
-        """Return the end of what is known to be committed."""
+        """End offset of the records that are known to be committed."""
         ...
 
     @property
     def applied_end_offset(self) -> Offset:
-        """Return one past the last record in the image."""
+        """End offset of the records that the image contains."""
         ...
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what keeps voters apart for good, a sentence each."""
+        """Problems between voters that retries cannot resolve, one sentence each."""
         ...
 
     @property
     def disk_problems(self) -> tuple[str, ...]:
-        """What is wrong with the disk of this node's metadata log, a sentence each."""
+        """Problems of the disk of this node's metadata log, one sentence each."""
         ...
 
     @property
     def disk_warnings(self) -> tuple[str, ...]:
-        """What will be wrong with it unless an operator acts."""
+        """Problems of the disk of this node's metadata log that are about to occur, one sentence
+        each."""
         ...
 
     def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:
-        """Call `listener` with the epoch when this node may act as leader, None when no longer."""
+        """Add a listener, which is called with the epoch in which this node may act as leader.
+
+        It is called with None when this node is no longer the leader.
+        """
         ...
 
     def batch_of(self, records: Sequence[Record]) -> bytes:
-        """Return the records as one batch, in any thread; POLICY_VIOLATION when it is too big."""
+        """Return the records as one batch.  May be called in any thread.
+
+        Raises RefusedError(POLICY_VIOLATION) if the batch is too large.
+        """
         ...
 
     async def append(self, batch: bytes, epoch: Epoch) -> Offset:
-        """Append one batch and return its last offset; NOT_LEADER_OR_FOLLOWER out of `epoch`."""
+        """Append one batch and return the offset of its last record.
+
+        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node is not the leader of `epoch`.
+        """
         ...
 
     async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
-        """Wait for a majority; NOT_LEADER_OR_FOLLOWER when leadership ends first."""
+        """Wait until a record is committed.
+
+        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if the leadership ends first.
+        """
         ...
 
     def describe(self) -> QuorumProgress | None:
-        """Return who has got how far; None unless this node leads."""
+        """Return the progress of all replicas, or None if this node is not the leader."""
         ...

@@ -1,27 +1,27 @@
-"""The client behind a request that a broker forwards, and what it may do.  Pure.
+"""The client that sent a request, which a broker has forwarded, and its permissions.  Pure.
 
-A broker has authenticated the client and passes on its principal and its address; the controller
-decides by its own image what that client may do, whatever the broker thinks.  A request without a
-principal is the broker's own, which may do everything.
+The broker has authenticated the client, and forwards the client's principal and address.  The
+controller authorizes the client by its own image, whatever the broker has decided.  A request
+without a principal was sent by the broker itself, and is always allowed.
 """
 
-from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.model.authorizer import Authorizer
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.model.security.authorizer import Authorizer
 from ottla.model.values import frozen
 
 
 @frozen
 class Requester:
-    """Who asked, as far as a decision needs to know."""
+    """The sender of a request, with the properties that a decision may depend on."""
 
     principal: str = ""
-    """As Kafka writes it; empty for a broker."""
+    """Principal in Kafka's form, such as `User:alice`.  Empty for a broker."""
     host: str = ""
     authorizer: Authorizer | None = None
-    """None where everything is allowed."""
+    """Authorizer of the client's requests.  None if everything is allowed."""
     is_token: bool = False
-    """Whether it logged in by a delegation token."""
+    """True if the client logged in by a delegation token."""
 
     def allows(
         self,
@@ -31,7 +31,7 @@ class Requester:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether the operation on a resource is allowed."""
+        """Return whether the client may perform an operation on a resource."""
         if self.authorizer is None or not self.principal:
             return True
         return self.authorizer.is_allowed(
@@ -39,19 +39,19 @@ class Requester:
         )
 
     def allows_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
-        """Return whether the operation on the cluster is allowed."""
+        """Return whether the client may perform an operation on the cluster."""
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
 
     def check_topic(self, operation: AclOperation, name: str) -> None:
-        """Raise RefusedError if the operation on a topic is not allowed."""
+        """Raise RefusedError if the client may not perform an operation on a topic."""
         if not self.allows(operation, ResourceType.TOPIC, name):
             raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def check_cluster(self, operation: AclOperation) -> None:
-        """Raise RefusedError if the operation on the cluster is not allowed."""
+        """Raise RefusedError if the client may not perform an operation on the cluster."""
         if not self.allows_on_cluster(operation):
             raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 A_BROKER = Requester()
-"""A broker that asks for itself."""
+"""Requester of the requests that a broker sends for itself."""

@@ -1,8 +1,16 @@
-"""What the active controller does unasked: fence who is silent, elect, give leaderships back.
+"""Background tasks of the active controller, one for each kind of work.
 
-Each task sleeps, looks whether there is anything to do, and decides it like any request.  On a node
-that is not the active controller they find nothing to do.  An error nobody foresaw ends one round
-of one task: the next round begins after a rest.
+- When this controller becomes active: writes the first records of a new cluster, and completes
+  decisions that an earlier controller left half written.
+- Detects suspensions of this process, and extends the sessions of brokers by them.
+- Fences brokers whose sessions have ended.
+- Elects leaders for leaderless partitions, and restores preferred leaders.
+- Removes expired delegation tokens.
+- Writes no-op records while the log does not advance.
+
+`Upkeep.run` also allows this controller to become active. Most tasks sleep, check whether there is
+work, and decide it like a request. On an inactive controller they find no work. An unexpected
+exception ends one round of one task; the next round starts after a pause.
 """
 
 import logging
@@ -10,9 +18,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.controller import brokers, elections, tokens
 from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision, decided
+from ottla.controller.membership import brokers
+from ottla.controller.replication import elections
+from ottla.controller.security import tokens
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import no_op_record
 from ottla.model.ids import NO_OFFSET, Offset
@@ -22,15 +32,17 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 _LOGGER = logging.getLogger(__name__)
 
 REST_BETWEEN_RUNS_MS = 10
-"""Between two full runs of elections, so that requests get their turn."""
+"""Pause in ms between two rounds of a task if the first has left work, so that requests are
+processed in between."""
 
 
 REST_AFTER_ERROR_MS = 1_000
-"""After an unexpected error: less repeats one that stays in a tight loop, more fences late."""
+"""Pause in ms after an unexpected exception.  With a shorter one, a lasting error repeats in a
+tight loop; with a longer one, fencing is delayed."""
 
 
 class Upkeep:
-    """The tasks of one controller."""
+    """The background tasks of one controller."""
 
     def __init__(
         self, controller: Controller, config: ControllerConfig, errors: UnexpectedErrors
@@ -40,26 +52,28 @@ class Upkeep:
         self._errors = errors
 
     async def run(self) -> None:
-        """Be the controller whenever the quorum elects this node, and do all that it must."""
-        self._controller.take_part()
+        """Allow this controller to become active whenever the quorum elects this node, and run all
+        tasks."""
+        self._controller.allow_activation()
         tasks = [
             self._begin_each_turn,
-            self._look_at_the_clock,
+            self._extend_sessions_after_stop,
             self._fence_silent_brokers,
-            self._elect_where_nobody_leads,
+            self._elect_leaderless,
         ]
         if self._config.auto_leader_rebalance_enable:
-            tasks.append(self._give_leaderships_back)
+            tasks.append(self._restore_preferred_leaders)
         if self._config.tokens.secret is not None:
             tasks.append(self._remove_expired_tokens)
         if self._config.quorum.idle_interval_ms_max:
-            tasks.append(self._move_the_log_when_idle)
+            tasks.append(self._write_no_ops)
         async with trio.open_nursery() as nursery:
             for task in tasks:
-                nursery.start_soon(self._keep_up, task)
+                nursery.start_soon(self._keep_running, task)
 
-    async def _keep_up(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task, which does not end by itself; begin it again after an unexpected error."""
+    async def _keep_running(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run an endless task, and restart it after a pause if it raises an unexpected
+        exception."""
         while True:
             try:
                 await task()
@@ -68,21 +82,23 @@ class Upkeep:
             await trio.sleep(REST_AFTER_ERROR_MS / 1000)
 
     async def _begin_each_turn(self) -> None:
-        """Have a new cluster's first records written, and what was left half done put right."""
+        """Each time this controller becomes active, write the first records of a new cluster, and
+        complete decisions that an earlier controller left half written."""
         while True:
             turn = self._controller.turn
             if self._controller.epoch is not None:
                 await self._controller.attempt(self._elect, is_long=True)
             await turn.wait()
 
-    async def _look_at_the_clock(self) -> None:
-        """Notice when this process stood still: sessions are longer by that."""
+    async def _extend_sessions_after_stop(self) -> None:
+        """Detect suspensions of this process (SIGSTOP, a paused VM), and extend all sessions by
+        their length."""
         while True:
             self._controller.session_time_ms()
             await trio.sleep(self._controller.sessions.look_interval_ms / 1000)
 
     async def _fence_silent_brokers(self) -> None:
-        """Sleep until the next session could end, or one ends early."""
+        """Wait until a session has expired or was ended early, and fence its broker."""
         controller, sessions = self._controller, self._controller.sessions
         while True:
             ended = controller.session_ended
@@ -99,7 +115,8 @@ class Upkeep:
                 await ended.wait()
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
-        """Do as much as one decision may; who is not fenced by it is found expired again."""
+        """Return the decision that fences brokers whose sessions have expired, up to the limit of
+        one decision. The reply is True: the next decision fences the remaining ones."""
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:
@@ -108,27 +125,28 @@ class Upkeep:
             _LOGGER.info("fencing brokers %s: their sessions ended", ids)
         return decision.with_reply(True)
 
-    async def _elect_where_nobody_leads(self) -> None:
+    async def _elect_leaderless(self) -> None:
         while True:
             await trio.sleep(self._config.unclean_leader_election_interval_ms / 1000)
             await self._controller.attempt(self._elect, is_long=True)
 
     def _elect(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
-        return decided(image, elections.elect_where_nobody_leads(image, self._config), None)
+        return decided(image, elections.elect_leaderless(image, self._config), None)
 
-    async def _give_leaderships_back(self) -> None:
+    async def _restore_preferred_leaders(self) -> None:
         while True:
             await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
             while await self._controller.attempt(self._rebalance, is_long=True):
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
-        """Give back what one run may, and return whether there may be more."""
+        """Return the decision that restores preferred leaders, up to the limit of one round. The
+        reply is True if there may be more."""
         records = elections.rebalance(image, self._config)
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _remove_expired_tokens(self) -> None:
-        """Remove delegation tokens whose time is over."""
+        """Remove expired delegation tokens."""
         while True:
             await trio.sleep(self._config.tokens.check_interval_ms / 1000)
             while await self._controller.attempt(
@@ -137,8 +155,9 @@ class Upkeep:
             ):
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
-    async def _move_the_log_when_idle(self) -> None:
-        """Write a record when nothing else was, so that observers see the log move."""
+    async def _write_no_ops(self) -> None:
+        """Write a no-op record whenever no other record was written for a while, so that observers
+        see the log advance."""
         controller, seen = self._controller, NO_OFFSET
         while True:
             await trio.sleep(self._config.quorum.idle_interval_ms_max / 1000)

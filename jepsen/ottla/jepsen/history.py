@@ -1,12 +1,13 @@
-"""What clients and faults did in one run: events in the order in which they were seen.
+"""The operations and faults of one run: events in the order in which they were recorded.
 
-Pure: the clock is handed in.  A process is one client that does one thing at a time; when it cannot
-know how an operation ended (INFO) it never acts again, and its thread goes on under a new number.
-So an operation without an answer stays open permanently, as it may still take effect.
+Pure: the clock is an argument.  A process is one client that performs one operation at a time.
+After an operation with an unknown outcome (INFO) it never acts again, and its thread continues
+under a new process number. So an operation without a response stays open permanently, since it may
+still take effect.
 
-A history file has one event a line: {"index", "time", "process", "type", "f", "value"}, "error" and
-"extra" where there are any; `time` is nanoseconds since the run began.  Which values each `f` has
-is told by the workload (`workloads/`) and read by the checkers.
+A history file has one event per line: {"index", "time", "process", "type", "f", "value"}, and
+optionally "error" and "extra"; `time` is nanoseconds since the start of the run.  The workload
+(`workloads/`) defines the values of each `f`, and the checkers interpret them.
 """
 
 import json
@@ -19,23 +20,24 @@ from typing import Any, TypeAlias
 from ottla.model.garbage import collection_paused
 
 Json: TypeAlias = Any
-"""What JSON can say: None, bool, int, float, str, and lists and string-keyed dicts of them."""
+"""JSON value: None, bool, int, float, str, and lists and string-keyed dicts of them."""
 
 NEMESIS = -1
-"""The process whose events are faults; clients are 0 and above."""
+"""Process number of fault events. Clients have numbers from 0."""
 
 NO_EXTRA: Mapping[str, Json] = MappingProxyType({})
 
 
 class EventKind(StrEnum):
-    """What an event says of its operation."""
+    """Kind of an event: the start of an operation, or its outcome."""
 
     INVOKE = "invoke"
     OK = "ok"
     FAIL = "fail"
-    """It certainly did not happen."""
+    """The operation certainly had no effect."""
     INFO = "info"
-    """Nobody knows, nor will: it may yet happen."""
+    """The outcome will never be known: the operation may have had its effect, and may still have it
+    later."""
 
 
 KINDS = {kind.value: kind for kind in EventKind}
@@ -47,18 +49,19 @@ class Event:
 
     index: int
     time_ns: int
-    """Monotonic, since the run began."""
+    """Monotonic time since the start of the run."""
     process: int
     kind: EventKind
     f: str
     value: Json = None
     error: str | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
-    """What is not the operation itself: which client, which node, keys that were rebalanced, …"""
+    """Facts about the operation that are not part of its value, such as the client, the node, and
+    the rebalanced keys."""
 
     def to_json(self) -> dict[str, Json]:
         """Return the event as an object of a history file."""
-        told: dict[str, Json] = {
+        data: dict[str, Json] = {
             "index": self.index,
             "time": self.time_ns,
             "process": self.process,
@@ -67,49 +70,51 @@ class Event:
             "value": self.value,
         }
         if self.error is not None:
-            told["error"] = self.error
+            data["error"] = self.error
         if self.extra:
-            told["extra"] = dict(self.extra)
-        return told
+            data["extra"] = dict(self.extra)
+        return data
 
     @staticmethod
-    def from_json(told: Mapping[str, Json]) -> "Event":
-        """Read an object of a history file; KeyError when it is none."""
+    def from_json(data: Mapping[str, Json]) -> "Event":
+        """Parse an object of a history file. Raises KeyError if it is malformed."""
         return Event(
-            told["index"],
-            told["time"],
-            told["process"],
-            KINDS[told["type"]],
-            told["f"],
-            told.get("value"),
-            told.get("error"),
-            told.get("extra", NO_EXTRA),
+            data["index"],
+            data["time"],
+            data["process"],
+            KINDS[data["type"]],
+            data["f"],
+            data.get("value"),
+            data.get("error"),
+            data.get("extra", NO_EXTRA),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing a client did: its beginning and, if it ended, how."""
+    """One operation of a client: its start and, if it ended, its completion."""
 
     invoke: Event
     completion: Event | None = None
-    """None: the run ended first, which tells as little as INFO."""
+    """Completion, or None if the run ended before the operation did. None proves as little as
+    INFO."""
 
     @property
     def kind(self) -> EventKind:
-        """Return OK, FAIL or INFO."""
+        """Return the outcome: OK, FAIL or INFO."""
         return EventKind.INFO if self.completion is None else self.completion.kind
 
     @property
     def value(self) -> Json:
-        """Return what the operation came to; what was asked for when that is unknown."""
+        """Return the value of the completion, or that of the invocation if there is none."""
         if self.completion is None or self.completion.value is None:
             return self.invoke.value
         return self.completion.value
 
     @property
     def extra(self) -> Mapping[str, Json]:
-        """Return the completion's extra over the invocation's."""
+        """Return the extra facts of the invocation and the completion. The completion's facts take
+        precedence."""
         if self.completion is None or not self.completion.extra:
             return self.invoke.extra
         if not self.invoke.extra:
@@ -118,21 +123,22 @@ class Operation:
 
     @property
     def index(self) -> int:
-        """Return the index of its last event, the one that proves what it saw."""
+        """Return the index of the operation's last event, which proves its result."""
         return self.invoke.index if self.completion is None else self.completion.index
 
 
 class History:
-    """The events of a run; immutable once made."""
+    """The events of a run, immutable."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: tuple[Event, ...] = tuple(events)
         self.readings: dict[object, Any] = {}
-        """What checkers have worked out of it, so that the next one need not."""
+        """Indexes of the history that checkers have built, kept for use by other checkers."""
         self._operations: tuple[Operation, ...] | None = None
 
     def operations(self, *f: str) -> Sequence[Operation]:
-        """Return clients' operations, those named `f` if given, in order of their invocations."""
+        """Return the operations of clients in the order of their invocations. If names `f` are
+        given, return only operations with these names."""
         if self._operations is None:
             self._operations = tuple(_paired(self.events))
         if not f:
@@ -140,12 +146,12 @@ class History:
         return [operation for operation in self._operations if operation.invoke.f in f]
 
     def nemesis(self) -> Sequence[Event]:
-        """Return the faults' events."""
+        """Return the fault events."""
         return [event for event in self.events if event.process == NEMESIS]
 
     @property
     def end_ns(self) -> int:
-        """Return the time of the last event; 0 when there is none."""
+        """Return the time of the last event, or 0 if there is none."""
         return self.events[-1].time_ns if self.events else 0
 
     def to_lines(self) -> Iterator[str]:
@@ -154,7 +160,8 @@ class History:
 
     @staticmethod
     def from_lines(lines: Iterable[str]) -> "History":
-        """Read a history file; a last line that was cut off is left out, any other raises."""
+        """Parse a history file. An incomplete last line is ignored; any other malformed line
+        raises."""
         with collection_paused():
             return History(_read(lines))
 
@@ -165,10 +172,10 @@ def event_line(event: Event) -> str:
 
 
 class Recorder:
-    """Writes a history down while it happens.
+    """Records a history during a run.
 
-    `clock_ns` tells the time since the run began; `sink` gets each event at once (to have it on
-    disk when the harness itself dies).
+    `clock_ns` returns the time since the start of the run. `sink` receives each event at once, so
+    that it is on disk even if the harness dies.
     """
 
     def __init__(
@@ -186,13 +193,13 @@ class Recorder:
         self._open: dict[int, Event] = {}
 
     def process(self, thread: int) -> int:
-        """Return the number under which a thread acts now."""
+        """Return the current process number of a thread."""
         return self._processes[thread]
 
     def invoke(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
     ) -> Event:
-        """Note that a process begins an operation."""
+        """Record that a process begins an operation. Returns the event."""
         assert process == self._processes[process % self._concurrency], "this process is gone"
         assert process not in self._open, "a process does one thing at a time"
         event = self._add(process, EventKind.INVOKE, f, value, None, extra)
@@ -207,7 +214,8 @@ class Recorder:
         error: str | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Note how an operation ended; `value` None keeps what was asked for."""
+        """Record the outcome of an operation, and return the event. If `value` is None, the event
+        has the value of the invocation."""
         assert kind is not EventKind.INVOKE
         process = invoke.process
         assert self._open.pop(process, None) is invoke, "this operation is not under way"
@@ -218,22 +226,24 @@ class Recorder:
         return event
 
     def nemesis(self, f: str, value: Json = None, error: str | None = None) -> Event:
-        """Note what was done to the cluster."""
+        """Record a fault that was injected into the cluster or healed. Returns the event."""
         return self._add(NEMESIS, EventKind.INFO, f, value, error, NO_EXTRA)
 
     def note(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
     ) -> Event:
-        """Note what happened beside the operations of threads: begun and done at one instant.
+        """Record an event that is not part of a thread's operation, as one that starts and ends at
+        the same instant.
 
-        `process` is a number that no thread ever gets, as its thread may be within an operation.
+        `process` must be a number that no thread uses, because the thread itself may be performing
+        an operation at that time.
         """
         assert process >= 0
         self._add(process, EventKind.INVOKE, f, value, None, extra)
         return self._add(process, EventKind.OK, f, value, None, extra)
 
     def history(self) -> History:
-        """Return all that was noted so far."""
+        """Return all recorded events."""
         return History(self.events)
 
     def _add(
@@ -255,7 +265,7 @@ class Recorder:
 
 
 def _paired(events: Iterable[Event]) -> list[Operation]:
-    """Pair each invocation with the next other event of its process."""
+    """Return the operations: each invocation, paired with the next other event of its process."""
     found: list[Operation | None] = []
     open_: dict[int, tuple[int, Event]] = {}
     for event in events:
@@ -275,10 +285,10 @@ def _paired(events: Iterable[Event]) -> list[Operation]:
 def _read(lines: Iterable[str]) -> Iterator[Event]:
     for line in lines:
         try:
-            told = json.loads(line)
+            data = json.loads(line)
         except json.JSONDecodeError:
-            # Only a line without its end can have been cut off: the file's last.
+            # Only the last line of a file can be incomplete, and it then lacks its line end.
             if line.endswith("\n"):
                 raise
             return
-        yield Event.from_json(told)
+        yield Event.from_json(data)

@@ -1,8 +1,8 @@
-"""The access control entries of an image, found by principal and by pattern; immutable.
+"""The ACLs of an image, indexed by principal and by pattern; immutable.
 
-A persistent structure: an entry that comes or goes costs a few steps of a tree, so that an image
-has its own table at once, whatever the number of entries.  Invariants: no two ids have the same
-entry; the indexes say nothing that `entries` does not say.
+A persistent structure: adding or removing an entry copies only a few nodes of a tree. Each image
+can therefore have its own table, whatever the number of entries. Invariants: no two ids have equal
+entries; the indexes are derived from `entries`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.metadata.persistent_map import PersistentMap
-from ottla.model.acl_hosts import Address, HostPattern, host_pattern_of
-from ottla.model.acls import (
+from ottla.model.security.acl_hosts import Address, HostPattern, host_pattern_of
+from ottla.model.security.acls import (
     WILDCARD,
     AclEntry,
     AclFilter,
@@ -34,11 +34,12 @@ GRANTED_BESIDE = {
     _OP.ALTER: (_OP.DESCRIBE,),
     _OP.ALTER_CONFIGS: (_OP.DESCRIBE_CONFIGS,),
 }
-"""What an entry that allows an operation allows besides; one that denies it denies nothing else."""
+"""Operations that an ALLOW entry also grants, by its own operation. A DENY entry implies no
+others."""
 
 
 class PatternKey(NamedTuple):
-    """What entries are about: a type of resource, and a name or the beginning of names."""
+    """Resource pattern of ACL entries: the resource type, and a name or a prefix of names."""
 
     resource_type: int
     pattern_type: int
@@ -46,24 +47,26 @@ class PatternKey(NamedTuple):
 
 
 class AclRule(NamedTuple):
-    """An entry made ready to decide by."""
+    """An ACL entry in the form that the authorizer evaluates, with its operations and host
+    parsed."""
 
     id: UUID
     entry: AclEntry
     operations: int
-    """Bit field of the operations that it decides."""
+    """Bit field of the operations that the entry covers."""
     is_deny: bool
     host: str
     addresses: HostPattern | None
-    """What `host` stands for, where that is more than a text."""
+    """Parsed form of `host` if it is a range, otherwise None."""
 
     @property
     def pattern(self) -> PatternKey:
-        """What the entry is about."""
+        """The resource pattern of the entry."""
         return pattern_key(self.entry)
 
     def holds_at(self, host: str, address: Address | None) -> bool:
-        """Return whether the entry is for clients of this host, whose address is given too."""
+        """Return whether the entry applies to clients on this host. `address` is the parsed form of
+        `host`."""
         if self.host in (WILDCARD, host):
             return True
         return self.addresses is not None and self.addresses.holds(address)
@@ -77,7 +80,7 @@ NO_LENGTHS: PersistentMap[int, int] = PersistentMap()
 
 @frozen(kw_only=True)
 class AclTable:
-    """All entries, by id; equal to another table with the same entries."""
+    """All ACL entries, by id. Equal to another table with the same entries."""
 
     entries: PersistentMap[UUID, AclEntry] = field(default_factory=PersistentMap)
     ids: PersistentMap[AclEntry, UUID] = field(default_factory=PersistentMap, compare=False)
@@ -88,13 +91,14 @@ class AclTable:
     prefix_lengths: PersistentMap[int, PersistentMap[int, int]] = field(
         default_factory=PersistentMap, compare=False
     )
-    """By type of resource: how many prefixed patterns there are of each length."""
+    """Number of prefixed patterns of each length, by resource type."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def with_entries(self, added: Mapping[UUID, AclEntry]) -> "AclTable":
-        """Return the table with more entries; none of them, and no id, may be there already."""
+        """Return a new table that also contains the added entries. Their ids and contents must be
+        new."""
         assert not any(one in self.entries for one in added)
         by_principal: dict[str, dict[PatternKey, list[AclRule]]] = {}
         by_pattern: dict[PatternKey, dict[UUID, None]] = {}
@@ -122,7 +126,7 @@ class AclTable:
         )
 
     def without_entries(self, removed: Iterable[UUID]) -> "AclTable":
-        """Return the table without some of its entries."""
+        """Return a new table without the entries of the removed ids."""
         entries, ids, by_pattern = self.entries, self.ids, self.by_pattern
         gone: dict[str, dict[PatternKey, set[UUID]]] = {}
         old_keys = []
@@ -155,7 +159,7 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids of the entries that one of two tables has and the other has not."""
+        """Return the ids of the entries that differ between the two tables."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()
@@ -163,9 +167,9 @@ class AclTable:
         return changed | {one for one, _ in others.unordered_items() if one not in mine}
 
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[UUID, AclEntry]]:
-        """Yield the entries among which are those that a filter asks for, in no order.
+        """Yield the entries that may match a filter, unordered: a superset of the matches.
 
-        Where it names a resource or a principal, these are few.
+        There are few if the filter names a resource or a principal.
         """
         if wanted.principal is not None and wanted.resource_name is None:
             for _, rules in self.by_principal.get(wanted.principal, NO_RULES).unordered_items():
@@ -184,7 +188,7 @@ class AclTable:
             yield from self.entries.unordered_items()
 
     def _patterns(self, wanted: AclFilter, name: str) -> Iterator[PatternKey]:
-        """Yield the patterns that a filter with a name may ask for, each once."""
+        """Yield each pattern that a filter for a resource name may match, once."""
         literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
         for resource_type in ResourceType:
             if wanted.resource_type not in (ResourceType.ANY, resource_type):
@@ -204,12 +208,12 @@ NO_ACLS = AclTable()
 
 
 def pattern_key(entry: AclEntry) -> PatternKey:
-    """Return what an entry is about."""
+    """Return the resource pattern of an entry."""
     return PatternKey(entry.resource_type, entry.pattern_type, entry.resource_name)
 
 
 def rule_of(entry_id: UUID, entry: AclEntry) -> AclRule:
-    """Return an entry made ready to decide by."""
+    """Convert an ACL entry to the form that the authorizer evaluates."""
     is_deny = entry.permission is AclPermission.DENY
     return AclRule(
         id=entry_id,
@@ -231,7 +235,7 @@ def _decided(operation: AclOperation, *, is_deny: bool) -> int:
 def _counted(
     lengths: PersistentMap[int, PersistentMap[int, int]], keys: Iterable[PatternKey], step: int
 ) -> PersistentMap[int, PersistentMap[int, int]]:
-    """Count prefixed patterns that came or went."""
+    """Add `step` to the number of prefixed patterns of each length, for each of the keys."""
     for resource_type, pattern_type, name in keys:
         if pattern_type != PatternType.PREFIXED:
             continue

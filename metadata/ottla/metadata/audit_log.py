@@ -1,39 +1,39 @@
-"""The audit log: what principals were refused, and at DEBUG what they were allowed.
+"""The audit log: denied operations of principals, and at DEBUG allowed ones.
 
-Logger `ottla.authorizer`, in place of Kafka's `kafka.authorizer.logger`.  A client chooses the
-names in these lines and how often it is refused, so the names are made visible and cut, and lines
-are bounded: those above the bound are counted in the next one.
+The logger is `ottla.authorizer`, in place of Kafka's `kafka.authorizer.logger`. A client chooses
+the names in these lines and the number of denials. Names are therefore escaped and shortened. The
+number of lines is limited too: the next line reports how many were dropped.
 """
 
 import logging
 from collections.abc import Callable
 
-from ottla.model.acls import AclEntry, AclOperation, PatternType, ResourceType
 from ottla.model.log_events import event
 from ottla.model.log_limiter import LogLimiter
+from ottla.model.security.acls import AclEntry, AclOperation, PatternType, ResourceType
 from ottla.model.visible_text import visible
 
 LOGGER = logging.getLogger("ottla.authorizer")
 
 DENIALS_PER_WINDOW_MAX = 100
-"""Refusals that are logged in a window of the limiter, 10 s: at 300 bytes each some 250 MB in a
-day of nothing else.  Fewer hide what happens beside a client that tries again and again."""
+"""Denials logged per window of the limiter (10 s). At 300 bytes each, this is at most 250 MB a day.
+With a smaller value, a client that retries continuously hides the denials of other clients."""
 
 NAME_CHARS_MAX = 256
-"""Length to which a name is cut in a line."""
+"""Maximum length of a name in a log line, in characters. Longer names are cut off."""
 
 
 class AuditLog:
     """The audit log of one node."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Bound what is logged by a monotonic clock."""
+        """Create the log with a limit on lines per time. `now_ms` is a monotonic clock."""
         self._now_ms = now_ms
         self._limiter = LogLimiter(DENIALS_PER_WINDOW_MAX)
 
     @property
     def has_allowed(self) -> bool:
-        """Whether what is allowed is logged too."""
+        """True if allowed operations are logged too."""
         return LOGGER.isEnabledFor(logging.DEBUG)
 
     def denied(
@@ -42,7 +42,7 @@ class AuditLog:
         reason: str,
         entry: AclEntry | None,
     ) -> None:
-        """Log that a client was refused something that it asked for by name."""
+        """Log the denial of an operation on a named resource."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
         kept_back = self._limiter.admit(self._now_ms())
@@ -57,7 +57,7 @@ class AuditLog:
         reason: str,
         entry: AclEntry | None,
     ) -> None:
-        """Log that a client was allowed something."""
+        """Log an allowed operation."""
         _log(logging.DEBUG, "Allowed", question, _rule(reason, entry))
 
 

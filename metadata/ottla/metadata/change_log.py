@@ -1,8 +1,8 @@
-"""Logs what changes in the cluster: brokers, leaders, in-sync replicas.
+"""Log of changes in the cluster: brokers, leaders, in-sync replicas.
 
-A publisher.  However many partitions an image changes, it is a line for leaders and one for
-in-sync replicas.  The active controller logs everything; any other node what concerns
-itself, so that one change is not a line of every node.
+It is a publisher. For each new image it logs one line about leaders and one about in-sync replicas,
+whatever the number of changed partitions. The active controller logs all changes. Any other node
+logs only changes that concern itself, so that a change is not logged by every node.
 """
 
 import logging
@@ -18,7 +18,7 @@ from ottla.model.log_events import event
 _LOGGER = logging.getLogger("ottla.metadata.changes")
 
 NAMED_MAX = 5
-"""Partitions that a line names; it counts the others."""
+"""Maximum number of partitions named in a line. Further partitions are only counted."""
 
 
 THROTTLES = (
@@ -26,11 +26,11 @@ THROTTLES = (
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Brokers' settings that hold replication back."""
+"""Broker settings that throttle replication."""
 
 
 class LoggedChange(NamedTuple):
-    """One line to log."""
+    """One line of the change log, before it is logged."""
 
     event: str
     message: str
@@ -38,7 +38,8 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """The log of changes of one node; it remembers whether the node knew the cluster before."""
+    """The log of cluster changes, as written by one node. It remembers whether the node has
+    received an image before."""
 
     def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
         self._node_id = node_id
@@ -47,11 +48,11 @@ class ChangeLog:
 
     @property
     def name(self) -> str:
-        """The name of this publisher in reports of faults."""
+        """Name of this publisher in error reports."""
         return "log of changes"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Log what differs; the whole first image is one line."""
+        """Log the changes in the delta. The first image is logged as one line."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
         only = None if self._is_active_controller() else self._node_id
@@ -70,7 +71,10 @@ def _loaded(image: MetadataImage) -> LoggedChange:
 def _changes(
     delta: MetadataDelta, image: MetadataImage, only: NodeId | None
 ) -> Iterator[LoggedChange]:
-    """Yield the lines of a change; those that concern the node `only`, None for all."""
+    """Yield the log lines of a change.
+
+    If `only` is a node id, yields only the lines that concern that node.
+    """
     for node_id in delta.changed_brokers:
         if only not in (None, node_id):
             continue
@@ -136,7 +140,7 @@ def _of_partitions(
     for key in delta.changed_partitions:
         before, after = delta.base.partition(key), image.partition(key)
         if before is None or after is None:
-            continue  # created: no leader and no replica changed
+            continue  # created: neither leader nor replicas changed
         if only is not None and only not in (before.leader, after.leader):
             continue
         name = f"{image.topics[key.topic_id].name}-{key.partition}"

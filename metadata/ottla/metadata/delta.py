@@ -1,7 +1,7 @@
-"""An image on its way to the next one, and which parts differ.
+"""The difference between two images, by key.
 
-Owns nothing but the way between two images: `base`, where it starts, and `image`, the fold so
-far.  What changed is told by key, sorted; the new values are read from the image.
+A delta consists of `base`, the image at the start, and `image`, which includes the records applied
+so far. It lists the changed keys, sorted; their new values are in the image.
 """
 
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
 from ottla.metadata.topics_fold import read_uuid
 from ottla.model.ids import NodeId, TopicIdPartition
-from ottla.model.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity
 
 
 class MetadataDelta:
-    """The way from `base` to the image that `apply` returns.
+    """The changes from the image `base` to the image that `apply` returns.
 
-    Something that was changed and changed back may be named as changed; nothing that differs is
-    left out.
+    Every key whose value differs is listed. A key whose value changed and changed back may be
+    listed too.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -46,7 +46,7 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
-        """Return the delta of two whole images, as after the load of a snapshot."""
+        """Return the delta between two complete images, for example after a snapshot was loaded."""
         delta = cls(base)
         delta.image = image
         delta._features = _differing(base.features, image.features)
@@ -72,14 +72,14 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: Record) -> None:
-        """Fold one more record and note what it touches."""
+        """Apply one more record, and note the keys that it changes."""
         kind = record.WhichOneof("record")
         if kind is not None:
             self._note(kind, getattr(record, kind))
         self.image = fold.apply(self.image, record)
 
     def replay_all(self, records: Iterable[Record]) -> None:
-        """Fold more records: those of kinds that come in thousands, many at once."""
+        """Apply more records. Frequent kinds of records are applied in bulk."""
         for family, run in groupby(records, key=fold.family_of):
             if family not in fold.MANY_AT_ONCE:
                 for record in run:
@@ -93,71 +93,72 @@ class MetadataDelta:
             self.image = fold.apply_all(self.image, together)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """Return the image reached, whose last record is `provenance`."""
+        """Return the resulting image. `provenance` describes its last record."""
         self.image = replace(self.image, provenance=provenance)
         return self.image
 
     @property
     def changed_features(self) -> tuple[str, ...]:
-        """Return the finalised features that changed or went."""
+        """Return the finalised features that changed or were removed."""
         return tuple(sorted(self._features))
 
     @property
     def changed_brokers(self) -> tuple[NodeId, ...]:
-        """Return the brokers that came, changed or went."""
+        """Return the brokers that were added, changed or removed."""
         return tuple(sorted(self._brokers))
 
     @property
     def changed_topics(self) -> tuple[UUID, ...]:
-        """Return the topics that came, or with a changed partition, and are there."""
+        """Return the topics in the image that are new or have a changed partition."""
         return tuple(sorted(one for one in self._topics if one in self.image.topics))
 
     @property
     def created_topics(self) -> tuple[UUID, ...]:
-        """Return the topics that are in the image and were not in the base."""
+        """Return the topics in the image that are not in the base."""
         return tuple(one for one in self.changed_topics if one not in self.base.topics)
 
     @property
     def deleted_topics(self) -> tuple[Topic, ...]:
-        """Return the topics of the base that are gone, as they were."""
+        """Return the topics of the base that were deleted, with their last state."""
         gone = sorted(one for one in self._topics if one not in self.image.topics)
         return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
 
     @property
     def changed_partitions(self) -> tuple[TopicIdPartition, ...]:
-        """Return the partitions that came or changed, and are there."""
+        """Return the partitions in the image that are new or changed."""
         return tuple(
             sorted(one for one in self._partitions if self.image.partition(one) is not None)
         )
 
     @property
     def changed_configs(self) -> tuple[ConfigResource, ...]:
-        """Return the resources with a setting that came, changed or went."""
+        """Return the resources with a setting that was added, changed or removed."""
         return tuple(sorted(self._configs))
 
     @property
     def changed_quotas(self) -> tuple[tuple[QuotaEntity, ...], ...]:
-        """Return the entities with a quota that came, changed or went."""
+        """Return the entities with a quota that was added, changed or removed."""
         return tuple(sorted(self._quotas))
 
     @property
     def changed_scram_users(self) -> tuple[tuple[int, str], ...]:
-        """Return the SCRAM credentials that came, changed or went, by mechanism and user."""
+        """Return the SCRAM credentials that were added, changed or removed, as (mechanism,
+        user)."""
         return tuple(sorted(self._scram_users))
 
     @property
     def changed_acls(self) -> frozenset[UUID]:
-        """Return the ids of the access control entries that came or went."""
+        """Return the ids of ACLs that were added or removed."""
         return frozenset(self._acls)
 
     @property
     def changed_tokens(self) -> tuple[str, ...]:
-        """Return the ids of delegation tokens that came, changed or went."""
+        """Return the ids of delegation tokens that were added, changed or removed."""
         return tuple(sorted(self._tokens))
 
     @property
     def is_empty(self) -> bool:
-        """Whether no part above names anything."""
+        """True if no key changed."""
         return not (
             self._features
             or self._brokers

@@ -1,19 +1,22 @@
-"""Ids of log directories that name no directory (KIP-858); a real one is never below 100."""
+"""Reserved directory ids, which do not identify a log directory (KIP-858). The number of a real
+directory id is at least 100."""
 
 from uuid import UUID
 
 MIGRATING = UUID(int=0)
-"""The broker does not know directories yet; kept for Kafka's numbering, never written by us."""
+"""State of a replica whose broker does not support directory ids yet. The id is reserved by Kafka's
+numbering; Ottla never writes it."""
 
 UNASSIGNED = UUID(int=1)
-"""The broker will choose, and then report its choice."""
+"""State of a replica whose broker has yet to choose a directory, and will then report its
+choice."""
 
 LOST = UUID(int=2)
-"""The directory is offline, and which one it was does not matter any more."""
+"""State of a replica whose directory is offline, so that its identity no longer matters."""
 
 RESERVED_COUNT = 100
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Return whether no real directory may have this id."""
+    """Return True if the id is reserved, so that no real directory may have it."""
     return directory_id.int < RESERVED_COUNT

@@ -1,8 +1,8 @@
-"""What each record does to an image: `apply(image, record) -> image`.
+"""The effect of each record on an image: `apply(image, record) -> image`.
 
-The active controller, the standbys and every broker run this same function, so they agree.  A
-record that does not fit the image (a change of a partition that does not exist) means that the
-log lies: CorruptDataError, and the process must not go on.
+The active controller, the standby controllers and every broker run this same function, so they
+agree. A record that does not fit the image, such as a change of an unknown partition, raises
+CorruptDataError: the log is corrupt, and the process must not continue.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,17 +21,23 @@ from ottla.metadata.image import (
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import Record
 from ottla.metadata.topics_fold import TOPIC_KINDS, TopicsFold, fold_topics, read_uuid
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId, ProducerId, TopicIdPartition
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.scram import ScramCredential
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.security.delegation_tokens import DelegationToken
+from ottla.model.security.scram import ScramCredential
 from ottla.proto import metadata_pb2 as pb
 
 
 def apply(image: MetadataImage, record: Record) -> MetadataImage:
-    """Return the image after one more record; its provenance stays for the caller to move."""
+    """Return the image after one more record; the caller updates the provenance."""
     kind = record.WhichOneof("record")
     if kind is None:
         raise CorruptDataError("metadata record: of a kind this release does not know")
@@ -58,14 +64,12 @@ def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
 TOPICS = "topics"
 
 MANY_AT_ONCE = frozenset((TOPICS, "access_control_entry", "remove_access_control_entry"))
-"""The families of which `apply_all` folds many for less than one after the other."""
+"""Kinds of records that `apply_all` applies in bulk, which is faster than one at a time."""
 
 
 def family_of(record: Record) -> str | None:
-    """Return what a record is folded together with: its kind, or TOPICS for several of them.
-
-    None for a kind that this release does not know.
-    """
+    """Return the key by which `apply_all` groups records: their kind, or TOPICS for several kinds.
+    Returns None for a kind unknown to this release."""
     kind: str | None = record.WhichOneof("record")
     return TOPICS if kind in TOPIC_KINDS else kind
 
@@ -136,10 +140,11 @@ def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
 
 
 def partitions_to_clear(image: MetadataImage, record: pb.ClearElr) -> tuple[TopicIdPartition, ...]:
-    """Return the partitions whose eligible replicas such a record forgets.
+    """Return the partitions whose eligible leader replicas (ELR) a ClearElr record clears.
 
-    Those with nobody in sync keep them, other than in Kafka: nothing can be committed there under
-    the new min.insync.replicas before one of them leads, and without them nobody ever would.
+    Unlike in Kafka, partitions with an empty ISR keep their ELR. Under the new min.insync.replicas,
+    such a partition can commit nothing until an eligible replica leads. If its ELR were cleared, no
+    replica could ever lead.
     """
     topics: Iterable[Topic] = image.topics.values()
     if record.topic_name:
@@ -174,7 +179,8 @@ def _set_quota(image: MetadataImage, record: pb.ClientQuota) -> MetadataImage:
 
 
 def quota_entity(record: pb.ClientQuota) -> tuple[QuotaEntity, ...]:
-    """Return whom the quota is for, sorted, so that one entity has one form."""
+    """Return the entity of a quota record as a sorted tuple, so that equal entities compare
+    equal."""
     return tuple(
         sorted(
             QuotaEntity(part.entity_type, not part.HasField("entity_name"), part.entity_name)
@@ -237,7 +243,7 @@ def _read_acl(record: pb.AccessControlEntry) -> AclEntry:
             permission=AclPermission(record.permission_type),
         )
     except ValueError as error:
-        # An entry that denies must not be passed over.
+        # An entry that denies must not be skipped.
         raise CorruptDataError(f"metadata record: an ACL with an unknown code: {error}") from error
 
 
@@ -276,7 +282,7 @@ def _remove_token(image: MetadataImage, record: pb.RemoveDelegationToken) -> Met
 
 def _set_producer_ids(image: MetadataImage, record: pb.ProducerIds) -> MetadataImage:
     if record.next_producer_id < image.next_producer_id:
-        raise CorruptDataError("metadata record: producer ids would be handed out twice")
+        raise CorruptDataError("metadata record: producer ids would be allocated twice")
     return replace(image, next_producer_id=ProducerId(record.next_producer_id))
 
 
@@ -300,7 +306,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }
-"""One row a record of the other kinds; a test holds them against the oneof."""
+"""Functions that apply a record, by its kind, for the kinds outside `MANY_AT_ONCE`. A test compares
+the kinds with the protobuf oneof."""
 
 
 def _broker(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:

@@ -1,8 +1,8 @@
-"""What the cluster is, at one offset of the metadata log; immutable through and through.
+"""The state of the cluster at one offset of the metadata log; deeply immutable.
 
-Only `fold.apply` makes a next image out of one.  Invariants: an ISR, an ELR and the leader are
-among the replicas; ISR and ELR share nobody; `topic_ids` and `partitions_by_broker` say nothing
-that `topics` does not say.
+Only `fold.apply` derives an image from another one. Invariants: the leader and all members of ISR
+and ELR are among the replicas; ISR and ELR are disjoint; `topic_ids` and `partitions_by_broker` are
+derived from `topics`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from uuid import UUID
 
 from ottla.metadata.acl_table import NO_ACLS, AclTable
 from ottla.metadata.persistent_map import PersistentMap
-from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.ids import (
     NO_EPOCH,
     NO_NODE,
@@ -25,22 +24,23 @@ from ottla.model.ids import (
     ProducerId,
     TopicIdPartition,
 )
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.scram import ScramCredential
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.security.delegation_tokens import DelegationToken
+from ottla.model.security.scram import ScramCredential
 
 FIRST_EPOCH = Epoch(0)
 FIRST_PRODUCER_ID = ProducerId(0)
 
 
 class RecoveryState(IntEnum):
-    """Whether the partition's leader was elected with all that was committed."""
+    """Recovery state of a partition after an election, clean or unclean."""
 
     RECOVERED = 0
     RECOVERING = 1
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached."""
+    """Address of one listener of a broker."""
 
     name: str
     host: str
@@ -50,7 +50,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """The levels of one feature a broker said it supports."""
+    """Supported levels of one feature, as a broker registered them."""
 
     name: str
     lowest: int
@@ -59,7 +59,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker, as it registered; the epoch is the offset of that registration."""
+    """The registration of one broker. Its epoch is the offset of the registration record."""
 
     id: NodeId
     epoch: int
@@ -72,55 +72,59 @@ class BrokerRegistration:
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
     cordoned_log_dirs: tuple[UUID, ...] = ()
-    """Those of them that take no new replica (KIP-1066)."""
+    """Cordoned log directories, a subset of `log_dirs`. They get no new replicas (KIP-1066)."""
     principal: str = ""
-    """As whom it authenticated (`User:…`); empty where controllers do not ask."""
+    """Authenticated principal of the broker (`User:…`). Empty if controllers require no
+    authentication."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return where the listener of that name is reached, if the broker has one."""
+        """Return the address of the listener of that name, or None if the broker has none."""
         return next((found for found in self.endpoints if found.name == listener_name), None)
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead and be in sync."""
+        """True if the broker may lead partitions and be an in-sync replica."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether none of its directories takes a new replica."""
+        """True if all log directories of the broker are cordoned."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who holds a partition, who is in sync and who leads."""
+    """Replicas of a partition, its in-sync replicas and its leader."""
 
     replicas: tuple[NodeId, ...]
-    """In order of preference: the first is the preferred leader."""
+    """Replicas in order of preference: the first is the preferred leader."""
     directories: tuple[UUID, ...]
     """The log directory of each replica, in the order of `replicas`."""
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...] = ()
-    """Not in sync, but known to hold all that was committed (KIP-966)."""
+    """Eligible leader replicas: not in sync, but known to have all committed records (KIP-966)."""
     last_known_elr: tuple[NodeId, ...] = ()
-    """With ISR and ELR empty: the one who led last."""
+    """The last known leader, recorded only while ISR and ELR are empty."""
     leader: NodeId = NO_NODE
     leader_epoch: Epoch = FIRST_EPOCH
-    """Fences clients and followers; rises when the leader changes."""
+    """Leader epoch. It increases with every change of the leader, and fences clients and
+    followers."""
     partition_epoch: int = 0
-    """Rises with every change; the compare-and-set version of AlterPartition."""
+    """Partition epoch. It increases with every change of the partition, and is the compare-and-set
+    version of AlterPartition."""
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
     recovery_state: RecoveryState = RecoveryState.RECOVERED
     unclean_leader_epoch: Epoch = FIRST_EPOCH
-    """That of the last leader that may have lacked committed records: logs that end in an earlier
-    epoch may be cut below their high watermark.  The first epoch is never one."""
+    """Leader epoch of the last leader that may have lacked committed records.  Logs that end in an
+    earlier epoch may be truncated below their high watermark.  The first epoch is never unclean."""
     lost: tuple[NodeId, ...] = ()
-    """Replicas whose disks lost records, until they are in sync again: the last to be elected."""
+    """Replicas whose disks lost records. They are elected last, and are listed until they are in
+    sync again."""
 
     @property
     def preferred_leader(self) -> NodeId:
-        """Return the replica that leads when it is in sync."""
+        """Return the first replica, which leads if it is in sync."""
         return self.replicas[0]
 
     def directory_of(self, replica: NodeId) -> UUID:
@@ -130,7 +134,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic; its id survives delete-and-create of the same name."""
+    """A topic. Its id distinguishes it from other topics of the same name."""
 
     name: str
     id: UUID
@@ -138,7 +142,7 @@ class Topic:
 
 
 class Provenance(NamedTuple):
-    """The last record an image contains."""
+    """Offset, epoch and timestamp of the last record in an image."""
 
     offset: Offset = NO_OFFSET
     epoch: Epoch = NO_EPOCH
@@ -146,20 +150,22 @@ class Provenance(NamedTuple):
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Return the id of a snapshot of this image: the offset after its last record."""
+        """Return the id of a snapshot of this image. Its offset is the one after the last
+        record."""
         return OffsetAndEpoch(Offset(self.offset + 1), self.epoch)
 
 
 NOWHERE = Provenance()
-"""Before the first record."""
+"""Provenance of the empty image, before the first record."""
 
 ConfigResource = tuple[int, str]
-"""(Kafka's resource type, name); an empty name is the cluster-wide default of that type."""
+"""A resource with dynamic settings: Kafka's resource type, and a name. An empty name is the
+cluster-wide default of that type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The whole cluster."""
+    """The state of the whole cluster."""
 
     provenance: Provenance = NOWHERE
     features: PersistentMap[str, int] = field(default_factory=PersistentMap)
@@ -176,22 +182,24 @@ class MetadataImage:
     scram_credentials: PersistentMap[int, PersistentMap[str, ScramCredential]] = field(
         default_factory=PersistentMap
     )
-    """By Kafka's number of the mechanism, then by user."""
+    """SCRAM credentials by Kafka's number of the mechanism, then by user."""
     delegation_tokens: PersistentMap[str, DelegationToken] = field(default_factory=PersistentMap)
-    """By id."""
+    """Delegation tokens by id."""
     acls: AclTable = NO_ACLS
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap
     )
-    """Which partitions have a replica on a broker, so that failover costs what failed."""
+    """Partitions with a replica on each broker. With this index, the cost of a failover depends
+    only on the number of that broker's partitions."""
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic of that name."""
+        """Return the topic with a name, or None if there is none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def partition(self, partition: TopicIdPartition) -> PartitionState | None:
-        """Return one partition by its topic's id."""
+        """Return the state of a partition, which is given by topic id and number, or None if there
+        is none."""
         topic = self.topics.get(partition.topic_id)
         return None if topic is None else topic.partitions.get(partition.partition)
 
@@ -206,21 +214,22 @@ class MetadataImage:
             yield partition, topic.partitions[partition.partition]
 
     def config(self, resource_type: int, name: str) -> PersistentMap[str, str]:
-        """Return what was set dynamically on one resource."""
+        """Return the dynamic settings of one resource."""
         return self.configs.get((resource_type, name), NO_CONFIG)
 
     def is_active(self, broker: NodeId) -> bool:
-        """Return whether the broker is registered and may lead."""
+        """Return True if the broker is registered and may lead partitions."""
         registration = self.brokers.get(broker)
         return registration is not None and registration.is_active
 
 
 def _order(partition: TopicIdPartition) -> tuple[int, int]:
-    # Comparing UUIDs themselves costs a call each: a large broker holds 10,000s of partitions.
+    # Comparing UUIDs themselves costs a function call each, and a large broker has tens of
+    # thousands of partitions.
     return partition.topic_id.int, partition.partition
 
 
 NO_PARTITIONS: PersistentMap[TopicIdPartition, None] = PersistentMap()
 NO_CONFIG: PersistentMap[str, str] = PersistentMap()
 EMPTY = MetadataImage()
-"""A cluster before its first record."""
+"""The image of a cluster before its first record."""

@@ -1,9 +1,9 @@
-"""A map that never changes: `set` and `delete` return another one, sharing what is untouched.
+"""An immutable map: `set` and `delete` return another map that shares unchanged parts.
 
 The only module that imports `immutables` (a HAMT with O(log n) updates), so that it can be
-replaced.  Iteration is in sorted order of keys, always: hash order differs from one process to
-the next, and every controller must decide the same.  Sorting costs O(n log n) per iteration, so
-hot paths look keys up.
+replaced. Iteration is always in sorted order of keys: hash order differs between processes, and all
+controllers must make the same decisions. Sorting costs O(n log n) per iteration, so hot paths look
+up keys instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, final, overload
 import immutables
 
 
-class Ordered(Protocol):
+class SortableKey(Protocol):
     """A key that can be sorted and hashed."""
 
     def __lt__(self, other: Any, /) -> bool: ...
@@ -20,7 +20,7 @@ class Ordered(Protocol):
     def __hash__(self) -> int: ...
 
 
-K = TypeVar("K", bound=Ordered)
+K = TypeVar("K", bound=SortableKey)
 V = TypeVar("V")
 T = TypeVar("T")
 
@@ -35,19 +35,20 @@ class PersistentMap(Mapping[K, V]):
         self._map: immutables.Map[K, V] = immutables.Map(items)
 
     def set(self, key: K, value: V) -> "PersistentMap[K, V]":
-        """Return this map with `key` bound to `value`."""
+        """Return a copy of this map in which `key` has the given value."""
         return _wrap(self._map.set(key, value))
 
     def update(self, items: Mapping[K, V]) -> "PersistentMap[K, V]":
-        """Return this map with all of the items bound: far less work than one after the other."""
+        """Return a copy of this map with all given items. This is faster than setting one item at a
+        time."""
         return _wrap(self._map.update(items))
 
     def delete(self, key: K) -> "PersistentMap[K, V]":
-        """Return this map without `key`; it must be there."""
+        """Return a copy of this map without `key`, which must be present."""
         return _wrap(self._map.delete(key))
 
     def discard(self, key: K) -> "PersistentMap[K, V]":
-        """Return this map without `key`, whether it was there or not."""
+        """Return a copy of this map without `key`, which may be absent."""
         return self.delete(key) if key in self._map else self
 
     def __getitem__(self, key: K) -> V:
@@ -58,7 +59,7 @@ class PersistentMap(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | T) -> V | T: ...
     def get(self, key: K, /, default: V | T | None = None) -> V | T | None:
-        """Return what a key is bound to; else the default."""
+        """Return the value of a key, or the default."""
         return self._map.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -68,11 +69,12 @@ class PersistentMap(Mapping[K, V]):
         return iter(sorted(self._map))
 
     def keys_by(self, order: Callable[[K], Any]) -> list[K]:
-        """Return the keys sorted by what `order` makes of them: for keys slow to compare."""
+        """Return the keys sorted by `order(key)`. This is faster for keys that are slow to
+        compare."""
         return sorted(self._map, key=order)
 
     def unordered_items(self) -> Iterator[tuple[K, V]]:
-        """Yield the items in no order: for what comes to the same in any, and without the sort."""
+        """Yield the items unordered, without the cost of sorting."""
         return iter(self._map.items())
 
     def __len__(self) -> int:
@@ -91,14 +93,14 @@ class PersistentMap(Mapping[K, V]):
 
 @final
 class MapChanges(Generic[K, V]):
-    """A map on its way to another one, which `finish` makes: many changes cost one copy."""
+    """A map under construction. Many changes cost a single copy, which `finish` returns."""
 
     __slots__ = ("_base", "_map", "_mutation")
 
     def __init__(self, base: PersistentMap[K, V]) -> None:
         self._base = base
         self._map: Any = base._map
-        """The base's until the first change."""
+        """The base's underlying map until the first change, then a mutable copy of it."""
         self._mutation: Any = None
 
     def __getitem__(self, key: K) -> V:
@@ -109,21 +111,21 @@ class MapChanges(Generic[K, V]):
         return key in self._map
 
     def get(self, key: K) -> V | None:
-        """Return what `key` is bound to at present, None without it."""
+        """Return the current value of `key`, or None."""
         found: V | None = self._map.get(key)
         return found
 
     def set(self, key: K, value: V) -> None:
-        """Bind `key` to `value`."""
+        """Set the value of `key`."""
         self._changing()[key] = value
 
     def discard(self, key: K) -> None:
-        """Remove `key`, whether it is there or not."""
+        """Remove `key` if it is present."""
         if key in self._map:
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """Return the map that this has come to; the base itself where nothing was changed."""
+        """Return the resulting map. Returns the base itself if nothing changed."""
         if self._mutation is None:
             return self._base
         finished = self._base = _wrap(self._mutation.finish())

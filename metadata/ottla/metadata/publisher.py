@@ -1,4 +1,5 @@
-"""Who is told of every new image, in the order of installation."""
+"""The protocol of the components of a process that receive every new image, in order of
+installation."""
 
 from typing import Protocol
 
@@ -7,17 +8,18 @@ from ottla.metadata.image import MetadataImage
 
 
 class Publisher(Protocol):
-    """A part of a process that follows the metadata.
+    """A component of a process that follows the metadata.
 
-    `publish` is called after every committed batch, from one task, never twice for the same
-    image.  The first call brings everything: its delta starts from the empty image.
+    `publish` is called after every committed batch, from one task, never twice for the same image.
+    The delta of the first call starts from the empty image, and so contains everything.
     """
 
     @property
     def name(self) -> str:
-        """Return how faults and metrics call this publisher."""
+        """Name of this publisher in error reports and in metrics."""
         ...
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Bring this part up to `image`; `delta` says what differs from the last one."""
+        """Use the new image in this component. `delta` lists the changes since the previous
+        call."""
         ...

@@ -1,7 +1,7 @@
-"""The records of the metadata log: one constructor each, and their bytes.
+"""The records of the metadata log: one constructor each, their encoding and decoding.
 
-`decode_record` refuses bytes that are no record we know: a log with one is corrupt, or was
-written by a newer release, and must not be read past it.
+`decode_record` raises for unknown records. A log that contains an unknown record is corrupt or was
+written by a newer release, and must not be read further.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +14,12 @@ from ottla.metadata.image import (
     PartitionState,
     RecoveryState,
 )
-from ottla.model.acls import AclEntry
-from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.scram import ScramCredential
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.security.acls import AclEntry
+from ottla.model.security.delegation_tokens import DelegationToken
+from ottla.model.security.scram import ScramCredential
 from ottla.proto import metadata_pb2 as pb
 
 Record = pb.MetadataRecord
@@ -31,13 +31,14 @@ GROUP_RESOURCE = 32
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the value of a log record."""
+    """Encode a metadata record as the value of a log record."""
     assert record.WhichOneof("record") is not None
     return record.SerializeToString(deterministic=True)
 
 
 def decode_record(value: bytes) -> Record:
-    """Return the record in the value of a log record; raise CorruptDataError if it is none."""
+    """Decode a metadata record from the value of a log record. Raises CorruptDataError if it is
+    malformed."""
     try:
         record = Record.FromString(value)
     except DecodeError as error:
@@ -48,7 +49,7 @@ def decode_record(value: bytes) -> Record:
 
 
 def register_broker_record(broker: BrokerRegistration) -> Record:
-    """Record a broker as it is, replacing what was known of it."""
+    """Return a record of a broker's whole registration, which replaces the previous one."""
     return Record(
         register_broker=pb.RegisterBroker(
             broker_id=broker.id,
@@ -76,7 +77,7 @@ def register_broker_record(broker: BrokerRegistration) -> Record:
 
 
 def unregister_broker_record(broker: BrokerRegistration) -> Record:
-    """Record that a broker is gone for good."""
+    """Return a record of the permanent removal of a broker."""
     return Record(
         unregister_broker=pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
     )
@@ -90,7 +91,7 @@ def broker_change_record(
     log_dirs: Iterable[UUID] | None = None,
     cordoned_log_dirs: Iterable[UUID] | None = None,
 ) -> Record:
-    """Record a change of a broker's state; None leaves a part as it is."""
+    """Return a record that changes a broker's state. None leaves a field unchanged."""
     change = pb.BrokerRegistrationChange(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
@@ -105,17 +106,17 @@ def broker_change_record(
 
 
 def topic_record(name: str, topic_id: UUID) -> Record:
-    """Record a new topic, without partitions yet."""
+    """Return a record of a new topic, which has no partitions yet."""
     return Record(topic=pb.Topic(name=name, topic_id=topic_id.bytes))
 
 
 def remove_topic_record(topic_id: UUID) -> Record:
-    """Record that a topic is gone with all it had."""
+    """Return a record of the deletion of a topic, with its partitions and settings."""
     return Record(remove_topic=pb.RemoveTopic(topic_id=topic_id.bytes))
 
 
 def partition_record(topic_id: UUID, partition_id: int, state: PartitionState) -> Record:
-    """Record a partition as it is."""
+    """Return a record of the whole state of a partition."""
     assert len(state.directories) == len(state.replicas)
     return Record(
         partition=pb.Partition(
@@ -153,9 +154,9 @@ def partition_change_record(
     lost: Sequence[NodeId] | None = None,
     directories: Iterable[UUID] | None = None,
 ) -> Record:
-    """Record a change of a partition; None leaves a part as it is.
+    """Return a record that changes a partition. None leaves a field unchanged.
 
-    The partition epoch rises by one, and so does the leader epoch if `leader` is given.
+    The partition epoch increases by one, and so does the leader epoch if `leader` is given.
     """
     return Record(
         partition_change=pb.PartitionChange(
@@ -178,24 +179,25 @@ def partition_change_record(
 
 
 def clear_elr_record(topic_name: str) -> Record:
-    """Record that a topic's eligible leader replicas count no longer; of every topic if empty."""
+    """Return a record that clears the eligible leader replicas of a topic, or of every topic if the
+    name is empty."""
     return Record(clear_elr=pb.ClearElr(topic_name=topic_name))
 
 
 def config_record(resource_type: int, name: str, key: str, value: str | None) -> Record:
-    """Record a dynamic setting; None removes it."""
+    """Return a record of a dynamic setting. The value None removes the setting."""
     return Record(
         config=pb.Config(resource_type=resource_type, resource_name=name, key=key, value=value)
     )
 
 
 def feature_level_record(name: str, level: int) -> Record:
-    """Record a finalised feature; level 0 removes it."""
+    """Return a record of a finalised feature level. Level 0 removes the feature."""
     return Record(feature_level=pb.FeatureLevel(name=name, level=level))
 
 
 def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | None) -> Record:
-    """Record one quota of an entity; None removes it."""
+    """Return a record of one quota of an entity. The value None removes the quota."""
     return Record(
         client_quota=pb.ClientQuota(
             entity=[
@@ -211,7 +213,8 @@ def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | 
 
 
 def scram_credential_record(user: str, mechanism: int, credential: ScramCredential) -> Record:
-    """Record a user's credential of the SCRAM mechanism of that number."""
+    """Return a record of a user's SCRAM credential. `mechanism` is Kafka's number of the SCRAM
+    mechanism."""
     return Record(
         user_scram_credential=pb.UserScramCredential(
             name=user,
@@ -225,14 +228,14 @@ def scram_credential_record(user: str, mechanism: int, credential: ScramCredenti
 
 
 def remove_scram_credential_record(user: str, mechanism: int) -> Record:
-    """Record that a user has no credential of a SCRAM mechanism."""
+    """Return a record of the deletion of a user's credential for a SCRAM mechanism."""
     return Record(
         remove_user_scram_credential=pb.RemoveUserScramCredential(name=user, mechanism=mechanism)
     )
 
 
 def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
-    """Record an access control entry."""
+    """Return a record of a new ACL."""
     return Record(
         access_control_entry=pb.AccessControlEntry(
             id=entry_id.bytes,
@@ -248,12 +251,12 @@ def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
 
 
 def remove_acl_record(entry_id: UUID) -> Record:
-    """Record that an access control entry is gone."""
+    """Return a record of the deletion of an ACL."""
     return Record(remove_access_control_entry=pb.RemoveAccessControlEntry(id=entry_id.bytes))
 
 
 def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = None) -> Record:
-    """Record a token as it is, or with another end."""
+    """Return a record of a delegation token. `expires_ms` replaces the expiry in `token`."""
     return Record(
         delegation_token=pb.DelegationToken(
             token_id=token.id,
@@ -268,12 +271,12 @@ def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = 
 
 
 def remove_delegation_token_record(token_id: str) -> Record:
-    """Record that a token is gone."""
+    """Return a record of the deletion of a delegation token."""
     return Record(remove_delegation_token=pb.RemoveDelegationToken(token_id=token_id))
 
 
 def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int) -> Record:
-    """Record that all producer ids below `next_producer_id` are handed out."""
+    """Return a record that allocates all producer ids below `next_producer_id`."""
     return Record(
         producer_ids=pb.ProducerIds(
             broker_id=broker, broker_epoch=broker_epoch, next_producer_id=next_producer_id
@@ -282,7 +285,7 @@ def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int
 
 
 def no_op_record() -> Record:
-    """Record nothing, to show that the log moves."""
+    """Return a record that changes nothing. It advances the end of the log."""
     return Record(no_op=pb.NoOp())
 
 

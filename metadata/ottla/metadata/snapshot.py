@@ -1,7 +1,7 @@
-"""An image as the records that rebuild it: `fold(records_of(image)) == image`.
+"""The records that rebuild an image: `fold(records_of(image)) == image`.
 
-Features come first, metadata.version before all, so that a reader knows how to read the rest;
-everything is sorted, so that equal images make equal snapshots on every node.
+Features come first, metadata.version before all, so that a reader can interpret the rest. All
+records are sorted, so that equal images result in equal snapshots on every node.
 """
 
 from collections.abc import Iterator

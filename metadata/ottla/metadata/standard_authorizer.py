@@ -1,17 +1,17 @@
-"""Decides by the access control entries of an image what a principal may do.  Pure.
+"""Authorization by the ACLs of an image. Pure.
 
 The order is that of Kafka's StandardAuthorizer:
 
-1. super users may do everything;
-2. the entries that count are those of the resource's type whose pattern is its name, a beginning
-   of its name, or the wildcard; whose principal is the client's or everyone; whose host is the
-   client's; and whose operation is the one asked for, or, where they allow, one that implies it;
-3. one entry that denies outweighs all that allow;
-4. where none of either is found: denied if there is any entry for the resource, else
-   `allow.everyone.if.no.acl.found`.
+1. Super users may do everything.
+2. An entry applies if it has the resource's type; its pattern is the resource's name, a prefix of
+   it, or the wildcard; its principal is the client's or everyone; its host is the client's; and its
+   operation is the requested one, or, for ALLOW entries, one that implies it.
+3. One DENY entry outweighs all ALLOW entries.
+4. If no entry applies, the operation is denied if there is any entry for the resource; else
+   `allow.everyone.if.no.acl.found` decides.
 
-Invariant: RevokedAtOnce (a decision rests on the table given to `take` last, never on an older
-one): what is remembered of decisions is forgotten with every change of an entry.
+Invariant: RevokedAtOnce (a decision uses the table given to `take` last, never an older one):
+cached decisions are discarded with every change of an entry.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ from ottla.metadata.acl_table import (
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.model.acl_hosts import address_of
-from ottla.model.acls import (
+from ottla.model.security.acl_hosts import address_of
+from ottla.model.security.acls import (
     ANY_USER,
     WILDCARD,
     AclEntry,
@@ -38,44 +38,49 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 REMEMBERED_MAX = 20_000
-"""Decisions that are remembered at most, at some 400 bytes each: half of them young, half old.
-Fewer make a broker with many clients and topics decide the same again, for 10 µs; more cost
-memory, which a client that asks for name after name can make a broker hold."""
+"""Maximum number of cached decisions, at about 400 bytes each. The cache has two halves: recent
+decisions and older ones. With a smaller value, a broker with many clients and topics repeats
+decisions, at 10 µs each. A larger value uses more memory, which a client can fill by requesting
+ever new names."""
 
 NAME_CHARS_REMEMBERED_MAX = 512
-"""Length of the longest name that a decision is remembered of; a group's name may have 32 KiB."""
+"""Maximum length of a resource name whose decision is cached, in characters. A group's name may
+have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
-"""The name by which Kafka asks first whether an operation is allowed on anything."""
+"""The resource name with which Kafka first checks whether an operation is allowed on any
+resource."""
 
 
-class Judgement(NamedTuple):
-    """A decision, and what it rests on."""
+class AuthorizationDecision(NamedTuple):
+    """A decision and its reason."""
 
     is_allowed: bool
     reason: str
     """Kafka's name of the rule: SuperUser, MatchingAcl, DefaultAllow, DefaultDeny."""
     entry: AclEntry | None = None
-    """The entry that decided, if one did."""
+    """The entry that decided, if any."""
 
 
-SUPER_USER = Judgement(True, "SuperUser")
-DEFAULT_ALLOW = Judgement(True, "DefaultAllow")
-DEFAULT_DENY = Judgement(False, "DefaultDeny")
+SUPER_USER = AuthorizationDecision(True, "SuperUser")
+DEFAULT_ALLOW = AuthorizationDecision(True, "DefaultAllow")
+DEFAULT_DENY = AuthorizationDecision(False, "DefaultDeny")
 
 
 Question = tuple[str, str, AclOperation, ResourceType, str | None]
-"""(principal, host, operation, type of resource, name); without a name: on any resource."""
+"""The question of a decision: (principal, host, operation, resource type, name). The name None
+means any resource."""
 
 
 class StandardAuthorizer:
-    """The `Authorizer` of a node, and a publisher: it decides by the newest image.
+    """The authorizer of a node. As a publisher it receives each new image, and uses the ACLs of the
+    newest.
 
-    What it remembers of decisions is bounded, and belongs to one table of entries.
+    Its cache of decisions is bounded, and is discarded when the ACLs change.
     """
 
     is_active = True
@@ -83,40 +88,41 @@ class StandardAuthorizer:
     def __init__(
         self, config: AuthorizerConfig, audit: AuditLog | None = None, acls: AclTable = NO_ACLS
     ) -> None:
-        """Decide by a table of entries; write to an audit log, or to none."""
+        """Create an authorizer for an ACL table. It writes decisions to the audit log if one is
+        given."""
         self._super_users = config.super_users
         self._allows_without_entry = config.allow_everyone
         self._audit = audit
         self._acls = acls
         self._lengths: dict[int, tuple[int, ...]] = {}
-        self._young: dict[Question, Judgement] = {}
-        self._old: dict[Question, Judgement] = {}
+        self._young: dict[Question, AuthorizationDecision] = {}
+        self._old: dict[Question, AuthorizationDecision] = {}
         self.allowed_count = 0
-        """Decisions that allowed, since the start."""
+        """Operations allowed since the start."""
         self.denied_count = 0
-        """Decisions that did not."""
+        """Operations denied since the start."""
 
     @property
     def name(self) -> str:
-        """The name of this publisher in reports of faults."""
+        """Name of this publisher in error reports."""
         return "authorizer"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Decide by the newer image."""
+        """Use the ACLs of the new image."""
         self.take(image.acls)
 
     @property
     def logs_allowed(self) -> bool:
-        """Whether what is allowed is logged too: then it must be asked each time."""
+        """True if allowed operations are logged. Each operation then needs its own decision."""
         return self._audit is not None and self._audit.has_allowed
 
     @property
     def acls(self) -> AclTable:
-        """The entries that are decided by."""
+        """The ACLs in force."""
         return self._acls
 
     def take(self, acls: AclTable) -> None:
-        """Decide by another table from now on."""
+        """Replace the ACL table, and discard cached decisions."""
         if acls is self._acls:
             return
         self._acls = acls
@@ -132,13 +138,13 @@ class StandardAuthorizer:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether the operation on one resource is allowed."""
+        """Return True if the operation on one resource is allowed."""
         question = (principal, host, operation, resource_type, name)
         found = self._young.get(question)
         if found is None:
             found = self._old.get(question)
             if found is None:
-                found = self.judge(principal, host, operation, resource_type, name)
+                found = self.decide(principal, host, operation, resource_type, name)
             self._remember(question, found)
         if found.is_allowed:
             self.allowed_count += 1
@@ -154,43 +160,44 @@ class StandardAuthorizer:
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type."""
+        """Return True if the operation is allowed on at least one resource of the type."""
         question = (principal, host, operation, resource_type, None)
         found = self._young.get(question)
         if found is None:
             found = self._old.get(question)
             if found is None:
                 is_allowed = self._is_allowed_somewhere(principal, host, operation, resource_type)
-                found = Judgement(is_allowed, "AnyResource")
+                found = AuthorizationDecision(is_allowed, "AnyResource")
             self._remember(question, found)
         return found.is_allowed
 
-    def judge(
+    def decide(
         self,
         principal: str,
         host: str,
         operation: AclOperation,
         resource_type: ResourceType,
         name: str,
-    ) -> Judgement:
-        """Decide without remembering or logging it, and return what the decision rests on."""
+    ) -> AuthorizationDecision:
+        """Return the decision and its reason, without using the cache and without logging."""
         if principal in self._super_users:
             return SUPER_USER
         patterns = self._patterns_over(resource_type, name)
         allowing: AclEntry | None = None
         for rule in self._rules_of(principal, patterns, operation, host):
             if rule.is_deny:
-                return Judgement(False, "MatchingAcl", rule.entry)
+                return AuthorizationDecision(False, "MatchingAcl", rule.entry)
             allowing = allowing or rule.entry
         if allowing is not None:
-            return Judgement(True, "MatchingAcl", allowing)
+            return AuthorizationDecision(True, "MatchingAcl", allowing)
         by_pattern = self._acls.by_pattern
         if self._allows_without_entry and not any(one in by_pattern for one in patterns):
             return DEFAULT_ALLOW
         return DEFAULT_DENY
 
     def _patterns_over(self, resource_type: ResourceType, name: str) -> list[PatternKey]:
-        """Return the patterns under which a resource falls."""
+        """Return the patterns that match a resource. Of the prefixes, only those whose length
+        occurs among the entries are returned."""
         number = int(resource_type)
         patterns = [PatternKey(number, LITERAL, name)]
         if name != WILDCARD:
@@ -208,7 +215,7 @@ class StandardAuthorizer:
     def _rules_of(
         self, principal: str, patterns: Iterable[PatternKey], operation: AclOperation, host: str
     ) -> Iterator[AclRule]:
-        """Yield the rules of these patterns that decide an operation of a client."""
+        """Yield the rules with these patterns that apply to the client's operation."""
         bit = 1 << operation
         address = address_of(host)
         for buckets in self._buckets(principal):
@@ -228,9 +235,9 @@ class StandardAuthorizer:
     ) -> bool:
         """Decide as the default method of Kafka's Authorizer does.
 
-        Only entries of the operation itself count there, and those of all operations.
+        It considers only entries for the operation itself, and those for all operations.
         """
-        if self.judge(principal, host, operation, resource_type, HARD_CODED).is_allowed:
+        if self.decide(principal, host, operation, resource_type, HARD_CODED).is_allowed:
             return True
         address = address_of(host)
         denied: set[tuple[int, str]] = set()
@@ -255,8 +262,9 @@ class StandardAuthorizer:
             for kind, name in allowed
         )
 
-    def _remember(self, question: Question, found: Judgement) -> None:
-        """Keep a decision among the young ones; when these are many, forget the old ones."""
+    def _remember(self, question: Question, found: AuthorizationDecision) -> None:
+        """Add a decision to the recent half of the cache. A full recent half replaces the old
+        half."""
         name = question[4]
         if name is not None and len(name) > NAME_CHARS_REMEMBERED_MAX:
             return

@@ -1,8 +1,9 @@
-"""Folds records of topics, their settings and their partitions: many into one image.
+"""Application of the records of topics, their settings and their partitions: many records to one
+image.
 
-A topic comes in several records, a broker that leaves changes every partition it held.  However
-many there are, each map of the image is copied once, and the image is made once (`finish`).  What a
-record says that does not fit is a CorruptDataError; the image that was given never changes.
+A topic has several records, and a broker that shuts down changes all its partitions. Whatever their
+number, each map of the image is copied once, and the image is created once (`finish`). A record
+that does not fit raises CorruptDataError; the given image never changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +29,7 @@ RECOVERY_STATES = {int(state): state for state in RecoveryState}
 
 
 class TopicsFold:
-    """The topics of an image, with some records folded in."""
+    """The topics of an image, to which records are applied in bulk."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -36,19 +37,19 @@ class TopicsFold:
         self._topic_ids = MapChanges(image.topic_ids)
         self._configs = MapChanges(image.configs)
         self._partitions: dict[UUID, MapChanges[int, PartitionState]] = {}
-        """Of the topics some of whose partitions differ from `_topics`, all of them."""
+        """Partitions by topic id, for topics whose partitions differ from those in `_topics`."""
         self._held: dict[NodeId, MapChanges[TopicIdPartition, None]] = {}
         self._ids: dict[bytes, UUID] = {}
-        """The ids of the records: a topic's, and directories', come again and again."""
+        """Cache of decoded ids, because the same ids of topics and directories occur repeatedly."""
 
     def fold(self, record: Record) -> None:
-        """Fold a record of one of the `TOPIC_KINDS`."""
+        """Apply a record of one of the `TOPIC_KINDS`."""
         kind = record.WhichOneof("record")
         assert kind is not None
         FOLDS[kind](self, getattr(record, kind))
 
     def finish(self) -> MetadataImage:
-        """Return the image with all that was folded."""
+        """Return the image after all applied records."""
         topics = self._topics
         for topic_id, states in self._partitions.items():
             topics.set(topic_id, Topic(topics[topic_id].name, topic_id, states.finish()))
@@ -68,7 +69,7 @@ class TopicsFold:
         )
 
     def add_topic(self, record: pb.Topic) -> None:
-        """Add a topic, without partitions yet."""
+        """Add a topic, which has no partitions yet."""
         topic = Topic(record.name, self._id(record.topic_id))
         if topic.name in self._topic_ids or topic.id in self._topics:
             raise CorruptDataError(f"metadata record: topic {topic.name} exists already")
@@ -76,7 +77,7 @@ class TopicsFold:
         self._topic_ids.set(topic.name, topic.id)
 
     def remove_topic(self, record: pb.RemoveTopic) -> None:
-        """Remove a topic with all it had."""
+        """Remove a topic with its partitions and settings."""
         topic = self._topic(record.topic_id)
         for partition_id, state in self._states_of(topic).finish().unordered_items():
             self._place(TopicIdPartition(topic.id, partition_id), state.replicas, ())
@@ -86,23 +87,23 @@ class TopicsFold:
         self._configs.discard((TOPIC_RESOURCE, topic.name))
 
     def set_partition(self, record: pb.Partition) -> None:
-        """Set a partition, whether it is new or not."""
+        """Set the whole state of a new or existing partition."""
         topic = self._topic(record.topic_id)
         self.set_state(topic, record.partition_id, self._read_partition(record))
 
     def change_partition(self, record: pb.PartitionChange) -> None:
-        """Change a partition that is there."""
+        """Change an existing partition."""
         topic = self._topic(record.topic_id)
         old = self._states_of(topic).get(record.partition_id)
         if old is None:
             raise CorruptDataError(
                 f"metadata record: a change of {topic.name}-{record.partition_id}, "
-                "which is not there"
+                "which does not exist"
             )
         self.set_state(topic, record.partition_id, merge(old, record))
 
     def set_config(self, record: pb.Config) -> None:
-        """Set or remove one setting of a resource, of whatever kind."""
+        """Set or remove one setting of a resource of any type."""
         resource = (record.resource_type, record.resource_name)
         values = self._configs.get(resource) or NO_CONFIG
         if record.HasField("value"):
@@ -115,7 +116,7 @@ class TopicsFold:
             self._configs.discard(resource)
 
     def set_state(self, topic: Topic, partition_id: int, state: PartitionState) -> None:
-        """Set what a partition of the topic is."""
+        """Set the state of one partition of a topic."""
         _check(topic, partition_id, state)
         states = self._states_of(topic)
         old = states.get(partition_id)
@@ -133,7 +134,8 @@ class TopicsFold:
     def _place(
         self, partition: TopicIdPartition, before: Sequence[NodeId], after: Sequence[NodeId]
     ) -> None:
-        """Note which brokers hold a partition now."""
+        """Update the index of partitions by broker after a partition's replicas changed from
+        `before` to `after`."""
         for broker in before:
             if broker not in after:
                 self._held_by(broker).discard(partition)
@@ -187,11 +189,12 @@ FOLDS: dict[str, Callable[[TopicsFold, Any], None]] = {
 }
 
 TOPIC_KINDS = frozenset(FOLDS)
-"""The kinds of records that are folded here."""
+"""The kinds of records that this module applies."""
 
 
 def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
-    """Return the image after records of the `TOPIC_KINDS`."""
+    """Return the image after the given records have been applied. All of them must be of the
+    `TOPIC_KINDS`."""
     topics = TopicsFold(image)
     for record in records:
         topics.fold(record)
@@ -199,7 +202,8 @@ def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImag
 
 
 def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
-    """Return the partition after the change: what the record leaves out stays."""
+    """Return the state of a partition after the change. Fields absent from the record keep their
+    values."""
     has = record.HasField
     leads = has("leader")
     leader_epoch = Epoch(old.leader_epoch + 1) if leads else old.leader_epoch
@@ -239,7 +243,7 @@ def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
 
 
 def _check(topic: Topic, partition_id: int, state: PartitionState) -> None:
-    """Refuse a partition that breaks what the image promises."""
+    """Raise CorruptDataError if a partition breaks an invariant of the image."""
     replicas = set(state.replicas)
     where = f"metadata record: {topic.name}-{partition_id}"
     if not replicas or len(replicas) != len(state.replicas):
@@ -266,7 +270,7 @@ def _recovery_state(number: int) -> RecoveryState:
 
 
 def read_uuid(data: bytes) -> UUID:
-    """Return the id in a record; raise CorruptDataError if it has not 16 bytes."""
+    """Return the id in a record.  Raises CorruptDataError if it is not 16 bytes long."""
     if len(data) != 16:
         raise CorruptDataError(f"metadata record: a uuid of {len(data)} bytes")
     return UUID(bytes=data)

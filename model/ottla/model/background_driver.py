@@ -1,8 +1,9 @@
-"""The edge of a background task: what nobody foresaw is noted, and the task is started again.
+"""Restarts of background tasks: an unexpected exception is logged and counted, and the task is
+restarted.
 
-A task that ends by a bug takes its nursery along, and in the end the process; one that is left
-dead does its work no longer.  Work that must not be lost belongs to the owner of the task, which
-finds it again when `work` begins.
+An exception that escaped from the task would cancel its nursery, and in the end the process; if the
+task were not restarted, its work would not be done. Work that must not be lost is stored by the
+owner of the task, so that the task finds it again when `work` starts.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,17 +15,18 @@ from ottla.model.errors import only_error
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 RESTART_PAUSE_MS = 1_000
-"""Between an unexpected end and the next start.  Lower repeats a bug faster than it can be read of,
-higher leaves the work undone for longer."""
+"""Delay in ms before a restart. With a shorter delay, a bug is repeated faster than an operator can
+read the log; with a longer delay, the work is not done for longer."""
 
 BackgroundWork: TypeAlias = Callable[[], Awaitable[object]]
-"""The work of a task, from its start."""
+"""The work of a task. It is called at each start of the task."""
 
 
 async def run_side_by_side(
     works: Callable[[trio.Nursery], Iterable[tuple[str, BackgroundWork]]], errors: UnexpectedErrors
 ) -> None:
-    """Keep tasks running, each with its name, until cancelled; `works` is given their nursery."""
+    """Run tasks until cancelled, and restart each task that fails. `works` receives the nursery of
+    the tasks and yields each task with its name."""
     async with trio.open_nursery() as nursery:
         for name, work in works(nursery):
             nursery.start_soon(keep_running, name, work, errors)
@@ -37,15 +39,17 @@ async def keep_running(
     *,
     ends_with: type[Exception] | None = None,
 ) -> None:
-    """Run a background task until it returns or is cancelled, whatever it meets.
+    """Run a background task until it returns or is cancelled, and restart it after unexpected
+    exceptions.
 
-    Raises what is of the type `ends_with`: the task's own way to end its nursery.
+    An exception of type `ends_with` is raised instead: the task uses it to end its nursery.
     """
     while True:
         try:
             await work()
             return
-        # With a star: a bug that comes together with a cancellation is noted, the latter goes on.
+        # With a star: a bug that occurs together with a cancellation is logged, and the
+        # cancellation continues.
         except* Exception as group:
             if ends_with is not None and group.subgroup(ends_with) is not None:
                 raise

@@ -1,26 +1,27 @@
-"""Rare choices that only the deterministic world takes: a tiny fetch, an early election.
+"""Rare choices that only the simulation makes: a tiny fetch, an early election.
 
-Production code offers them by `if buggify("name")` where a choice is legal but seldom or never
-made; off, that is one test of a global.  The world switches them on with dice of its own.
+Production code offers a choice by `if buggify("name")` where the choice is legal but seldom or
+never made. While the choices are disabled, that costs one test of a global variable. A simulation
+enables the choices and decides them by its own random numbers.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Dice = Callable[[str], bool]
-"""Says whether the rare choice of this name is taken now."""
+"""Function that returns whether the rare choice with this name is made now."""
 
 _dice: Dice | None = None
 
 
 def buggify(name: str) -> bool:
-    """Return whether to take the rare choice; never in production."""
+    """Return whether to make the rare choice. Always False in production."""
     return _dice is not None and _dice(name)
 
 
 @contextmanager
 def buggified(dice: Dice) -> Iterator[None]:
-    """Let the dice decide within the `with`."""
+    """Enable rare choices within the block, and let `dice` decide each of them."""
     global _dice
     before, _dice = _dice, dice
     try:

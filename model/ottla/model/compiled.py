@@ -1,7 +1,8 @@
-"""The compiled form: which form is installed, and what a module says to the compiler.
+"""The compiled form: which form is installed, and a module's attributes for the compiler.
 
-`mypyc_attr` does nothing to an interpreted class; mypyc reads it and leaves it out.  The package
-mypy_extensions, which it comes from, is needed by the compiler alone.  See docs/compiled.md.
+`mypyc_attr` has no effect on an interpreted class; mypyc reads and removes it. It replaces the
+function of the same name in the package mypy_extensions, which only the compiler needs. See
+docs/compiled.md.
 """
 
 from collections.abc import Callable
@@ -14,12 +15,12 @@ else:
     T = TypeVar("T")
 
     def mypyc_attr(**_attributes: bool) -> Callable[[T], T]:
-        """Return a decorator that changes nothing."""
+        """Return a decorator that has no effect."""
         return lambda decorated: decorated
 
 
 COMPILED_LIBRARY = "ottla__mypyc"
-"""The library that holds the code of all compiled modules; a pure wheel has none."""
+"""Name of the library with the code of all compiled modules. A pure wheel does not contain it."""
 
 
 def installed_form() -> str:

@@ -1,9 +1,9 @@
-"""What can go wrong, and whose fault it is.
+"""Exceptions, grouped by the cause of the error.
 
-Five families and no others: a peer's bytes are not the protocol (`ProtocolError`), a request is
-refused with one of Kafka's codes (`RefusedError`), bytes on disk lie (`CorruptDataError`), a
-setting is wrong at start (`ConfigError`), or we are wrong (`AssertionError`).  The codes, with
-their meaning and whether a client may retry, are one row each in `ERRORS`.
+There are exactly five families: a peer's bytes violate the protocol (`ProtocolError`), a request is
+refused with one of Kafka's codes (`RefusedError`), data on disk is corrupt (`CorruptDataError`), a
+setting is wrong at the start (`ConfigError`), or there is a bug in Ottla (`AssertionError`). Each
+code is one row of `ERRORS`, with its meaning and whether a client may retry.
 """
 
 from enum import IntEnum
@@ -151,7 +151,7 @@ class ErrorCode(IntEnum):
 
 
 class Row(NamedTuple):
-    """One error: its code, its name, whether the same request may be retried, what it means."""
+    """One error: its code, its name, whether the same request may be retried, and its meaning."""
 
     code: int
     name: str
@@ -313,7 +313,7 @@ ROWS = (
         63,
         "DELEGATION_TOKEN_OWNER_MISMATCH",
         False,
-        "The delegation token belongs to somebody else.",
+        "The delegation token belongs to another user.",
     ),
     Row(
         64,
@@ -506,24 +506,24 @@ ERRORS: dict[int, Row] = {row.code: row for row in ROWS}
 
 
 def row_of(code: int) -> Row:
-    """Return the row of a code; one we do not know reads as UNKNOWN_SERVER_ERROR's."""
+    """Return the row of a code. An unknown code has the row of UNKNOWN_SERVER_ERROR."""
     return ERRORS.get(code, ERRORS[ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
 def code_of(number: int) -> ErrorCode:
-    """Return the code of a number in an answer; one we do not know is UNKNOWN_SERVER_ERROR."""
+    """Return the code with a number from a response. An unknown number is UNKNOWN_SERVER_ERROR."""
     return ErrorCode(row_of(number).code)
 
 
 class OttlaError(Exception):
-    """The parent of the four families below; never raised itself."""
+    """Base class of the four families below. It is never raised itself."""
 
 
 class ProtocolError(OttlaError):
-    """A peer sent bytes that are not the protocol.
+    """A peer sent bytes that violate the protocol.
 
-    You see it when a client, a proxy or a port scanner talks something else; the connection is
-    closed, nothing else is touched.  `where` names the field or the rule.
+    The usual cause is a client, a proxy or a port scanner that speaks another protocol. The
+    connection is closed; no other connection is affected. `where` names the field or the rule.
     """
 
     def __init__(self, where: str) -> None:
@@ -532,12 +532,13 @@ class ProtocolError(OttlaError):
 
 
 REFUSAL_CHARS_MAX = 500
-"""Characters of a refusal's sentence.  Less cuts our own longest sentences; more does not fit into
-the headers of a gRPC answer once it is escaped, nor beside a long name in a Kafka answer."""
+"""Maximum length of a refusal's sentence, in characters. A smaller limit cuts our own longest
+sentences. A longer sentence fits neither into the headers of a gRPC response once it is escaped,
+nor beside a long name in a Kafka response."""
 
 
 def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
-    """Return the text, its middle left out if it is longer than `chars_max`."""
+    """Return the text, shortened in the middle if it is longer than `chars_max`."""
     if len(text) <= chars_max:
         return text
     cut = f" [{len(text)} characters] "
@@ -546,10 +547,10 @@ def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
 
 
 class RefusedError(OttlaError):
-    """A well-formed request that cannot be done: `code` says why, as a row of `ERRORS`.
+    """A well-formed request that is refused; `code` is a row of `ERRORS`.
 
-    `message` is one sentence for the person who asked, of a bounded length whatever a stranger's
-    request brings into it; the row's meaning when none is given.
+    `message` is one sentence for the person who sent the request. Its length is limited even if it
+    quotes a stranger's request. The default is the meaning in the row of the code.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -561,12 +562,13 @@ class RefusedError(OttlaError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return ERRORS[self.code].is_retriable
 
 
 class CorruptDataError(OttlaError):
-    """Bytes we once wrote lie: the log they belong to stops, the rest serves on."""
+    """Data that Ottla wrote is corrupt. The log that contains the data goes offline; all other logs
+    stay online."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
@@ -574,16 +576,17 @@ class CorruptDataError(OttlaError):
 
 
 class ConfigError(OttlaError):
-    """A setting is wrong; raised at start only, and the process ends with this one sentence.
+    """A setting is wrong.
 
-    `setting` is the Kafka key (or the command-line option); `problem` names the value and what is
-    allowed.
+    A client raises it when it is opened or configured; a node or a command exits with its sentence.
     """
 
     def __init__(self, setting: str, problem: str) -> None:
         super().__init__(f"{setting}: {problem}")
         self.setting = setting
+        """Kafka's key of the setting, or the command-line option."""
         self.problem = problem
+        """The value, and what is allowed."""
 
 
 assert len(ERRORS) == len(ROWS) == len(ErrorCode)
@@ -591,7 +594,7 @@ assert all(ErrorCode(row.code).name == row.name for row in ROWS)
 
 
 def only_error(error: BaseException) -> BaseException:
-    """Return the one error that nurseries have wrapped, or the group when there are several."""
+    """Return the only error in nested exception groups, or the group if there are several."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

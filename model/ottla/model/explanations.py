@@ -1,17 +1,17 @@
-"""The messages beside the error codes of one answer, bounded.
+"""The messages beside the error codes of one response, limited in number.
 
-A stranger chooses how many things a request names that are not there.  A message for each makes
-an answer many times as large as its request; the code is there for all of them, and who reads
-messages has understood after the first thousand.
+A request may name any number of unknown topics or other items. With a message for each item, a
+response could be many times as large as its request. Every item still gets its error code, and the
+first thousand messages are enough for any reader.
 """
 
 EXPLAINED_MAX = 1_000
-"""Fewer leaves the tools of operators without messages, more lets a request of 1 MiB be answered
-with tens."""
+"""Maximum number of messages per response. With a smaller number, operators' tools lack messages;
+with a larger number, a request of 1 MiB can cause a response of tens of MiB."""
 
 
 class Explanations:
-    """The messages of one answer: its first refusals have one."""
+    """The messages of one response. Only its first refusals have a message."""
 
     __slots__ = ("_left",)
 
@@ -19,7 +19,7 @@ class Explanations:
         self._left = EXPLAINED_MAX
 
     def of(self, message: str | None) -> str | None:
-        """Return the message while the answer has room for it, then None."""
+        """Return `message` until the response has `EXPLAINED_MAX` messages, then None."""
         if message is None or not self._left:
             return None
         self._left -= 1

@@ -1,4 +1,4 @@
-"""The garbage collector, switched off for as long as all that is made lives on."""
+"""Pause of the garbage collector while many long-lived objects are created."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Keep the garbage collector from looking at all objects again and again within the block."""
+    """Pause the garbage collector within the block, so that it does not visit all objects
+    repeatedly while many are created."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

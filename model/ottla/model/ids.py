@@ -1,20 +1,21 @@
-"""The nouns of the log: distinct types for integers that must never be mixed up."""
+"""Ids, offsets and epochs: distinct types for integers that must never be mixed up."""
 
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
 NodeId = NewType("NodeId", int)
-"""A broker's or a controller's id; the two sets never overlap in one cluster."""
+"""The id of a broker or a controller; the two sets never overlap in one cluster."""
 
 Offset = NewType("Offset", int)
-"""A logical position in a log: int64, +1 per record.  Ranges are half-open `[base, end)`."""
+"""A logical position in a log, as an int64 that increases by one per record. Ranges are half-open:
+`[base, end)`."""
 
 Epoch = NewType("Epoch", int)
-"""A leadership number: int32, only ever grows; -1 where none is known."""
+"""Number of a leadership, as an int32 that only increases. -1 if no epoch is known."""
 
 ProducerId = NewType("ProducerId", int)
-"""An idempotent producer's identity: int64, -1 for none."""
+"""Id of an idempotent producer, as an int64. -1 if there is none."""
 
 NODE_ID_MAX: Final = (1 << 31) - 1
 NO_NODE: Final = NodeId(-1)
@@ -28,18 +29,19 @@ METADATA_TOPIC_ID = UUID(int=1)
 """The reserved topic id of the metadata log (Kafka's `Uuid.METADATA_TOPIC_ID`)."""
 
 RESERVED_UUIDS_BELOW = 100
-"""Kafka gives no ids whose number is below this one."""
+"""Kafka never assigns ids whose number is below this one."""
 
 
 def uuid_text(uuid: UUID) -> str:
-    """Return an id as Kafka writes it: 22 characters of base64."""
+    """Return a UUID as Kafka prints it: 22 characters of base64."""
     return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
 def parse_node_id(text: str) -> NodeId | None:
-    """Return the node id that a stranger's text names; None where it can be none.
+    """Return the node id in a text, or None if the text is not a node id.
 
-    Its length is looked at first: Python refuses to read integers of thousands of digits.
+    The length of the text is checked first, because the text may be a stranger's, and Python
+    refuses to parse integers of thousands of digits.
     """
     if not text.isdecimal() or len(text) > len(str(NODE_ID_MAX)) or int(text) > NODE_ID_MAX:
         return None
@@ -47,7 +49,7 @@ def parse_node_id(text: str) -> NodeId | None:
 
 
 class TopicPartition(NamedTuple):
-    """One partition by its topic's name, as files and old requests know it."""
+    """One partition by topic name, as in files and old requests."""
 
     topic: str
     """Name of the topic."""
@@ -59,14 +61,14 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition by its topic's id, which survives delete-and-create of the same name."""
+    """One partition by topic id, which distinguishes topics of the same name."""
 
     topic_id: UUID
     partition: int
 
 
 class OffsetAndEpoch(NamedTuple):
-    """A log position with the leader epoch it belongs to: an end of log, or a snapshot's id."""
+    """A log position with its leader epoch: the end of a log, or the id of a snapshot."""
 
     offset: Offset
     epoch: Epoch

@@ -1,15 +1,15 @@
-"""The command that installs an extra of Ottla, which is on no package index."""
+"""The command that installs an extra of Ottla, which is not on any package index."""
 
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
-"""Where pyproject.toml lies if this module runs from a checkout."""
+"""Directory of pyproject.toml if this module runs from a checkout."""
 
 
 def install_hint(extra: str, checkout: Path = CHECKOUT) -> str:
-    """Return the command that installs what an extra needs, as Ottla itself was installed.
+    """Return the command that installs an extra in the same way as Ottla itself was installed.
 
-    From a checkout it is the README's way.  For an installed wheel it names the extra's packages,
+    For a checkout it is the README's command. For an installed wheel it names the extra's packages,
     which are on every index.
     """
     packages = [] if (checkout / "pyproject.toml").exists() else _packages_of(extra)

@@ -1,8 +1,9 @@
-"""Topics the brokers keep their own state in, by Kafka's names.
+"""Topics in which brokers store their own state, by Kafka's names.
 
-Clients read them as any other, and neither write to them nor cut them: what a coordinator finds
-there after a failover is what coordinators wrote.  Kafka lets one client id past that rule; a
-client chooses its id itself, so here there is no such door.
+Clients may read these topics like any other topic, but may neither write to them nor delete records
+from them, because after a failover a coordinator must find only records that coordinators wrote.
+Kafka exempts one client id from that rule. A client chooses its id itself, so Ottla has no such
+exception.
 """
 
 OFFSETS_TOPIC = "__consumer_offsets"

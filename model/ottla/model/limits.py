@@ -1,7 +1,7 @@
-"""Bounds of the house that are no settings, and the relations between them.
+"""Limits that are not settings, and the relations between them.
 
-A number that an operator may change is a setting (`settings/`); what stands here is fixed by a
-format or protects the process.  Relations are asserted at import.
+A number that an operator may change is a setting (`settings/`). The numbers here are fixed by a
+format or protect the process. Relations between them are asserted at import.
 """
 
 from typing import Final
@@ -15,72 +15,89 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
 TOPIC_NAME_LENGTH_MAX = 249
-"""Longest topic name: with `-`, ten digits of partition and a suffix it is still a file name."""
+"""Maximum length of a topic name. Together with `-`, a partition number of ten digits and a suffix,
+it is still a valid file name."""
 
 BATCH_HEADER_BYTES: Final = 61
 """Size of the v2 record batch header, from base offset to record count (KIP-98)."""
 
 FRAME_LENGTH_BYTES: Final = 4
-"""Size of the length in front of every request and response."""
+"""Size in bytes of the length field before every request and response."""
 
 FRAMES_PER_TURN_MAX = 32
-"""Requests of one connection served before the others get their turn.  Higher favours a busy
-client's throughput, lower its neighbours' latency."""
+"""Number of requests of one connection that are served before other connections are. A larger
+number improves the throughput of a busy client; a smaller number improves the latency of the
+others."""
 
 TURN_NS_MAX = 5_000_000
-"""How long a turn may hold the loop before trio's other tasks run, give or take one request.  Lower
-keeps heartbeats punctual under load, higher wastes less on switching."""
+"""Time in ns after which an event-loop iteration ends, give or take one request, so that trio's
+other tasks run. A shorter time keeps heartbeats punctual under load; a longer time wastes less on
+switching."""
 
 REQUESTS_IN_FLIGHT_MAX = 64
-"""Requests of one connection that may wait for an answer; more are left unread in the socket."""
+"""Number of requests of one connection that may wait for a response. Further requests are left
+unread in the socket."""
 
 WRITE_BACKLOG_BYTES_MAX = 8 * MIB
-"""Answer bytes one connection may have waiting before it is read no further."""
+"""Number of response bytes of one connection that may wait to be sent. Above it, no requests are
+read from the connection."""
 
 FRAME_GRACE_MS = 30_000
 FRAME_BYTES_PER_SECOND_MIN = 512 * KIB
-"""How long a request may take to arrive once it has begun: 30 s, and 2 s for each MiB it announces
-(100 MiB: 230 s).  Kafka's producers give up after `request.timeout.ms`, 30 s.  A faster rate cuts
-off producers behind slow lines, a slower one lets a stranger hold memory for longer."""
+"""Minimum rate, in bytes per second, at which a request must arrive.
+
+It allows 30 s after the first byte, and 2 s for each MiB that the request announces (100 MiB: 230
+s). Kafka's producers give up after `request.timeout.ms`, 30 s. A larger rate cuts off producers
+behind slow lines; a smaller rate lets a stranger occupy memory for longer.
+"""
 
 MEMORY_CHECK_MS = 5_000
 MEMORY_PROGRESS_BYTES_MIN = MIB
-"""While connections wait for request memory, those that hold some have to bring a MiB in 5 s (of a
-small request an eighth) or be taken up; the largest of the others are closed.  Less gives the
-memory back later, more cuts off producers behind slow lines just when a broker is busy."""
+"""Minimum progress of a connection's request while other connections wait for request memory: a MiB
+in 5 s, or an eighth of a smaller request.
+
+The largest of the connections that are slower are closed. A smaller value releases the memory
+later; a larger value cuts off producers behind slow lines while the broker is busy.
+"""
 
 RESPONSE_MEMORY_BYTES_MAX = 128 * MIB
-"""Encoded answers that clients have not read yet, over all connections; file slices do not count.
-Lower cuts off slow readers of large answers sooner, higher lets them take more memory."""
+"""Maximum size, over all connections, of encoded responses that clients have not read yet. File
+slices do not count. A smaller limit cuts off slow readers of large responses sooner; a larger limit
+lets them use more memory."""
 
 DECOMPRESSED_BATCH_BYTES_MAX = 128 * MIB
-"""What one compressed batch may unpack to before it is refused as a bomb."""
+"""Largest decompressed size of one batch, in bytes. A larger batch is refused as a decompression
+bomb."""
 
 USER_OPERATION_RECORDS_MAX = 10_000
-"""Metadata records one user operation may write (KRaft's bound); more is POLICY_VIOLATION."""
+"""Number of metadata records that one user operation may write (KRaft's limit). An operation with
+more records is refused with POLICY_VIOLATION."""
 
 METADATA_BATCH_BYTES_MAX = 8 * MIB
-"""Largest batch of the metadata log; a gRPC message must hold one."""
+"""Largest batch of the metadata log, in bytes. A gRPC message must have room for one batch."""
 
 RPC_MESSAGE_BYTES_MAX = 64 * MIB
-"""Largest gRPC message between nodes, either way."""
+"""Largest gRPC message between nodes, in either direction."""
 
 PRODUCER_ID_BLOCK_COUNT = 1_000
-"""Producer ids a broker gets from the controller at once (KIP-730)."""
+"""Number of producer ids that a broker gets from the controller by one request (KIP-730)."""
 
 PRODUCER_BATCHES_KEPT = 5
-"""Batches remembered per producer for duplicates: a client may have this many in flight."""
+"""Number of batches that are remembered per producer to detect duplicates. A client may have this
+many batches in flight."""
 
 PRODUCERS_PER_LOG_MAX = 10_000
-"""Producers that one log remembers.  Smaller lets a stranger who invents ids push out one that is
-between two tries; larger lets a roll and an eviction hold the loop for longer."""
+"""Number of producers that one log remembers. With a smaller number, a stranger who invents ids can
+evict a producer between two attempts; with a larger number, a roll and an eviction block the event
+loop for longer."""
 
 PRODUCERS_PER_LOG_SURE = 64
-"""Producers that a log may remember however many the others do."""
+"""Number of producers that a log may always remember, regardless of the number in other logs."""
 
 PRODUCERS_MAX = 250_000
-"""Producers that all logs of a broker remember together, at 0.6 to 1.6 KB each.  Smaller forgets
-producers of many partitions early, larger lets a stranger take more memory."""
+"""Number of producers that all logs of a broker remember together, at 0.6 to 1.6 KB each. With a
+smaller number, producers of many partitions are evicted early; with a larger number, a stranger can
+use more memory."""
 
 assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096
 assert METADATA_BATCH_BYTES_MAX < RPC_MESSAGE_BYTES_MAX

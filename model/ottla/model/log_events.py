@@ -1,6 +1,6 @@
-"""The stable names of what nodes log, and how a line gets its name and its fields.
+"""The stable names of the events that nodes log, and the names and fields of log lines.
 
-Pure.  A name is never given to another event: alarms are set on it.
+Pure. A name is never reused for another event, because alarms depend on it.
 """
 
 import logging
@@ -39,7 +39,7 @@ EVENTS: Mapping[str, str] = {
     "disk.slow": "A flush took longer than a second; at most one line a minute and directory.",
     "error.unexpected": "An error that was not foreseen ended a connection, a request or a task.",
     "session.ended": "Heartbeats of brokers stayed away; the active controller fences them.",
-    "controller.stall": "The controller's process stood still; sessions are longer by that time.",
+    "controller.stall": "The controller's process was stopped; sessions are extended by that time.",
     "quorum.damaged": "A controller lost metadata or a vote: it does not vote before it caught up.",
     "quorum.standing": "A damaged controller has caught up, or is a step nearer to it.",
     "quorum.peer": "Another member of the quorum does not answer, or refuses this node.",
@@ -67,23 +67,24 @@ EVENT_OF_LOGGER: Mapping[str, str] = {
     "ottla.errors": "error.unexpected",
     "ottla.controller.upkeep_driver": "session.ended",
     "ottla.controller.controller_driver": "controller.stall",
-    "ottla.node.quorum_driver": "quorum.peer",
+    "ottla.node.quorum.quorum_driver": "quorum.peer",
     "ottla.rpc.cluster_id": "quorum.unreachable",
-    "ottla.node.metadata_log": "metadata.trouble",
+    "ottla.node.quorum.metadata_log": "metadata.trouble",
     "ottla.node.quorum_files": "metadata.trouble",
-    "ottla.node.snapshot_driver": "metadata.trouble",
+    "ottla.node.quorum.snapshot_driver": "metadata.trouble",
     "ottla.storage.cleaner": "log.cleaner",
     "ottla.storage.losses": "log.lost",
-    "ottla.storage.log_moves_driver": "log.move",
-    "ottla.storage.log_recovery_driver": "log.recovery",
-    "ottla.storage.log_upkeep_driver": "log.upkeep",
+    "ottla.storage.manager.log_moves_driver": "log.move",
+    "ottla.storage.manager.log_recovery_driver": "log.recovery",
+    "ottla.storage.manager.log_upkeep_driver": "log.upkeep",
     "ottla.storage": "log.storage",
     "ottla.broker.replicas": "replica.trouble",
     "ottla.broker.groups": "group.trouble",
     "ottla.broker.transactions": "transaction.trouble",
     "ottla.broker.network": "network.trouble",
 }
-"""The event of a line that does not name one, by its logger or the nearest one above it."""
+"""The event of a log line that does not name one, by its logger. If the logger is not listed, the
+nearest logger above it applies."""
 
 
 def event(name: str, **fields: object) -> dict[str, object]:
@@ -93,7 +94,7 @@ def event(name: str, **fields: object) -> dict[str, object]:
 
 
 def event_of(record: logging.LogRecord) -> str:
-    """Return the name of a line's event."""
+    """Return the event name of a log line."""
     named = getattr(record, "event", None)
     if named is not None:
         return str(named)
@@ -106,6 +107,6 @@ def event_of(record: logging.LogRecord) -> str:
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the values that a line has beside its message."""
+    """Return the values that a log line has beside its message."""
     found = getattr(record, "fields", None)
     return found if isinstance(found, dict) else {}

@@ -1,13 +1,14 @@
-"""Keeps what strangers do on the network from filling the log.  Pure: the time comes in."""
+"""Limit of the log lines that strangers on the network can cause. Pure: the time is an argument."""
 
 LINES_PER_WINDOW_MAX = 10
-"""Lines let through per window: enough to see what goes on, too few to fill a disk."""
+"""Number of lines that are logged per window. A smaller number hides what is happening; a larger
+number may fill a disk."""
 
 WINDOW_MS = 10_000
 
 
 class LogLimiter:
-    """Lets a few lines a window through and counts the rest."""
+    """A limiter that admits a few log lines per window and counts the others."""
 
     __slots__ = ("_line_count", "_lines_max", "_suppressed_count", "_window_end_ms")
 
@@ -18,7 +19,8 @@ class LogLimiter:
         self._suppressed_count = 0
 
     def admit(self, now_ms: int) -> int | None:
-        """Return None to stay silent, else how many lines were kept back before this one."""
+        """Return None if the line must not be logged, otherwise the number of lines suppressed
+        before it."""
         if now_ms >= self._window_end_ms:
             self._window_end_ms = now_ms + WINDOW_MS
             self._line_count = 0

@@ -1,4 +1,4 @@
-"""Runs a coroutine that has nothing to wait for, without a loop."""
+"""Runs a coroutine that never waits, without an event loop."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns; it must not suspend."""
+    """Return the result of a coroutine, which must not suspend."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -1,7 +1,7 @@
-"""The seams through which time, chance and other machines come in (the Disk seam lives in storage).
+"""The interfaces of time, randomness and the network (the interface of the disk is in storage).
 
-Each has exactly two implementations: the real one, and the deterministic world's.  Cores take
-instants and ids as arguments; only drivers hold a seam.
+Each interface has exactly two implementations: the real one, and that of the simulation. Pure
+modules receive times and ids as arguments; only drivers use these interfaces.
 """
 
 from collections.abc import Awaitable
@@ -10,19 +10,19 @@ from uuid import UUID
 
 
 class Clock(Protocol):
-    """Tells the time: durations and sessions by `monotonic_ms`, record timestamps by `wall_ms`."""
+    """A clock: `monotonic_ms` for durations and sessions, `wall_ms` for record timestamps."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since an arbitrary start; never goes back."""
+        """Return milliseconds since an arbitrary start. The value never decreases."""
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the Unix epoch; may jump either way."""
+        """Return milliseconds since the Unix epoch. The value may jump in either direction."""
         ...
 
 
 class Rng(Protocol):
-    """Deals chance: back-off jitter, placement, random ids."""
+    """A source of randomness: back-off jitter, placement, random ids."""
 
     def random(self) -> float:
         """Return a float in `[0, 1)`."""
@@ -33,37 +33,40 @@ class Rng(Protocol):
         ...
 
     def uuid(self) -> UUID:
-        """Return a fresh random id (version 4, never a reserved one: not below 100)."""
+        """Return a new random id (version 4, never a reserved one below 100)."""
         ...
 
 
 class ByteStream(Protocol):
-    """Bytes to and from one peer.  A peer that is gone is an OSError or trio's error for it."""
+    """A byte stream to and from one peer. If the peer has closed it, calls raise OSError or the
+    corresponding error of trio."""
 
     async def send_all(self, data: bytes, /) -> None:
-        """Send all of it; when this is cancelled, nobody knows how much has left."""
+        """Send all bytes. After a cancellation the number of bytes sent is unknown."""
         ...
 
     async def receive_some(self, max_bytes: int, /) -> bytes | bytearray:
-        """Return what has come, waiting for at least one byte; empty when the peer has ended."""
+        """Return received bytes, waiting for at least one. Returns no bytes if the peer has closed
+        its side."""
         ...
 
     def receive_into(self, room: memoryview, /) -> Awaitable[int]:
-        """Do what `receive_some` does in the caller's room; return how many bytes came."""
+        """Receive as `receive_some` does, but into the caller's buffer. Returns the number of
+        bytes."""
         ...
 
     def abort(self) -> None:
-        """Close at once: whoever waits here is told, and so is the peer.  Twice is once."""
+        """Close at once, and wake up the peer and all waiting tasks. Closing twice is allowed."""
         ...
 
     async def aclose(self) -> None:
-        """Close; what was sent still arrives."""
+        """Close the stream; bytes that were sent are still delivered."""
         ...
 
 
 class Transport(Protocol):
-    """Makes connections to other machines."""
+    """A source of connections to other machines."""
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect; OSError when nobody listens there."""
+        """Connect to an address. Raises OSError if nothing listens there."""
         ...

@@ -1,9 +1,11 @@
-"""Counts and logs the errors nobody foresaw, at the edge of the owner they end.
+"""Counting and logging of unexpected exceptions, each of which ends only the owner in which it
+occurred.
 
-An owner is a connection, a request, a partition, a group, a publisher, a background task.  Its edge
-catches `Exception`, reports it here, and ends that owner alone.  The first error of a kind (owner,
-type and raising line) is logged with its traceback; repetitions are one line each, and from
-`LINES_PER_KIND_MAX` on only counted, so that a stranger who repeats a request cannot fill a disk.
+An owner is a connection, a request, a partition, a group, a publisher or a background task. Its
+outermost function catches `Exception`, reports it here, and ends only that owner. The first error
+of a kind (owner, type and raising line) is logged with its traceback. Repetitions are logged as one
+line each. After `LINES_PER_KIND_MAX` lines they are only counted, so that a stranger who repeats a
+request cannot fill a disk.
 """
 
 import logging
@@ -12,10 +14,12 @@ from collections import Counter
 from ottla.model.errors import shortened
 
 LINES_PER_KIND_MAX = 100
-"""Log lines per kind: smaller hides how often it happens, larger fills the log."""
+"""Maximum number of log lines per kind of error. A smaller number hides how often the error occurs;
+a larger number fills the log."""
 
 KINDS_MAX = 1_000
-"""Kinds remembered: the raising lines of a program are few, so this bound is a last resort."""
+"""Maximum number of kinds of errors that are remembered. A program has few lines that raise errors,
+so this limit is a last resort."""
 
 
 class UnexpectedErrors:
@@ -30,7 +34,8 @@ class UnexpectedErrors:
         """Number of errors by kind of owner."""
 
     def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        """Count an error that ended `owner`, one of its kind ("request", "partition", …)."""
+        """Count and log an error that ended `owner`. `owner_kind` is "request", "partition" and so
+        on."""
         self.counts[owner_kind] += 1
         kind = (owner_kind, type(error).__qualname__, *_raised_at(error))
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
@@ -55,7 +60,8 @@ class UnexpectedErrors:
 
 
 def _raised_at(error: BaseException) -> tuple[str, int]:
-    """Return file and line of the innermost frame, ("", 0) for an error that was never raised."""
+    """Return file and line of the innermost frame, or ("", 0) for an error that was never
+    raised."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -1,8 +1,9 @@
-"""Texts that UTF-8 cannot encode: those with lone surrogates.
+r"""Texts that UTF-8 cannot encode: those with lone surrogates.
 
-Pure.  Python's `str` may contain them: JSON escapes (`\\ud800`), command lines and file names bring
-them in.  The rule: an entrance refuses such a text (`is_encodable`), and an exit whose reader is
-not its writer, as `/metrics` is, never raises for one (`encodable`).
+Pure. Python's `str` may contain lone surrogates. They originate from JSON escapes (`\ud800`),
+command lines and file names. The rule: code that accepts input refuses such a text
+(`is_encodable`). Code whose output is read by others, such as `/metrics`, replaces these characters
+and raises no error (`encodable`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 
 def is_encodable(text: str) -> bool:
-    """Return True if UTF-8 can encode a text."""
+    """Return whether UTF-8 can encode a text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -20,7 +21,7 @@ def is_encodable(text: str) -> bool:
 
 
 def are_encodable(value: Any) -> bool:
-    """Return True if UTF-8 can encode all texts of a value: of a list, a mapping, a dataclass."""
+    """Return whether UTF-8 can encode all texts in a value: in a list, a mapping or a dataclass."""
     if isinstance(value, str):
         return is_encodable(value)
     if isinstance(value, Mapping):
@@ -33,5 +34,6 @@ def are_encodable(value: Any) -> bool:
 
 
 def encodable(text: str) -> str:
-    """Return a text with `?` for what UTF-8 cannot encode, as Java's encoder has it."""
+    """Return a text with `?` in place of characters that UTF-8 cannot encode, as Java's encoder
+    does."""
     return text if is_encodable(text) else text.encode(errors="replace").decode()

@@ -1,4 +1,5 @@
-"""Ottla's version, as a constant: to read an installed package's own takes 50 modules."""
+"""Ottla's version as a constant, because reading the version of an installed package imports 50
+modules."""
 
-VERSION = "0.1.0"
-"""As in pyproject.toml."""
+VERSION = "0.2.0"
+"""Equals the version in pyproject.toml."""

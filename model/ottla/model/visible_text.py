@@ -1,8 +1,9 @@
-"""Texts of strangers made safe to look at: what steers a terminal is shown as an escape.
+"""Texts of strangers, made safe to display: characters that control a terminal are shown as
+escapes.
 
-Pure.  Names of groups, members, clients and hosts may hold any character.  A control character
-moves the cursor or sets the terminal's title, a bidirectional override shows a name as another
-one, and what is invisible hides that two names differ.
+Pure. Names of groups, members, clients and hosts may contain any character. A control character can
+move the cursor or set the terminal's title, a bidirectional override makes a name look like another
+one, and invisible characters hide that two names differ.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any
 INVISIBLE = (
     "\x00-\x1f\x7f-\x9f"  # controls: C0, DEL, C1
     "\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # formats, bidi
-    "\ud800-\udfff"  # lone surrogates, which no terminal can be sent
+    "\ud800-\udfff"  # lone surrogates, which cannot be sent to a terminal
     "\U000e0000-\U000e007f"  # tags
 )
 UNSAFE = re.compile(f"[{INVISIBLE}]")
@@ -20,9 +21,10 @@ UNSAFE_BUT_LAYOUT = re.compile(f"(?![\n\t])[{INVISIBLE}]")
 
 
 def visible(text: str, *, keeps_layout: bool = False) -> str:
-    r"""Return a text with what cannot be seen as escapes: `\x1b`, `\u202e`, `\U000e0041`.
+    r"""Return a text with invisible characters as escapes: `\x1b`, `\u202e`, `\U000e0041`.
 
-    With `keeps_layout` line ends and tabs stay: the text is several lines of our own.
+    With `keeps_layout`, line ends and tabs are kept, for texts whose line ends were written by
+    Ottla itself.
     """
     pattern = UNSAFE_BUT_LAYOUT if keeps_layout else UNSAFE
     return pattern.sub(_escape, text)
@@ -31,9 +33,9 @@ def visible(text: str, *, keeps_layout: bool = False) -> str:
 def visible_json(
     value: Any, *, indent: int | None = None, separators: tuple[str, str] | None = None
 ) -> str:
-    """Return a value as JSON that is readable, and as safe to look at as `visible`."""
+    """Return a value as readable JSON that is as safe to display as the result of `visible`."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, separators=separators)
-    # JSON escapes C0 alone. Outside of its strings there is nothing to escape but line ends.
+    # JSON escapes only C0. Outside of its strings only line ends would need an escape.
     return UNSAFE_BUT_LAYOUT.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 

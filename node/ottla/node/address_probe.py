@@ -1,19 +1,19 @@
-"""Whether anything listens at an address: the sign by which a process is known to be gone.
+"""Probe of a peer's address, to detect that the peer's process has ended.
 
-Pure.  A kernel that answers for a port where nothing listens refuses the connection: the process
-that listened there has ended.  Every other failure (no route, no name, no answer in time) may be
-the network's, and says nothing of the process.
+Pure.  A kernel refuses a connection to a port on which no process listens.  A refusal therefore
+proves that the process that listened there has ended.  Any other failure (no route, no name, no
+response in time) may be due to the network, and proves nothing about the process.
 
-Exactly two implementations exist: the machine's (address_probe_driver.py) and the deterministic
-world's.
+There are exactly two implementations: one for a real machine (address_probe_driver.py) and one for
+the simulation.
 """
 
 from enum import Enum
 from typing import Protocol
 
 
-class Probed(Enum):
-    """What came of one attempt to connect."""
+class ProbeResult(Enum):
+    """Result of a probe: the connection was accepted, it was refused, or the result is unknown."""
 
     ACCEPTED = "something listens there"
     REFUSED = "nothing listens there, at none of the host's addresses"
@@ -21,26 +21,30 @@ class Probed(Enum):
 
 
 class Probe(Protocol):
-    """Tries to connect, and closes the connection at once."""
+    """Function that tries to connect to an address, and closes the connection at once."""
 
-    async def __call__(self, host: str, port: int, /) -> Probed:
-        """Try it; raises nothing, and returns within `PROBE_TIMEOUT_MS`."""
+    async def __call__(self, host: str, port: int, /) -> ProbeResult:
+        """Probe an address.  Raises nothing, and returns within `PROBE_TIMEOUT_MS`."""
         ...
 
 
 PROBE_TIMEOUT_MS = 500
-"""Longer learns nothing: a refusal takes a round trip.  Shorter misses that of a far host."""
+"""Timeout of a probe.  A refusal arrives within one round trip, so a longer timeout has no benefit;
+a shorter one misses the refusal of a distant host."""
 
 
-async def probe_nothing(host: str, port: int, /) -> Probed:
-    """Know of no address whether anything listens there."""
-    return Probed.UNKNOWN
+async def probe_nothing(host: str, port: int, /) -> ProbeResult:
+    """Return an unknown result for any address.  Used in environments that cannot probe."""
+    return ProbeResult.UNKNOWN
 
 
-def outcome_of(tries: "list[Probed]") -> Probed:
-    """Return the outcome for a host of several addresses: all must refuse, or one accept."""
-    if Probed.ACCEPTED in tries:
-        return Probed.ACCEPTED
-    if tries and all(one is Probed.REFUSED for one in tries):
-        return Probed.REFUSED
-    return Probed.UNKNOWN
+def outcome_of(tries: "list[ProbeResult]") -> ProbeResult:
+    """Return the result for a host, combined from the results for all its addresses.
+
+    The host accepts if at least one address accepts. It refuses only if all addresses refuse.
+    """
+    if ProbeResult.ACCEPTED in tries:
+        return ProbeResult.ACCEPTED
+    if tries and all(one is ProbeResult.REFUSED for one in tries):
+        return ProbeResult.REFUSED
+    return ProbeResult.UNKNOWN

@@ -1,4 +1,4 @@
-"""Probes of addresses by the kernel's TCP."""
+"""Probes of addresses by TCP connections of the kernel."""
 
 import errno
 import socket
@@ -6,44 +6,45 @@ from typing import Any
 
 import trio
 
-from ottla.node.address_probe import PROBE_TIMEOUT_MS, Probed, outcome_of
+from ottla.node.address_probe import PROBE_TIMEOUT_MS, ProbeResult, outcome_of
 
 ADDRESSES_MAX = 4
-"""Addresses of one host that are tried.  A host with more may live behind one that is not tried,
-so of it nothing is known."""
+"""Maximum number of addresses of one host that are tried.  For a host with more addresses, the
+result is unknown, because its process may listen at an address that was not tried."""
 
 NOT_USABLE_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""An address of a family that this machine has not, as `::1` where IPv6 is off: no peer of this
-machine was ever met there."""
+"""Errors for an address family that this machine does not support, such as `::1` without IPv6.
+This machine can never have reached a peer at such an address, so the address is ignored."""
 
 
-async def probe_address(host: str, port: int, /) -> Probed:
-    """Connect to every address of a host, and hang up at once; satisfies the seam `Probe`."""
-    tries: list[Probed] = []
+async def probe_address(host: str, port: int, /) -> ProbeResult:
+    """Try all addresses of a host, closing each connection at once, and return the combined result.
+    Implements the interface `Probe`."""
+    tries: list[ProbeResult] = []
     with trio.move_on_after(PROBE_TIMEOUT_MS / 1000) as patience:
         try:
             found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            return Probed.UNKNOWN
+            return ProbeResult.UNKNOWN
         addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
         if len(addresses) > ADDRESSES_MAX:
-            return Probed.UNKNOWN
+            return ProbeResult.UNKNOWN
         for family, address in addresses:
             tried = await _try(family, address)
-            if tried is Probed.ACCEPTED:
+            if tried is ProbeResult.ACCEPTED:
                 return tried
             if tried is not None:
                 tries.append(tried)
-    return Probed.UNKNOWN if patience.cancelled_caught else outcome_of(tries)
+    return ProbeResult.UNKNOWN if patience.cancelled_caught else outcome_of(tries)
 
 
-async def _try(family: int, address: Any) -> Probed | None:
-    """Return what one address says; None where this machine has no such addresses."""
+async def _try(family: int, address: Any) -> ProbeResult | None:
+    """Return the result for one address, or None if this machine does not support its family."""
     try:
         with trio.socket.socket(family, socket.SOCK_STREAM) as one:
             await one.connect(address)
     except ConnectionRefusedError:
-        return Probed.REFUSED
+        return ProbeResult.REFUSED
     except OSError as error:
-        return None if error.errno in NOT_USABLE_HERE else Probed.UNKNOWN
-    return Probed.ACCEPTED
+        return None if error.errno in NOT_USABLE_HERE else ProbeResult.UNKNOWN
+    return ProbeResult.ACCEPTED

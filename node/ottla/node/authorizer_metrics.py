@@ -1,39 +1,43 @@
-"""What a node's authorizer decides, under the names of Kafka's StandardAuthorizer.  Pure.
+"""Metrics of a node's authorizer, with the names of Kafka's StandardAuthorizer.  Pure.
 
-Kafka counts each question of each request.  Here what a connection was allowed before is not asked
-again until an entry changes, so that `allowed` and `request` are of the questions that were asked;
-what is denied is asked, and counted, with each request.
+Kafka counts each authorization of each request.  Here, each connection caches allowed operations
+until an ACL changes.  So `allowed` and `request` count only the authorizations that were not
+cached. Denials are not cached, so each one is counted.
 """
 
 from collections.abc import Callable, Iterator
 
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.rates import RateBetweenLooks
-from ottla.model.settings.authorizer import AUTHORIZER_CLASS
-from ottla.telemetry.instruments import Family, MetricKind
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.model.quotas.rates import RateBetweenLooks
+from ottla.model.settings.security.authorizer import AUTHORIZER_CLASS
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 PLUGINS = "kafka.server:type=plugins,attribute="
 LABELS = ("config", "class", "role")
 SPAN_MS = 60_000
-"""What the rates are of, as in Kafka: a minute, and half of one at least."""
+"""Window of the rates in ms, as in Kafka.  A rate covers between half a window and a whole
+window."""
 PER_MINUTE = 60
 
 TEXTS = {
     "authorization-allowed-rate-per-minute": (
-        "Questions a minute that the authorizer answered by yes, lately. What a connection was "
-        "allowed before is not asked again until an entry changes."
+        "Authorizations per minute that the authorizer allowed, lately. A connection caches what "
+        "it was allowed until an ACL changes."
     ),
     "authorization-denied-rate-per-minute": (
-        "Questions a minute that the authorizer answered by no, lately."
+        "Authorizations per minute that the authorizer denied, lately."
     ),
-    "authorization-request-rate-per-minute": "Questions a minute to the authorizer, lately.",
+    "authorization-request-rate-per-minute": (
+        "Authorizations per minute that the authorizer decided, lately."
+    ),
 }
 
 
 class AuthorizerMetrics:
-    """The numbers of one node's authorizer; none where it has none."""
+    """The metrics of one node's authorizer.  A node without an authorizer has none of these
+    metrics."""
 
     def __init__(
         self,
@@ -42,7 +46,11 @@ class AuthorizerMetrics:
         acls: Callable[[], AclTable],
         now_ms: Callable[[], int],
     ) -> None:
-        """`role` is broker or controller, `acls` has the entries; the clock is monotonic."""
+        """Initialise for one node.
+
+        `role` is broker or controller.  `acls` returns the ACLs in force.  `now_ms` is a monotonic
+        clock.
+        """
         self._labels = (AUTHORIZER_CLASS, StandardAuthorizer.__name__, role)
         self._authorizer = authorizer
         self._acls = acls
@@ -50,7 +58,7 @@ class AuthorizerMetrics:
         self._rates = [RateBetweenLooks(span_ms=SPAN_MS, begun_ms=now_ms()) for _ in TEXTS]
 
     def families(self) -> Iterator[Family]:
-        """Yield how much is decided, and how many entries there are."""
+        """Yield the rates of authorizations, and the number of ACLs."""
         authorizer, now_ms = self._authorizer, self._now_ms()
         counts = [0, 0, 0]
         if authorizer is not None:

@@ -1,29 +1,30 @@
-"""The machine's time and chance, behind the seams of `model/seams.py`."""
+"""Clock and random numbers of the machine, behind the interfaces of `model/seams.py`."""
 
 import random
 import time
 from uuid import UUID
 
 RESERVED_IDS_END = 100
-"""Kafka keeps the ids below this for meanings of its own (lost, unassigned, migrating, …)."""
+"""End of the range of UUIDs that Kafka reserves for special meanings (lost, unassigned, migrating
+and so on)."""
 
 _NANOSECONDS_PER_MS = 1_000_000
 
 
 class RealClock:
-    """The kernel's clocks."""
+    """The monotonic clock and the wall clock of the kernel."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since an arbitrary start; never goes back."""
+        """Return milliseconds since an arbitrary time.  The value never decreases."""
         return time.monotonic_ns() // _NANOSECONDS_PER_MS
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the Unix epoch."""
+        """Return milliseconds since 1970."""
         return time.time_ns() // _NANOSECONDS_PER_MS
 
 
 class RealRng:
-    """The kernel's randomness: no two processes ever deal the same."""
+    """Random numbers of the kernel, which differ in every process."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
@@ -37,7 +38,8 @@ class RealRng:
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:
-        """Return a fresh random id that does not look like an option when Kafka prints it."""
+        """Return a random UUID whose base64 form in Kafka does not look like a command-line
+        option."""
         while True:
             fresh = UUID(int=self._random.getrandbits(128), version=4)
             if fresh.int >= RESERVED_IDS_END and not _is_printed_with_a_dash(fresh):
@@ -45,5 +47,6 @@ class RealRng:
 
 
 def _is_printed_with_a_dash(uuid: UUID) -> bool:
-    """Return whether its base64 form begins with `-`, which command lines take for an option."""
-    return uuid.bytes[0] >> 2 == 62  # the digit `-` of URL-safe base64
+    """Return whether the base64 form of a UUID begins with `-`.  Command lines would parse it as an
+    option."""
+    return uuid.bytes[0] >> 2 == 62  # In URL-safe base64, `-` encodes the value 62.

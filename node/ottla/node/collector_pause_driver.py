@@ -1,10 +1,11 @@
-"""Keeps the collector of garbage from walking costly answers while they are made.
+"""Pauses of the garbage collector while large responses are built.
 
-A full collection walks every object that is not frozen: the 300,000 of one large answer hold the
-loop for some 90 ms, again and again while the answer grows, and a collection in a worker thread
-holds it as long.  Nothing of an answer is garbage before it is sent, and then its reference counts
-free it.  What else becomes garbage meanwhile is collected after the last costly request, or after
-`PAUSE_S_MAX` under a load of costly requests that never ends.
+A full collection visits every object that is not frozen.  With the 300,000 objects of one large
+response, it blocks the event loop for some 90 ms, repeatedly while the response grows.  A
+collection in a worker thread blocks the loop for as long.  Nothing can be gained: no part of a
+response is garbage before it is sent, and reference counting frees the response afterwards.  Other
+garbage is collected after the last costly request has ended.  If costly requests never stop,
+garbage is collected every `PAUSE_S_MAX`.
 """
 
 import gc
@@ -14,14 +15,16 @@ from contextlib import contextmanager
 import trio
 
 PAUSE_S_MAX = 10.0
-"""Lower holds the loop more often under such a load, higher keeps more garbage in memory."""
+"""Longest pause in seconds.  With a shorter one, collections block the event loop more often while
+costly requests are processed.  With a longer one, more garbage stays in memory."""
 
 YOUNG = 1
-"""The generation up to which is collected then: long-lived objects are not walked."""
+"""Oldest generation that is collected when a pause has lasted `PAUSE_S_MAX`.  Long-lived objects
+are not visited."""
 
 
 class CollectorPause:
-    """Disables the collector while at least one costly request is under way."""
+    """Disables the garbage collector while at least one costly request is being processed."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -30,7 +33,7 @@ class CollectorPause:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Disable the collector meanwhile."""
+        """Disable the garbage collector during the block."""
         now_s = trio.current_time()
         if not self._count:
             self._was_enabled = gc.isenabled()
@@ -49,4 +52,4 @@ class CollectorPause:
 
 
 COLLECTOR_PAUSE = CollectorPause()
-"""The one of this process, as the collector is."""
+"""The only instance: the garbage collector is global to the process."""

@@ -1,8 +1,8 @@
-"""Formatting: what a directory is told once and permanently, and who a replica is therefore.
+"""Formatting of directories, which gives a node its permanent identity.
 
-Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, for a
-voter that lost its disk would vote a second time.  `meta.properties` is written last, so that a
-crash while formatting leaves an unformatted directory.
+Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, because a
+voter that has lost its disk could vote twice in an epoch.  `meta.properties` is written last, so a
+directory counts as unformatted if formatting was interrupted by a crash.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,28 +18,28 @@ from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
+from ottla.node.quorum.record_batches import replay
+from ottla.node.quorum.snapshot_file import SnapshotFile
 from ottla.node.quorum_files.checkpoint_file import create_checkpoint
-from ottla.node.record_batches import replay
-from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
 from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState, encode
 from ottla.raft.voter_checkpoint import VoterCheckpoint
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint, VoterSet
-from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Disk
-from ottla.storage.meta_properties import (
+from ottla.storage.directories.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     format_meta_properties,
     parse_meta_properties,
     uuid_to_text,
 )
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.disk_seam import Disk
 from ottla.wire.batch import parse_header
 
 CONTROLLER_LISTENER = "CONTROLLER"
 
 FIRST_RECORDS_FILE = "bootstrap.checkpoint"
-"""The records that a new cluster begins with, under Kafka's name."""
+"""File with the first metadata records of a new cluster, under Kafka's name."""
 
 BRING_BACK = "bring the old directory back, as a wiped controller may not vote"
 
@@ -55,11 +55,13 @@ async def format_directories(
     first_records: Sequence[Record] = (),
     wall_ms: int = 0,
 ) -> None:
-    """Give each directory (path to id) its identity; ConfigError where one has one already.
+    """Format directories, given as a mapping from path to directory id.
 
-    With `initial_voters` the metadata log's directory gets the bootstrap snapshot that names them;
-    the same set must be given on every controller.  `first_records` are what a new cluster begins
-    with besides its features; the controller that is active first writes those of its own file.
+    Raises ConfigError if a directory is already formatted.  If `initial_voters` is given, a
+    bootstrap snapshot with these voters is written to the directory of the metadata log; every
+    controller must be formatted with the same voters.  `first_records` are metadata records of a
+    new cluster, in addition to its features.  The first active controller of the cluster writes the
+    records of its own file to the metadata log.
     """
     for path in directories:
         if await read_meta_properties(disk, path) is not None:
@@ -68,7 +70,7 @@ async def format_directories(
         assert metadata_log_dir is not None
         assert metadata_log_dir in directories
         await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
-        await write_first_vote(disk, metadata_log_dir)
+        await write_initial_vote(disk, metadata_log_dir)
         if first_records:
             file = SnapshotFile(
                 id=snapshot.BOOTSTRAP_ID, last_contained_timestamp_ms=wall_ms, voters=None
@@ -90,9 +92,9 @@ async def format_directories(
 
 
 async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
-    """Return what a new cluster is to begin with besides its features.
+    """Return the first metadata records of a new cluster, except for the records of its features.
 
-    Raises CorruptDataError where the file is damaged.
+    Raises CorruptDataError if the file is damaged.
     """
     try:
         data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
@@ -104,7 +106,7 @@ async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record,
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Return a directory's identity, None when it is not formatted."""
+    """Return the identity of a directory, or None if the directory is not formatted."""
     try:
         return parse_meta_properties(await disk.read_file(f"{directory}/{META_PROPERTIES_FILE}"))
     except FileNotFoundError:
@@ -114,7 +116,8 @@ async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | N
 async def prepare_controller_directory(
     disk: Disk, config: ControllerConfig, rng: Rng, *, wall_ms: int
 ) -> MetaProperties:
-    """Return the identity of a controller's directory; a lone voter formats an empty one."""
+    """Return the identity of a controller's directory.  If the directory is empty and this
+    controller is the only voter, the directory is formatted first."""
     directory = config.metadata_log_dir
     await disk.makedirs(directory)
     known = await read_meta_properties(disk, directory)
@@ -131,13 +134,13 @@ async def prepare_controller_directory(
 
 
 def _check_may_vote(directory: str, known: MetaProperties, voters: VoterSet | None) -> None:
-    """Refuse a controller whose directory is not the one that was given its vote.
+    """Raise ConfigError if a voter's directory is not the one that was formatted for it.
 
-    With nobody to tell an old vote from a new one, two that lost their disks could outvote the one
-    that kept what was committed.
+    Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
+    voters that lost their disks could outvote the voter that has the committed records.
     """
     if voters is None and known.has_voter_files:
-        return  # formatted with the voters: only the snapshot that names them is gone or damaged
+        return  # formatted as a voter: only the snapshot with the voters is lost or damaged
     if voters is None:
         raise ConfigError(
             "metadata.log.dir",
@@ -203,8 +206,11 @@ async def _write_bootstrap_snapshot(
     )
 
 
-async def write_first_vote(disk: Disk, metadata_log_dir: str) -> None:
-    """Write what a voter that has never voted remembers; a directory without it is damaged."""
+async def write_initial_vote(disk: Disk, metadata_log_dir: str) -> None:
+    """Write the initial quorum state of a voter that has never voted.
+
+    If a voter's directory lacks this file later, the directory is damaged.
+    """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     (await create_checkpoint(disk, directory, VoterCheckpoint())).close()
     await disk.write_atomically(
@@ -218,10 +224,10 @@ async def quorum_identity(
     properties: MetaProperties,
     configured: Sequence[ConfiguredVoter],
 ) -> QuorumIdentity:
-    """Return who this replica is, and whom it decides with.
+    """Return the identity of this node in the quorum, and the voters.
 
-    Who votes is what the latest snapshot says that can, else the settings; where a voter listens is
-    what the settings say, if they name it, for machines move.
+    The voters are read from the latest readable snapshot, or else from the settings.  If the
+    settings list a voter, its addresses are those in the settings, because machines may move.
     """
     addresses = {voter.id: _endpoints(voter) for voter in configured}
     stored = await _stored_voters(disk, metadata_log_dir)
@@ -254,8 +260,8 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
     found = [one for name in names if (one := snapshot.parse_name(name)) is not None]
     for each in sorted(found, reverse=True):
         data = await disk.read_file(f"{directory}/{snapshot.file_name(each)}")
-        with suppress(CorruptDataError):  # it is removed when the log is opened
-            # They stand in the first batch, so damage behind it does not hide them.
+        with suppress(CorruptDataError):  # A damaged snapshot is removed when the log is opened.
+            # The voters are in the first batch, so damage behind it does not matter here.
             voters = snapshot.voters_of(data[: parse_header(data).size_bytes])
             if voters is not None:
                 return voters

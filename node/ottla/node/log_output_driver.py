@@ -1,7 +1,7 @@
-"""The log lines of a node's process: their form, and the thread that writes them.
+"""Log output of a node's process: the format of lines, and the thread that writes them.
 
-The loop puts a line into a bounded queue and goes on; a slow disk or terminal costs lines, which
-are counted, and never time.
+The event loop puts each line into a bounded queue and never waits for a slow disk or terminal.  If
+the queue is full, lines are lost and counted.
 """
 
 import atexit
@@ -20,27 +20,30 @@ from ottla.model.settings.logs import LEVELS, LogOutputConfig
 from ottla.model.visible_text import visible, visible_json
 
 LINES_MAX = 10_000
-"""Lines that wait to be written; more cost memory, fewer are lost in a burst of errors."""
+"""Maximum number of lines that wait to be written.  With more, the queue uses more memory; with
+fewer, more lines are lost in a burst of errors."""
 STOP_PATIENCE_S = 2.0
-"""How long the end of a process waits for a disk or terminal that does not take its last lines."""
+"""Seconds that an ending process waits for a disk or terminal to accept the last lines."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class VisibleFormatter(logging.Formatter):
-    """Log lines in which nothing steers a terminal: they name what clients sent."""
+    """Formatter that escapes control characters, because clients choose some of the names in log
+    lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line; a line end in it is an escape, so that nothing forges another line."""
+        """Return the message line.  Line breaks in it are escaped, so that a name in a message
+        cannot forge another line."""
         return visible(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and the traceback's, with control characters as escapes."""
+        """Return the message line and the lines of a traceback, with control characters escaped."""
         return visible(super().format(record), keeps_layout=True)
 
 
 class TextFormatter(VisibleFormatter):
-    """Lines to read: time, level, node, event, logger, message."""
+    """Formatter of lines for people: time, level, node, event, logger, message."""
 
     def __init__(self, node: str) -> None:
         line = "%(asctime)s %(levelname)s [%(node)s] %(event)s %(name)s: %(message)s"
@@ -48,20 +51,21 @@ class TextFormatter(VisibleFormatter):
         self._node = node
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line with its node and event."""
+        """Return the message line with its node and event."""
         record.node, record.event = self._node, event_of(record)
         return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object for each line."""
+    """Formatter that writes one JSON object per line."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object: ts, level, node, logger, event, message, fields, and any traceback."""
+        """Return the JSON object: ts, level, node, logger, event, message, fields, and the
+        traceback if there is one."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",
@@ -78,28 +82,29 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogQueue(logging.Handler):
-    """The lines that wait for the thread that writes them; owns queue and thread."""
+    """Queue of log lines, and the thread that writes them."""
 
     def __init__(self, outputs: list[logging.Handler], lines_max: int = LINES_MAX) -> None:
         super().__init__()
         self.dropped_count = 0
-        """Lines since the start that found the queue full."""
+        """Number of lines since the start that were lost because the queue was full."""
         self.unwritten_count = 0
-        """Lines since the start that an output did not take, such as a file on a full disk."""
-        self._told_count = 0
+        """Number of lines since the start that could not be written, such as to a file on a full
+        disk."""
+        self._reported_count = 0
         self._outputs = outputs
-        # The way out that `logging` has for a write that failed.
+        # `logging` calls `handleError` after a failed write.
         for output in outputs:
             output.handleError = self._count_unwritten  # type: ignore[method-assign]
         self._lines: queue.Queue[logging.LogRecord | None] = queue.Queue(lines_max)
         self._thread = threading.Thread(target=self._write, name="log output", daemon=True)
 
     def start(self) -> None:
-        """Write lines from now on."""
+        """Start the thread that writes the queued lines."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, for a bounded time."""
+        """Write the queued lines, for at most `STOP_PATIENCE_S`, and stop the thread."""
         try:
             self._lines.put(None, timeout=STOP_PATIENCE_S)
         except queue.Full:
@@ -107,16 +112,16 @@ class LogQueue(logging.Handler):
         self._thread.join(STOP_PATIENCE_S)
 
     def close(self) -> None:
-        """Write what waits; `logging.shutdown` calls it."""
+        """Write the queued lines.  `logging.shutdown` calls this."""
         if self._thread.is_alive():
             self.stop()
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line, or count it as lost."""
+        """Queue a line, or count it as lost if the queue is full."""
         try:
             line = copy.copy(record)
-            # Arguments may change before the thread reads them.
+            # The arguments may change before the writing thread formats them.
             line.msg, line.args = _message_of(record), None
             if record.exc_info and not record.exc_text:
                 line.exc_text = logging.Formatter().formatException(record.exc_info)
@@ -131,14 +136,17 @@ class LogQueue(logging.Handler):
         while (line := self._lines.get()) is not None:
             unwritten_before = self.unwritten_count
             self._put_out(line)
-            lost = self.dropped_count + self.unwritten_count - self._told_count
-            # While lines fail, a line about them would fail too.
+            lost = self.dropped_count + self.unwritten_count - self._reported_count
+            # While writes fail, a line about lost lines would also fail.
             if lost and self.unwritten_count == unwritten_before:
-                self._told_count += lost
+                self._reported_count += lost
                 self._put_out(_loss_line(lost))
 
     def _count_unwritten(self, record: logging.LogRecord) -> None:
-        """Count a line; `logging` calls it in the thread that writes, in place of a traceback."""
+        """Count a line that could not be written.
+
+        `logging` calls this in the writing thread instead of printing a traceback.
+        """
         self.unwritten_count += 1
 
     def _put_out(self, line: logging.LogRecord) -> None:
@@ -148,7 +156,8 @@ class LogQueue(logging.Handler):
 
 
 def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
-    """Log to the file of the settings, and to standard error what is not there alone.
+    """Log to the file in the settings, and to standard error.  If there is a file, standard error
+    gets only warnings and errors.
 
     Raises ConfigError if the file cannot be written.
     """
@@ -157,13 +166,13 @@ def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
     outputs: list[logging.Handler] = [on_terminal]
     if config.file is not None:
         on_terminal.setLevel(logging.WARNING)
-        # The command itself ends with that sentence.
+        # The command itself prints that message when it ends.
         on_terminal.addFilter(lambda line: event_of(line) != "node.failed")
         outputs.append(_file_output(config, config.file))
     for output in outputs:
         output.setFormatter(JsonFormatter(node) if config.format == "json" else TextFormatter(node))
     lines = LogQueue(outputs)
-    # Libraries say at INFO what only their authors understand.
+    # INFO messages of libraries are useful only to their authors.
     logging.basicConfig(handlers=[lines], level=max(LEVELS[config.level], logging.WARNING))
     logging.getLogger("ottla").setLevel(LEVELS[config.level])
     for name, level in config.levels:
@@ -188,7 +197,8 @@ def _file_output(config: LogOutputConfig, file: str) -> logging.Handler:
 
 
 def _message_of(record: logging.LogRecord) -> str:
-    """Return a line's message; a call with wrong arguments is a line too, and says so."""
+    """Return the message of a log call.  If the arguments do not match the format string, the
+    message says so."""
     try:
         return record.getMessage()
     except (TypeError, ValueError):

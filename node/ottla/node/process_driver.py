@@ -1,7 +1,7 @@
-"""The life of a node's process: limits at its start, signals, and the garbage collector.
+"""The process of a node: resource limits, signals, and the garbage collector.
 
-The first SIGTERM or SIGINT asks for a controlled shutdown; a second one ends the process at once,
-which is safe: every file is written so that dying at any byte is recoverable.
+The first SIGTERM or SIGINT starts a controlled shutdown.  The second one ends the process at once.
+This is safe, because all files can be recovered after a crash at any byte.
 """
 
 import ctypes
@@ -19,20 +19,24 @@ from typing import NoReturn
 import trio
 
 from ottla.model.log_events import event
-from ottla.storage.recovery_processes_driver import MAY_START_PROCESSES
+from ottla.node.local.forked_process_driver import name_process
+from ottla.storage.manager.recovery_processes_driver import MAY_START_PROCESSES
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long one thread may hold the GIL.  The default of 5 ms lets a busy loop delay heartbeats on
-the gRPC thread; a much shorter one costs throughput."""
+"""Time in seconds after which a thread must release the GIL if another thread waits for it.  With
+Python's default of 5 ms, a busy event loop delays the heartbeats, which the gRPC thread sends.  A
+much shorter time reduces throughput."""
 
 GROWTH_LOOK_S = 5.0
-"""How often it is looked whether much has come that will stay."""
+"""Interval in seconds between checks whether enough new long-lived objects exist to freeze them."""
 GROWTH_MIN = 500
-"""So many partitions more are worth freezing: a full collection spends 20 to 50 µs on each."""
+"""Number of new partitions after which long-lived objects are frozen again. A full collection
+spends 20 to 50 µs on each partition that is not frozen."""
 
 DESCRIPTORS_AT_START = 32_768
-"""Open files that the kernel's table has room for from the start, at 8 bytes each.  It doubles
-a smaller one when it is full, and holds the loop for 10 to 20 ms where a process has threads."""
+"""Number of open files for which the kernel allocates its table at the start, at 8 bytes each.
+When a table is full, the kernel doubles it.  In a process with threads, this blocks the event loop
+for 10 to 20 ms."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -41,8 +45,14 @@ _PR_SET_PDEATHSIG = 1
 _LOGGER = logging.getLogger(__name__)
 
 
-def prepare_process(*, dies_with_parent: bool = False) -> None:
-    """Set what the operating system and the interpreter need to know, before anything runs."""
+def prepare_process(*, name: str | None = None, dies_with_parent: bool = False) -> None:
+    """Configure the process for a node, before any other code of the node runs.
+
+    Sets the name of the process in `ps` and `top`, the limit of open files and the switch
+    interval of threads.
+    """
+    if name is not None:
+        name_process(name)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     raise_open_files_limit()
     grow_descriptor_table()
@@ -52,13 +62,13 @@ def prepare_process(*, dies_with_parent: bool = False) -> None:
 
 
 def raise_open_files_limit() -> None:
-    """Raise the number of open files to what the administrator allows."""
+    """Raise the limit of open files to the hard limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def grow_descriptor_table() -> None:
-    """Have the kernel make room for many open files at once, while nothing waits for it."""
+    """Make the kernel enlarge the table of open files now, while no request waits."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = (DESCRIPTORS_AT_START if soft == resource.RLIM_INFINITY else soft) - 1
     opened = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -69,47 +79,50 @@ def grow_descriptor_table() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when its parent ends, however that happens."""
+    """Make the kernel end this process when its parent ends for any reason."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended just before the kernel knew
+    if os.getppid() != parent:  # the parent ended just before the kernel was asked
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def keep_out_of_collections() -> None:
-    """Take all there is out of the garbage collector's sight: modules, after their import.
+def exempt_from_gc() -> None:
+    """Exclude all present objects, mainly the imported modules, from garbage collections.
 
-    What is garbage among it stays, some hundred KB.  A collection would cost 50 ms of the start.
+    Some hundred KB of garbage among them are never freed.  Collecting that garbage first would
+    delay the start by 50 ms.
     """
     gc.freeze()
 
 
 def freeze_long_lived_objects() -> None:
-    """Take what lives as long as the process out of the garbage collector's sight."""
+    """Collect garbage, and exclude all remaining objects from later collections."""
     gc.collect()
     gc.freeze()
 
 
 async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
-    """Freeze again whenever so many more long-lived things are there, by what `count` returns.
+    """Freeze long-lived objects again whenever `count` has grown enough.
 
-    Else each full collection looks at all that came since the start, and holds the loop meanwhile.
+    Otherwise each full collection visits all objects created since the start, and blocks the event
+    loop for that time.
     """
     frozen = count()
     while True:
         await trio.sleep(GROWTH_LOOK_S)
         if count() >= frozen + GROWTH_MIN:
             frozen = count()
-            # What is young may be garbage; older generations are not walked, that takes too long.
+            # Only young generations are collected before the freeze.  Collecting the old one would
+            # take too long.
             gc.collect(1)
             gc.freeze()
 
 
 @asynccontextmanager
 async def open_stop_signal() -> AsyncIterator[trio.Event]:
-    """Yield an event that the first SIGTERM or SIGINT sets; the second ends the process."""
+    """Yield an event that the first SIGTERM or SIGINT sets.  The second one ends the process."""
     is_stopping = trio.Event()
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
@@ -121,8 +134,8 @@ async def open_stop_signal() -> AsyncIterator[trio.Event]:
 async def _watch(signals: AsyncIterator[int], is_stopping: trio.Event) -> None:
     async for number in signals:
         if is_stopping.is_set():
-            logging.shutdown()  # lines that wait are written, for a bounded time
+            logging.shutdown()  # Writes the queued lines, within a bounded time.
             os._exit(128 + number)
         name = signal.Signals(number).name
-        _LOGGER.info("stopping, as %s asked", name, extra=event("node.stopping", signal=name))
+        _LOGGER.info("stopping: received %s", name, extra=event("node.stopping", signal=name))
         is_stopping.set()

@@ -1,6 +1,8 @@
-"""What the kernel and Python know of this process, under the names of Prometheus's own clients.
+"""Metrics of this process, from the kernel and from Python, named as in Prometheus's client
+libraries.
 
-Linux: from /proc, which is memory and so may be read on the loop.
+On Linux, the values are read from /proc.  Its files are in memory, so the event loop may read them
+without blocking.
 """
 
 import gc
@@ -11,29 +13,33 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.telemetry.instruments import Family, MetricKind, Value
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.telemetry.metrics.instruments import Family, MetricKind, Value
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 PROC = Path("/proc/self")
 PAGE_BYTES = resource.getpagesize()
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 _STARTTIME_AT = 19
-"""Of the fields of /proc/self/stat behind the command's name: when the process began, in ticks."""
+"""Index of the start time in /proc/self/stat, counted from the first field after the command name.
+The start time is in clock ticks."""
 
 DISK = {
     "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
     "write_bytes": ("linux-disk-write-bytes", "Bytes this process had written to disks."),
 }
-"""Lines of /proc/self/io, and what Kafka calls them (`kafka.server:type=KafkaServer`)."""
+"""Keys of /proc/self/io, with Kafka's names and descriptions of their metrics
+(`kafka.server:type=KafkaServer`)."""
 
 
 DESCRIPTORS_PER_SLICE = 1_000
-"""Counted before a pause is offered, where they must be counted: about a millisecond."""
+"""Number of descriptors that are counted before the event loop may run other tasks.  This takes
+about a millisecond."""
 
 
 def process_families() -> Iterator[Family | None]:
-    """Yield time, memory, descriptors, disk traffic and the garbage collector's work."""
+    """Yield metrics of CPU time, memory, descriptors, disk traffic and garbage collections.  Yields
+    None where the event loop may run other tasks."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield _family(
         "process_cpu_seconds_total",
@@ -53,11 +59,11 @@ def process_families() -> Iterator[Family | None]:
 
 
 def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
-    """Yield how many errors nobody foresaw were caught, by the kind of what each one ended."""
+    """Yield the number of unexpected exceptions, by the kind of owner that each one ended."""
     yield Family(
         "ottla_unexpected_errors_total",
         MetricKind.COUNTER,
-        "Errors that nobody foresaw, by what each of them ended.",
+        "Unexpected errors, by the kind of owner that each of them ended.",
         ("owner",),
         [((kind,), count) for kind, count in sorted(errors.counts.items())],
     )
@@ -79,7 +85,7 @@ def _from_proc() -> Iterator[Family | None]:
     )
     yield from _descriptors()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield _family("process_max_fds", MetricKind.GAUGE, "Descriptors it may have.", soft)
+    yield _family("process_max_fds", MetricKind.GAUGE, "Maximum number of open descriptors.", soft)
     yield _family("process_start_time_seconds", MetricKind.GAUGE, "When it started.", _started_at())
     for line in (PROC / "io").read_text().splitlines():
         key, _, value = line.partition(": ")
@@ -90,7 +96,10 @@ def _from_proc() -> Iterator[Family | None]:
 
 
 def _descriptors() -> Iterator[Family | None]:
-    """Yield how many descriptors are open; before Linux 6.2 they must be counted one by one."""
+    """Yield the number of open descriptors.
+
+    Kernels before Linux 6.2 do not report the number, so the descriptors are counted one by one.
+    """
     count = os.stat(PROC / "fd").st_size
     if not count:
         with os.scandir(PROC / "fd") as entries:
@@ -101,7 +110,7 @@ def _descriptors() -> Iterator[Family | None]:
 
 
 def _started_at() -> float:
-    """Return when the process began, in seconds since 1970."""
+    """Return the start time of the process, in seconds since 1970."""
     booted_at = next(
         int(line.split()[1])
         for line in Path("/proc/stat").read_text().splitlines()

@@ -1,6 +1,6 @@
-"""`.properties` files, as Java writes them and as people do.
+"""Parser of `.properties` files, in the format of Java.
 
-Pure: text to a mapping.  A later line wins over an earlier one of the same key, as in Java.
+Pure.  If a key occurs more than once, the last line counts, as in Java.
 """
 
 from ottla.model.errors import ConfigError
@@ -10,7 +10,8 @@ CODE_POINT_DIGITS = 4
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read a `.properties` file; ConfigError names a line that cannot be meant."""
+    """Parse a `.properties` file.  Raises ConfigError, which names the line, if a line is
+    malformed."""
     values: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -21,7 +22,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Join lines that end in an odd number of backslashes with the next; drop comments."""
+    """Return the logical lines of a text, each with its line number: a line that ends in an odd
+    number of backslashes is joined with the next one. Comments are dropped."""
     lines: list[tuple[int, str]] = []
     held, held_from = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -41,7 +43,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Cut at the first `=`, `:` or blank that no backslash protects."""
+    """Return the key and the value of a line, which is split at the first `=`, `:` or blank that is
+    not escaped by a backslash."""
     at = 0
     while at < len(line) and line[at] not in "=: \t":
         at += 2 if line[at] == "\\" else 1

@@ -1,6 +1,8 @@
-"""What a node stands on: time, chance, files, and the way to other nodes.
+"""Interfaces of a node to its environment: time, random numbers, files, and the network to other
+nodes.
 
-Pure.  `real_seams` (seams_driver.py) is the machine's own; the deterministic world has another.
+Pure.  `real_seams` (seams_driver.py) returns the implementations for a real machine; the simulation
+has its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,38 +14,38 @@ from ottla.model.values import frozen
 from ottla.node.address_probe import Probe, probe_nothing
 from ottla.rpc.rpc_seam import OpenRpc
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.disk_seam import Disk
 
 R = TypeVar("R")
 
 OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
-"""Opens the disk that holds these directories, with a worker for each."""
+"""Opens a disk interface for the given directories, with one worker for each directory."""
 
 
 class Compute(Protocol):
-    """Runs a function that may take long and changes nothing, and returns what it does."""
+    """Calls a function that may take long and has no side effects, and returns its result."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
-        """Run it; what it raises is raised."""
+        """Call the function, and return its result. Raises the exceptions of the function."""
         ...
 
 
 async def compute_inline(function: Callable[[], R]) -> R:
-    """Run a function where it is called, as worlds without threads do."""
+    """Call a function directly and return its result, in environments without threads."""
     return function()
 
 
 @frozen(kw_only=True)
 class NodeSeams:
-    """All that one node has of the world around it, but its clients."""
+    """All interfaces of a node to its environment, except for its clients."""
 
     clock: Clock
     rng: Rng
     open_disk: OpenDisk
     open_rpc: OpenRpc
     probe: Probe = probe_nothing
-    """Finds out whether a process that was there is gone."""
+    """Detects whether the process that listened at an address has ended."""
     compute: Compute = compute_inline
-    """For what would hold the loop too long."""
+    """Runs functions that would block the event loop for too long."""
     cleaning: CleaningRunner | None = None
-    """Compacts logs; without one that is done in place."""
+    """Compacts logs in another process.  None compacts them in this process."""

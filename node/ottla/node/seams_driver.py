@@ -1,4 +1,4 @@
-"""What a node of a real machine stands on: the kernel, and gRPC."""
+"""The interfaces of a node on a real machine, implemented with the kernel and gRPC."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,22 +10,22 @@ from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_driver import open_rpc_runtime
 from ottla.storage.cleaner.worker_pool_driver import WorkerPool
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 R = TypeVar("R")
 
 
 async def compute_in_thread(function: Callable[[], R]) -> R:
-    """Run a function in a thread, so that the loop serves everybody else meanwhile.
+    """Call a function in a worker thread, so that the event loop is not blocked.
 
-    A caller that is cancelled leaves it to itself: it changes nothing, and may read files where
-    nothing answers.
+    If the caller is cancelled, the function continues in its thread.  This is safe: it has no side
+    effects, and it may be blocked on a device that does not respond.
     """
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
 def real_seams() -> NodeSeams:
-    """Return the machine's own seams."""
+    """Return the implementations of all interfaces for a real machine."""
     return NodeSeams(
         clock=RealClock(),
         rng=RealRng(),

@@ -1,22 +1,25 @@
-"""Topics as Spark DataFrames, and pipelines to run as they are.
+"""Topics as Spark DataFrames, and ready-made pipelines.
 
-Importing this imports neither pyspark nor pyarrow: `ottla doctor spark` must work where they lack.
+This package imports neither pyspark nor pyarrow, because `ottla doctor spark` must work if they are
+not installed.
 
-For all rooms
-java.py             finds the Java that Spark runs on
-option_values.py    options as Spark hands them over (pure)
-loop_thread.py      the client's loop in a thread, for callers that block
-one_sentence.py     what goes wrong in a worker, without its traceback
+Modules that all sub-packages use
+java.py             finds a Java that can run Spark
+option_values.py    parses the texts of Spark's options (pure)
+loop_thread.py      the client's event loop in a thread, for blocking callers
+one_sentence.py     errors of a worker as one sentence, without a traceback
 
-The rooms, each of which imports only those above it
-run/                what runs a pipeline, whichever it is
+The sub-packages, each of which imports only those above it
+run/                common parts of all pipelines
+registry/           columns of records with a schema registry
 write/              DataFrames and streams into topics
 read/               topics as DataFrames and streams
-archive/            topics as Parquet files
-doctor/             whether a machine can run pipelines
-rollup/             what clients report of themselves, rolled up by windows
+archive/            topics as Parquet files, by Spark
+export/             topics as tables, without Spark
+doctor/             the check that a machine can run pipelines
+rollup/             rollups of client metrics by window
 
-The door
+The entry point
 source.py           topics as a data source of Spark: start here
 """
 
@@ -26,21 +29,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.pipeline.java import find_java
     from ottla.pipeline.one_sentence import TopicError, sentence_of
+    from ottla.pipeline.registry.registry_columns import from_registry, to_registry
     from ottla.pipeline.source import OttlaDataSource, register
 
-__all__ = ["OttlaDataSource", "TopicError", "find_java", "register", "sentence_of"]
+__all__ = [
+    "OttlaDataSource",
+    "TopicError",
+    "find_java",
+    "from_registry",
+    "register",
+    "sentence_of",
+    "to_registry",
+]
 
 _HOME = {
     "OttlaDataSource": "ottla.pipeline.source",
     "TopicError": "ottla.pipeline.one_sentence",
     "find_java": "ottla.pipeline.java",
+    "from_registry": "ottla.pipeline.registry.registry_columns",
+    "to_registry": "ottla.pipeline.registry.registry_columns",
     "register": "ottla.pipeline.source",
     "sentence_of": "ottla.pipeline.one_sentence",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, and only that."""
+    """Import the module that defines the requested name, and no other."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,9 @@
-"""Finds the Java that Spark is to run on: 17 or later, with the module that Spark needs.
+"""Finds a Java for Spark: version 17 or later, with the module that Spark requires.
 
-Spark itself takes JAVA_HOME, else the `java` on PATH, and fails with a long trace when that is
-too old or was trimmed.  Here every place where a Java usually lies is looked at, and the first that
-fits is taken: one that the user named before one that happens to be there.  What a Java is stands
-in its `release` file, so that looking costs no process; it is asked itself only where that lacks.
+Spark itself uses JAVA_HOME, or else the `java` on PATH, and fails with a long stack trace if that
+Java is too old or was trimmed.  This module checks every usual directory of a Java and selects the
+first suitable one.  A Java that the user has chosen comes first.  The `release` file describes a
+Java without starting a process; the program is started only if the file is missing.
 """
 
 import os
@@ -18,11 +18,12 @@ from typing import NamedTuple
 from ottla.model.errors import ConfigError
 
 VERSION_MIN = 17
-"""The oldest that Spark 4 runs on."""
+"""Oldest version that can run Spark 4."""
 VERSIONS_FIRST = (17, 21)
-"""What Spark 4 is tested with: taken before later ones where several lie about."""
+"""Versions with which Spark 4 is tested.  They are preferred to later ones."""
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Spark's own start script demands it of the JVM; runtimes made smaller by jlink leave it out."""
+"""Module that Spark's own start script requires.  It is missing in runtimes that jlink has
+reduced."""
 DIRECTORIES = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -32,27 +33,27 @@ DIRECTORIES = (
     "~/.sdkman/candidates/java/*",
     "~/.jdk/*",
 )
-"""Where packages put a Java, as patterns: Debian, Red Hat, containers, macOS, SDKMAN."""
+"""Usual directories of Javas, as patterns: Debian, Red Hat, containers, macOS, SDKMAN."""
 ANSWER_SECONDS_MAX = 20.0
-"""A java that says nothing of itself for so long counts as none."""
+"""Timeout in seconds of `java -version`.  A program that takes longer does not count as a Java."""
 
 
 class Java(NamedTuple):
-    """One Java on this machine."""
+    """A Java installation on this machine."""
 
     home: str
-    """What JAVA_HOME is to be: the directory of bin/java."""
+    """Value for JAVA_HOME: the parent directory of bin/java."""
     version: int
-    """17 of 17.0.15; 8 of 1.8.0_402."""
+    """Feature version: 17 for 17.0.15, 8 for 1.8.0_402."""
     version_text: str
     has_vector: bool
-    """Whether it has VECTOR_MODULE."""
+    """True if the Java has the module `VECTOR_MODULE`."""
     found_by: str
-    """JAVA_HOME, PATH, or the directory it was found in."""
+    """The source of the path: JAVA_HOME, PATH, or the directory in which the Java was found."""
 
     @property
     def problem(self) -> str:
-        """Return why Spark cannot run on it; nothing when it can."""
+        """Reason why Spark cannot run on this Java; empty if it can."""
         if self.version < VERSION_MIN:
             return f"is Java {self.version}, and Spark needs {VERSION_MIN}"
         if not self.has_vector:
@@ -63,7 +64,7 @@ class Java(NamedTuple):
 def find_java(
     environ: Mapping[str, str] | None = None, directories: Sequence[str] = DIRECTORIES
 ) -> Java:
-    """Return the Java that Spark is to run on; ConfigError with the cure when there is none."""
+    """Return the Java for Spark.  Raises ConfigError with the remedy if there is none."""
     found = list(javas(os.environ if environ is None else environ, directories))
     fit = [java for java in found if not java.problem]
     if not fit:
@@ -72,7 +73,7 @@ def find_java(
 
 
 def none_fits(found: Sequence[Java]) -> str:
-    """Return why none of the Javas of a machine does, and what to do."""
+    """Return the reason why no Java of a machine is suitable, and the remedy."""
     cure = (
         f"install a full Java {VERSION_MIN} (such as Debian's openjdk-{VERSION_MIN}-jdk-headless), "
         "or set JAVA_HOME to one"
@@ -84,7 +85,8 @@ def none_fits(found: Sequence[Java]) -> str:
 
 
 def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> Iterator[Java]:
-    """Yield every Java of this machine once: the user's own choice first, then the likeliest."""
+    """Yield every Java of this machine once, in order of preference.  A Java that the user has
+    chosen comes first."""
     seen: set[str] = set()
     for home, found_by in _named(environ):
         java = look_at(home, found_by)
@@ -102,24 +104,24 @@ def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) 
 
 
 def look_at(home: str, found_by: str) -> Java | None:
-    """Return what lies at a directory; None when that is no Java."""
+    """Return the Java in a directory, or None if there is none."""
     directory = os.path.realpath(home)
     program = os.path.join(directory, "bin", "java")
     if not os.access(program, os.X_OK):
         return None
     try:
-        told = told_by_release(Path(directory, "release").read_text(errors="replace"))
+        released = read_release(Path(directory, "release").read_text(errors="replace"))
     except OSError:
-        told = None
-    version_text, modules = told or _told_by_itself(program)
+        released = None
+    version_text, modules = released or _ask_java(program)
     version = feature_version(version_text)
     if version is None:
         return None
     return Java(directory, version, version_text, VECTOR_MODULE in modules, found_by)
 
 
-def told_by_release(text: str) -> tuple[str, frozenset[str]] | None:
-    """Return version and modules of a `release` file; None when it does not tell both."""
+def read_release(text: str) -> tuple[str, frozenset[str]] | None:
+    """Return the version and the modules in a `release` file, or None if one of them is missing."""
     fields = dict(re.findall(r'^(\w+)="([^"]*)"', text, re.MULTILINE))
     if "JAVA_VERSION" not in fields:
         return None
@@ -130,13 +132,15 @@ def told_by_release(text: str) -> tuple[str, frozenset[str]] | None:
 
 
 def feature_version(text: str) -> int | None:
-    """Return 17 of 17.0.15 or 17-ea, 8 of 1.8.0_402; None of what is no version."""
+    """Return the feature version: 17 for 17.0.15 or 17-ea, 8 for 1.8.0_402.  Returns None if the
+    text is not a version."""
     match = re.match(r"(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
 
 
 def _named(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what the user's environment names, in Spark's own order."""
+    """Yield the Javas that environment variables name, in Spark's own order, each with the
+    variable."""
     if environ.get("JAVA_HOME"):
         yield environ["JAVA_HOME"], "JAVA_HOME"
     program = shutil.which("java", path=environ.get("PATH", os.defpath))
@@ -150,8 +154,9 @@ def _likeliness(java: Java) -> tuple[int, int]:
     return len(VERSIONS_FIRST), java.version
 
 
-def _told_by_itself(program: str) -> tuple[str, frozenset[str]]:
-    """Return version and modules as a java prints them; empty when it does not run."""
+def _ask_java(program: str) -> tuple[str, frozenset[str]]:
+    """Return the version and the modules that a java program prints.  Both are empty if it does not
+    run."""
     version = re.search(r'version "([^"]*)"', _printed(program, "-version"))
     modules = _printed(program, "--list-modules").split()
     return version[1] if version else "", frozenset(name.partition("@")[0] for name in modules)

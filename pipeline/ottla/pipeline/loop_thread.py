@@ -1,9 +1,9 @@
-"""A trio loop in a thread, for callers that block: Spark's Python processes know no loop.
+"""A trio loop in a thread, for blocking callers: Spark's Python processes have no event loop.
 
-`call` runs an async function in the loop and returns what it returns, or raises what it raises.
-`enter` opens an async context manager (a cluster, an admin) and keeps it open over many calls.
-`close` closes what was opened, last first, and ends the loop; the thread is a daemon, so a process
-whose owner forgot to close ends all the same.  Several threads may call at once.
+`call` runs an async function in the loop, and returns its result or raises its error.  `enter`
+opens an async context manager (a cluster, an admin) and keeps it open over many calls.  `close`
+closes all of them in reverse order, and ends the loop.  The thread is a daemon, so that a process
+can end without closing the loop.  Several threads may call at once.
 """
 
 import threading
@@ -17,8 +17,9 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 
-class _Kept:
-    """An open context manager: `opened` once it is, or has failed; `release` lets it close."""
+class _KeptManager:
+    """A context manager that `enter` keeps open.  `opened` is set once it is open or has failed;
+    `release` closes it."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self.manager = manager
@@ -29,7 +30,8 @@ class _Kept:
         self.failure: Exception | None = None
 
     async def run(self) -> None:
-        """Open, wait, close: all in one task, as a nursery demands of its owner."""
+        """Open the manager, wait for `release`, and close the manager, all in one task, as
+        nurseries require."""
         try:
             async with self.manager as self.value:
                 self.opened.set()
@@ -44,26 +46,26 @@ class _Kept:
 
 
 class LoopThread:
-    """A loop at work; made by `start_loop_thread`."""
+    """A running event loop, created by `start_loop_thread`."""
 
     def __init__(self) -> None:
         self._is_ready = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._end: trio.Event | None = None
-        self._kept: list[_Kept] = []
+        self._kept: list[_KeptManager] = []
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="ottla loop", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; return when its loop runs."""
+        """Start the thread.  Returns once its loop is running."""
         self._thread.start()
         self._is_ready.wait()
 
     def call(self, function: Callable[[*A], Awaitable[T]], *arguments: *A) -> T:
-        """Run `function(*arguments)` in the loop; return its result.
+        """Run `function(*arguments)` in the loop, and return its result.
 
-        trio.RunFinishedError after `close`.
+        Raises trio.RunFinishedError after `close`.
         """
         return trio.from_thread.run(function, *arguments, trio_token=self._token)
 
@@ -72,9 +74,11 @@ class LoopThread:
         return self.call(self._enter, manager)
 
     def close(self) -> None:
-        """Close what `enter` opened and end the loop; a second time it does nothing."""
+        """Close the managers that `enter` has opened, and end the loop.  A second call has no
+        effect."""
         if self._thread.is_alive():
-            # Another thread may have been faster, or the loop has failed: that is raised below.
+            # Another thread may have closed the loop first.  If the loop has failed, its error is
+            # raised below.
             with suppress(trio.RunFinishedError, trio.Cancelled):
                 self.call(self._finish)
             self._thread.join()
@@ -84,7 +88,7 @@ class LoopThread:
 
     async def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         assert self._nursery is not None
-        kept = _Kept(manager)
+        kept = _KeptManager(manager)
         self._nursery.start_soon(kept.run)
         await kept.opened.wait()
         if kept.failure is not None:
@@ -119,7 +123,7 @@ class LoopThread:
 
 
 def start_loop_thread() -> LoopThread:
-    """Return a loop that runs; the caller closes it."""
+    """Start a loop in a thread.  The caller must close it."""
     loop = LoopThread()
     loop.start()
     return loop
@@ -127,7 +131,7 @@ def start_loop_thread() -> LoopThread:
 
 @contextmanager
 def open_loop_thread() -> Iterator[LoopThread]:
-    """Run a loop beside the block, and end it with the block."""
+    """Run a loop in a thread while the block runs."""
     loop = start_loop_thread()
     try:
         yield loop

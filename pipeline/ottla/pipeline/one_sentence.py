@@ -1,8 +1,8 @@
-"""What goes wrong in a Spark worker reaches the user as one sentence.
+"""Errors of a Spark worker as one sentence for the user.
 
-Spark sends the whole traceback of a worker's Python through the JVM; where `SPARK_HIDE_TRACEBACK`
-is set it sends the error's own words.  Errors that are the user's or the cluster's leave our code
-as `TopicError`s with that variable set; our own bugs keep their traceback.
+Spark sends the whole traceback of a worker's Python through the JVM.  If `SPARK_HIDE_TRACEBACK` is
+set, it sends only the message.  Errors that the user or the cluster causes are raised as
+`TopicError`s with that variable set.  Our own bugs keep their traceback.
 """
 
 import os
@@ -18,11 +18,11 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class TopicError(Exception):
-    """One sentence about topics, for the person who runs the query."""
+    """An error as one sentence, for the user who runs the query."""
 
 
 TopicError.__module__ = "ottla.pipeline"
-"""Where users find it: Spark writes the module before the name."""
+"""Module from which users import the class.  Spark prints it before the class name."""
 
 NAME = f"{TopicError.__module__}.{TopicError.__qualname__}"
 _SENTENCE = re.compile(rf"{re.escape(NAME)}: (.*)")
@@ -30,9 +30,9 @@ _SENTENCE = re.compile(rf"{re.escape(NAME)}: (.*)")
 
 @contextmanager
 def one_sentence(doing: str) -> Iterator[None]:
-    """Raise TopicError, without a traceback in Spark, for every OttlaError.
+    """Convert every OttlaError into a TopicError, whose traceback Spark hides.
 
-    `doing` says what was under way, for the errors that do not tell: "read topics".
+    `doing` describes the activity, such as "read topics", for errors that do not name it.
     """
     try:
         yield
@@ -46,7 +46,7 @@ def one_sentence(doing: str) -> Iterator[None]:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return our sentence out of what Spark made of it; None where it is nothing of ours."""
+    """Return the sentence of a TopicError from an error of Spark, or None if there is none."""
     if isinstance(error, TopicError):
         return str(error)
     found = _SENTENCE.search(str(error))
@@ -66,9 +66,9 @@ def _sentence(error: BaseException, doing: str) -> str | None:
 
 
 def _hidden(error: TopicError) -> TopicError:
-    """Have Spark leave the traceback out for as long as this error lives."""
+    """Make Spark omit the traceback for as long as this error object exists."""
     if HIDE_TRACEBACK not in os.environ:
         os.environ[HIDE_TRACEBACK] = "1"
-        # A worker may be used again, by code that is not ours.
+        # The worker may run other code afterwards.
         weakref.finalize(error, os.environ.pop, HIDE_TRACEBACK, None).atexit = False
     return error

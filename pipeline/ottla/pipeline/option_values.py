@@ -1,8 +1,8 @@
-"""Options as Spark hands them over: texts, whose names may be written in any case.
+"""Parses Spark's options, which are texts with case-insensitive names.  Pure.
 
-Options are declared as settings are, once, in a dataclass; this reads them, and refuses what nobody
-would honour: unknown names, `kafka.*` keys that the connector sets itself, and those that ask for
-what our client does not have.  Pure.
+Options are declared once, in a dataclass, as settings are.  This module parses them.  It refuses
+options that would have no effect: unknown names, `kafka.*` keys that the connector sets itself, and
+keys for features that our client does not have.
 """
 
 import json
@@ -20,18 +20,18 @@ C = TypeVar("C", bound=Hashable)
 KAFKA = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
 IGNORED = frozenset({"kafka.group.id"})
-"""A group id would name nothing: who reads from Spark joins no group."""
+"""A group id would have no effect, because a reader in Spark does not join a group."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)")
 MS_PER_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 MS_PER_DAY = 86_400_000
 
 
 class KafkaOptions(NamedTuple):
-    """What the `kafka.*` options say, checked."""
+    """The validated `kafka.*` options."""
 
     bootstrap: str
     client: tuple[tuple[str, str], ...]
-    """Without the prefix, sorted by key; every key is a setting of `client`'s class."""
+    """Settings without the prefix, sorted by key; every key is a setting of `client`'s class."""
 
 
 def parse_options(
@@ -42,11 +42,12 @@ def parse_options(
     set_by_spark: Mapping[str, str],
     also_known: Iterable[str] = (),
 ) -> tuple[C, KafkaOptions]:
-    """Read options into their class; return it with what goes to our client.
+    """Parse options into their class.  Returns it with the validated `kafka.*` options.
 
-    `client` is the settings class that `kafka.*` keys belong to; `set_by_spark` names the keys that
-    nobody may set, each with what to do instead; `also_known` options belong to others and pass.
-    ConfigError names the first option that is wrong, as its owner writes it.
+    `client` is the settings class of the `kafka.*` keys.  `set_by_spark` names the keys that users
+    must not set, and the alternative for each.  Options in `also_known` belong to other code and
+    are ignored.  Raises ConfigError for the first invalid option, with the name as the user has
+    spelt it.
     """
     kafka = {name.lower(): text for name, text in texts.items() if name.lower().startswith(KAFKA)}
     names = {name.lower(): name for name in definitions(declared)}
@@ -63,7 +64,7 @@ def parse_options(
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """Say that there is no such option, and which one may have been meant."""
+    """Return the error text for an unknown option, with a suggestion if a known one is similar."""
     by_lower = {one.lower(): one for one in known}
     nearest = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return "there is no such option" + (f"; is it {by_lower[nearest[0]]}?" if nearest else "")

@@ -1,4 +1,5 @@
-"""`format("ottla")`: topics as a data source of Spark, named like the options of its connector."""
+"""`format("ottla")`: topics as a data source of Spark, with the options of Spark's Kafka
+connector."""
 
 # ruff: noqa: N802 - Spark names these methods
 
@@ -24,15 +25,15 @@ NAME = "ottla"
 
 
 class OttlaDataSource(DataSource):
-    """Topics of an Ottla or Kafka cluster."""
+    """Data source of Spark: topics of an Ottla or Kafka cluster."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what goes into `format(…)`."""
+        """Return the name by which queries select this source in `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """Return the columns that options ask for, as DDL."""
+        """Return the requested columns as DDL."""
         with one_sentence("read options"):
             return spark_ddl(parse_columns(self.options))
 
@@ -65,14 +66,15 @@ class OttlaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, and its streams seen; again does no harm.
+    """Register `format("ottla")` in a session, and start to commit the progress of the session's
+    streams.
 
-    Spark finds the format by itself where the package is installed (see `pyspark_ottla`), but looks
-    for a source only; that streams are seen needs this.
+    A repeated call has no effect.  If the package is installed, Spark also finds the format without
+    this call (see `pyspark_ottla`), but then no progress is committed.
 
-    In a local session whose PYSPARK_PYTHON is not set, workers are this very Python from then on:
-    Spark's own choice is the `python3` of PATH, which lacks the packages of a virtual environment
-    that is not activated.
+    In a local session without PYSPARK_PYTHON, workers run this Python after this call.  Spark's own
+    choice is the `python3` of PATH, which lacks the packages of a virtual environment that is not
+    activated.
     """
     from ottla.pipeline.read.shadow import listen
 
@@ -83,18 +85,20 @@ def register(spark: SparkSession) -> None:
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Have a local session start this Python as its workers, unless the user named one."""
-    context: Any = getattr(spark, "_sc", None)  # none under Spark Connect
+    """Let a local session start its workers with this Python, unless the user has set another
+    one."""
+    context: Any = getattr(spark, "_sc", None)  # None under Spark Connect.
     if context is None or not context.master.startswith("local"):
-        return  # on another machine this path may not exist
+        return  # On another machine, this path may not exist.
     is_chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if not is_chosen:
         context.pythonExec = sys.executable
 
 
 def _is_known(spark: SparkSession) -> bool:
-    """Return whether a session has the format: Spark warns of one that is registered again."""
-    session: Any = getattr(spark, "_jsparkSession", None)  # none under Spark Connect
+    """Return whether a session already has the format.  Spark would warn about a repeated
+    registration."""
+    session: Any = getattr(spark, "_jsparkSession", None)  # None under Spark Connect.
     if session is None:
         return False
     return bool(session.sessionState().dataSourceManager().dataSourceExists(NAME))

@@ -1,7 +1,7 @@
-"""Write the committed `*_pb2.py` and `*_pb2.pyi` from the `*.proto` beside this file.
+"""Generate the committed `*_pb2.py` and `*_pb2.pyi` from the `*.proto` files in this folder.
 
-Run as `python -m ottla.proto.generate` after any change (needs the `test` extra for protoc); a
-test compares the committed descriptors with what protoc makes of the sources today.
+Run `python -m ottla.proto.generate` after any change (protoc needs the `test` extra).  A test
+compares the committed descriptors with those that protoc generates from the present sources.
 """
 
 from importlib.resources import files
@@ -10,7 +10,7 @@ from pathlib import Path
 from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no types
 
 PORTION = Path(__file__).parents[2]
-"""The folder `proto/`, under which the sources are found by their import path."""
+"""The folder `proto/`. protoc resolves the paths of the `*.proto` files relative to it."""
 
 SOURCES = tuple(
     sorted(str(path.relative_to(PORTION)) for path in PORTION.glob("ottla/proto/*.proto"))
@@ -18,16 +18,18 @@ SOURCES = tuple(
 
 
 def generate(out: Path) -> None:
-    """Write the modules of all sources under `out`, in their packages' folders."""
+    """Generate the modules of all `*.proto` files below the folder `out`, in the folders of their
+    packages."""
     run(f"--python_out={out}", f"--pyi_out={out}")
     for stub in sorted(out.glob("ottla/proto/*_pb2.pyi")):
-        # protoc leaves the mapping bare, which mypy --strict refuses.
+        # protoc generates the mapping without type arguments, which mypy --strict rejects.
         text = stub.read_text().replace("_Mapping]", "_Mapping[str, object]]")
         stub.write_text(text)
 
 
 def run(*options: str) -> None:
-    """Call protoc on all sources; raise when it refuses."""
+    """Call protoc on all `*.proto` files with the given options. Raises an error if protoc
+    fails."""
     well_known = files("grpc_tools") / "_proto"
     status = protoc.main(["protoc", f"-I{PORTION}", f"-I{well_known}", *options, *SOURCES])
     if status != 0:

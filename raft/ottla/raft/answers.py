@@ -1,7 +1,9 @@
-"""How requests of other replicas are checked, and the answers that name the leader we know.
+"""Checks of other replicas' requests, responses that name the known leader, and the pause after a
+leader's resignation.
 
-Pure functions over a replica; they change nothing.  A refusal is part of the protocol here, not a
-fault: whoever asked too late or in the wrong place learns the epoch and the leader from it.
+Pure functions that read a replica's state and never change it. A refusal is a normal response of
+the protocol, not a fault. Its sender learns the current epoch and leader, because it has an old
+epoch or contacted the wrong node.
 """
 
 from typing import Any
@@ -36,15 +38,15 @@ _ANSWERS: dict[type[Request], type[Response]] = {
 
 
 def is_answer_to(response: Response, request: Request) -> bool:
-    """Return whether a response is of its request's kind."""
+    """Return whether a response has the type that answers the request."""
     return type(response) is _ANSWERS[type(request)]
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------
 
 
 def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode:
-    """Return why a vote request is not even considered, or NONE."""
+    """Return the error that rejects a vote request before the vote is decided, or NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_epoch < replica.epoch:
@@ -64,7 +66,7 @@ def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode
 
 
 def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return why a new leader is not believed, or NONE."""
+    """Return the error that rejects a BeginQuorumEpoch request, or NONE."""
     error = _leader_claim_error(replica, request, now_ms)
     if error is ErrorCode.NONE and not _is_meant_for(
         replica, request.voter_id, request.voter_directory_id
@@ -74,7 +76,7 @@ def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int)
 
 
 def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return why a goodbye is not believed, or NONE."""
+    """Return the error that rejects an EndQuorumEpoch request, or NONE."""
     if len(request.preferred_candidates) > len(replica.identity.voters):
         return ErrorCode.INVALID_REQUEST
     return _leader_claim_error(replica, request, now_ms)
@@ -83,7 +85,7 @@ def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> 
 def fetch_error(
     replica: Replica, is_leader: bool, request: FetchRequest | FetchSnapshotRequest
 ) -> ErrorCode:
-    """Return why a fetch, of records or of a snapshot, is refused, or NONE."""
+    """Return the error that refuses a fetch of records or of a snapshot, or NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.current_leader_epoch < replica.epoch:
@@ -121,13 +123,17 @@ def _leader_claim_error(
 
 
 def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool:
-    """Return whether we are the voter meant: a wiped disk makes another replica of the same id."""
+    """Return whether the request is addressed to this replica.
+
+    A node whose disk was replaced is a different replica with the same id, so the directory id must
+    match too.
+    """
     identity = replica.identity
     is_ours = voter_id == identity.node_id and directory_id in (ZERO_UUID, identity.directory_id)
     return is_ours and replica.is_voter
 
 
-# --- what is answered -----------------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------------------
 
 
 def vote(
@@ -137,22 +143,23 @@ def vote(
     *,
     is_granted: bool = False,
 ) -> VoteResponse:
-    """Return the answer to a VoteRequest."""
+    """Return the response to a VoteRequest."""
     return VoteResponse(vote_granted=is_granted, **_hints(replica, leader_id, error))
 
 
 def begin(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> BeginQuorumEpochResponse:
-    """Return the answer to a BeginQuorumEpochRequest."""
+    """Return the response to a BeginQuorumEpochRequest."""
     return BeginQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
 def end(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> EndQuorumEpochResponse:
-    """Return the answer to an EndQuorumEpochRequest."""
+    """Return the response to an EndQuorumEpochRequest."""
     return EndQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
 def fetch(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> FetchResponse:
-    """Return a refused FetchRequest's answer."""
+    """Return a FetchResponse with the error and the known leader. The leader fields are empty if
+    the sender belongs to another cluster."""
     assert error is not ErrorCode.NONE
     return FetchResponse(**_hints(replica, leader_id, error))
 
@@ -160,7 +167,8 @@ def fetch(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> Fetch
 def fetch_snapshot(
     replica: Replica, leader_id: NodeId | None, token: int, request: FetchSnapshotRequest
 ) -> Reply:
-    """Return the answer to a FetchSnapshotRequest, with what the driver must read for it."""
+    """Return the response to a FetchSnapshotRequest. The reply includes the read of the snapshot's
+    bytes, which the driver performs."""
     is_leader = leader_id == replica.identity.node_id
     error = fetch_error(replica, is_leader, request)
     size_bytes = replica.log.snapshot_size_bytes(request.snapshot_id)
@@ -185,7 +193,8 @@ def fetch_snapshot(
 
 
 def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict[str, Any]:
-    """Return what every answer carries; to a stranger of another cluster, nothing of ours."""
+    """Return the leader and epoch fields of a response. They are empty if the sender belongs to
+    another cluster."""
     epoch: Epoch = replica.epoch
     if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
         leader_id, epoch = None, NO_EPOCH
@@ -198,7 +207,9 @@ def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict
 
 
 def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> int:
-    """Return how long a named successor waits: the first not at all, each next one longer."""
+    """Return the time in ms that this replica must wait before it stands for election after the
+    leader resigned. The first of the leader's preferred successors waits zero; each further one
+    waits longer. A replica that is not among them waits longest."""
     longest_ms = replica.config.election_backoff_ms_max
     ids = [key.id for key in preferred]
     if replica.identity.node_id not in ids:
@@ -206,6 +217,6 @@ def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> 
     position = ids.index(replica.identity.node_id)
     if position == 0:
         return 0
-    # Distinct powers of two: strictly longer with each place, never above the longest.
+    # Distinct powers of two: increasing with each position, never above the longest.
     shortest_ms = max(1, longest_ms >> (len(ids) - 1))
     return min(longest_ms, shortest_ms << (position - 1))

@@ -1,13 +1,13 @@
-"""Prospective and Candidate: the two halves of an election.
+"""Prospective and Candidate: the two phases of an election.
 
-A prospective asks who *would* vote for it, in its present epoch and without a trace on any disk
-(pre-vote, KIP-996): a replica that was only cut off cannot depose a working leader.  With a
-majority's favour it becomes a candidate: a new epoch, its own vote, and binding votes.
+A prospective requests pre-votes (KIP-996) in its current epoch and writes nothing: a replica that
+was only partitioned cannot depose a working leader. With a majority of pre-votes it becomes a
+candidate: it enters a new epoch, votes for itself and requests binding votes.
 """
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.messages import Response, VoteRequest, VoteResponse
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
@@ -15,7 +15,7 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """The votes of one election; each voter counts once."""
+    """The votes of one election. Each voter counts once."""
 
     __slots__ = ("_granted", "_rejected", "_voters")
 
@@ -27,38 +27,42 @@ class Ballot:
 
     @property
     def is_won(self) -> bool:
-        """Whether a majority granted its vote."""
+        """True if a majority of the voters granted their votes."""
         return len(self._granted) >= self._voters.majority_count
 
     @property
     def is_lost(self) -> bool:
-        """Whether those left cannot make a majority any more."""
+        """True if a majority is no longer possible, even if all undecided voters grant their
+        votes."""
         return len(self._voters) - len(self._rejected) < self._voters.majority_count
 
     @property
     def granting_voters(self) -> tuple[ReplicaKey, ...]:
-        """Return who voted for us, by id."""
+        """Return the voters that granted their vote, sorted by id."""
         return tuple(voter.key for voter in self._voters if voter.id in self._granted)
 
     def has_answered(self, voter_id: NodeId) -> bool:
-        """Return whether a voter's word is known."""
+        """Return whether a voter has granted or rejected its vote."""
         return voter_id in self._granted or voter_id in self._rejected
 
     def record(self, voter_id: NodeId, is_granted: bool) -> None:
-        """Note a voter's word."""
+        """Record whether a voter has granted its vote."""
         assert voter_id in self._voters
         assert voter_id not in self._granted or is_granted, "a vote cannot be taken back"
         (self._granted if is_granted else self._rejected).add(voter_id)
 
     def forget_rejection(self, voter_id: NodeId) -> bool:
-        """Let a voter be asked again if it said no; only where a vote does not bind."""
+        """Discard a voter's rejection of a pre-vote, so that the vote is requested again.
+
+        Returns True if there was one.
+        """
         is_rejected = voter_id in self._rejected
         self._rejected.discard(voter_id)
         return is_rejected
 
 
 class _Election:
-    """What both halves do: ask every voter that has not answered."""
+    """Base class of both phases: requests votes from every voter that has not responded."""
 
     __slots__ = ("ballot", "election_deadline_ms")
 
@@ -69,9 +73,10 @@ class _Election:
         self.election_deadline_ms = now_ms + replica.random_election_timeout_ms()
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Count a vote; an error is no vote, and its voter is asked again."""
+        """Count the vote in a response. An error response is not counted, and the vote is requested
+        again."""
         assert isinstance(response, VoteResponse)
         if response.error is ErrorCode.NONE:
             self.ballot.record(outgoing.to, response.vote_granted)
@@ -79,7 +84,7 @@ class _Election:
             replica.requests.back_off(outgoing.to, now_ms)
 
     def ask_for_votes(self, replica: Replica, now_ms: int) -> None:
-        """Send a vote request to every voter that owes its word and is free."""
+        """Send a vote request to every voter that has neither responded nor a request in flight."""
         identity = replica.identity
         for voter in replica.peers:
             if self.ballot.has_answered(voter.id) or not replica.is_free(voter.id, now_ms):
@@ -99,9 +104,10 @@ class _Election:
 
 
 class Prospective(_Election):
-    """A voter that asks who would vote for it.
+    """A voter that requests pre-votes before it enters a new epoch.
 
-    `leader_id` is the leader it has not heard from, to whom it returns if the others have.
+    `leader_id` is the leader that stopped responding to this voter. The voter follows it again if
+    other voters still receive its responses.
     """
 
     __slots__ = ("_rivals", "leader_id")
@@ -114,26 +120,34 @@ class Prospective(_Election):
         super().__init__(replica, now_ms)
         self.leader_id = leader_id
         self._rivals: set[NodeId] = set()
-        """Voters whose log is behind ours, but which stand themselves."""
+        """Voters with a shorter log that also stand for election."""
 
-    def hear_of_rival(self, voter_id: NodeId) -> None:
-        """Ask a voter again whose log is behind ours, but which stands itself.
+    def on_rival_candidate(self, voter_id: NodeId) -> None:
+        """Request the pre-vote of a rival again. A rival is a voter with a shorter log that also
+        stands for election.
 
-        It has lost its leader since it turned us down, and nobody else may win.
+        The rival has lost its leader since it rejected this replica, and without its pre-vote this
+        replica may not get a majority.
         """
         self._rivals.add(voter_id)
         self.ballot.forget_rejection(voter_id)
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Count a pre-vote; what a rival said before it stood is out of date."""
+        """Count a pre-vote. A response that a rival sent before its own candidacy is out of date
+        and not counted."""
         super().on_response(replica, outgoing, response, now_ms)
         if outgoing.to in self._rivals and self.ballot.forget_rejection(outgoing.to):
             replica.requests.back_off(outgoing.to, now_ms)
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Go on to the election, or give up in favour of the leader others still hear."""
+        """Return the next role, or None to continue requesting pre-votes.
+
+        A majority of pre-votes makes this voter a candidate. If a majority is impossible or the
+        election times out, it follows the known leader again, or becomes unattached if none is
+        known.
+        """
         if self.ballot.is_won and replica.may_campaign:
             return Role.CANDIDATE
         is_over = self.ballot.is_lost or now_ms >= self.election_deadline_ms
@@ -145,7 +159,7 @@ class Prospective(_Election):
 
 
 class Candidate(_Election):
-    """A voter that stands for election in an epoch of its own making."""
+    """A voter that stands for election in a new epoch."""
 
     __slots__ = ("backoff_end_ms",)
 
@@ -157,13 +171,19 @@ class Candidate(_Election):
     def __init__(self, replica: Replica, now_ms: int) -> None:
         super().__init__(replica, now_ms)
         self.backoff_end_ms: int | None = None
-        """After a lost election: when to try again.  Chance parts those who split the vote."""
+        """Time of the next attempt after a lost election, or None. It includes a random delay, so
+        that rivals do not split the vote again."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Win, or try again: after the timeout, or after a random pause when votes were split."""
+        """Return the next role, or None to continue requesting votes.
+
+        A majority of votes makes this voter the leader. Otherwise it becomes prospective again, in
+        order to stand for election once more: after the timeout, or after a random delay if votes
+        were split.
+        """
         if self.ballot.is_won and replica.may_campaign:
             return Role.LEADER
-        is_split = self.ballot.is_lost or self._has_heard_all(replica)
+        is_split = self.ballot.is_lost or self._has_all_responses(replica)
         if is_split and self.backoff_end_ms is None:
             pause_ms = 1 + replica.rng.below(replica.config.election_backoff_ms_max)
             self.backoff_end_ms = min(now_ms + pause_ms, self.election_deadline_ms)
@@ -174,8 +194,9 @@ class Candidate(_Election):
         self.ask_for_votes(replica, now_ms)
         return None
 
-    def _has_heard_all(self, replica: Replica) -> bool:
-        """Return whether every voter has answered or is out of reach: no vote is to come."""
+    def _has_all_responses(self, replica: Replica) -> bool:
+        """Return whether every voter has responded or is unreachable, so that no further vote is
+        expected."""
         return all(
             self.ballot.has_answered(voter.id) or replica.requests.is_failing(voter.id)
             for voter in replica.peers

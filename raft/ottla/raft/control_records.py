@@ -1,7 +1,8 @@
-"""Raft's own records in the log and in snapshots, byte for byte Kafka's (KIP-595, 630, 853).
+"""Control records of raft in the log and in snapshots, byte for byte Kafka's (KIP-595, 630, 853).
 
-Pure: values to control batches and back.  They stand between the application's batches, carry no
-application data, and are skipped by its state machine.  Every value begins with its own version.
+Pure: encoding of values as control batches, and decoding. Control batches occur between the
+application's batches. They contain no application data, and the state machine skips them. Every
+value starts with its own version.
 """
 
 from typing import TypeVar
@@ -19,11 +20,13 @@ from ottla.wire.messages.kraft_version_record import KRaftVersionRecord
 from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 
 KRAFT_VERSION = 1
-"""The quorum's own feature level: 1 means that voters are known by id and directory (KIP-853)."""
+"""Feature level of kraft.version. Level 1 means that voters are identified by id and directory
+(KIP-853)."""
 
 LEADER_CHANGE_VERSION = 0
-"""Version 1 has directory ids, but Kafka writes 0 and its tools read this record as 0 whatever its
-first field says (ControlRecordUtils.LEADER_CHANGE_CURRENT_VERSION), so a 1 stops them."""
+"""Version of LEADER_CHANGE records. Version 1 has directory ids, but Kafka writes 0. Kafka's tools
+decode this record as version 0 whatever its version field is
+(ControlRecordUtils.LEADER_CHANGE_CURRENT_VERSION), so they fail on version 1."""
 
 _VERSION_BYTES = 2
 _BEGINNING = Offset(0)
@@ -34,7 +37,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 def leader_change_batch(
     append: LeaderChangeAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
 ) -> bytes:
-    """Return the batch that opens a leader's epoch."""
+    """Return the control batch at the start of a leader's epoch."""
     message = leader_change.LeaderChangeMessage(
         version=LEADER_CHANGE_VERSION,
         leader_id=append.leader_id,
@@ -50,7 +53,7 @@ def leader_change_batch(
 
 
 def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
-    """Return the voter set as Kafka's record."""
+    """Convert the voter set to Kafka's VotersRecord."""
     return voters_message.VotersRecord(
         voters=[
             voters_message.Voter(
@@ -70,22 +73,22 @@ def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
 
 
 def read_leader_change(value: bytes) -> leader_change.LeaderChangeMessage:
-    """Return the message in a LEADER_CHANGE record's value."""
+    """Decode the value of a LEADER_CHANGE record."""
     return _read(leader_change.LeaderChangeMessage, value)
 
 
 def read_snapshot_header(value: bytes) -> SnapshotHeaderRecord:
-    """Return the message in a SNAPSHOT_HEADER record's value."""
+    """Decode the value of a SNAPSHOT_HEADER record."""
     return _read(SnapshotHeaderRecord, value)
 
 
 def read_kraft_version(value: bytes) -> int:
-    """Return the level in a KRAFT_VERSION record's value."""
+    """Decode the value of a KRAFT_VERSION record, and return its feature level."""
     return _read(KRaftVersionRecord, value).kraft_version
 
 
 def read_voters(value: bytes) -> VoterSet:
-    """Return the voter set in a KRAFT_VOTERS record's value."""
+    """Decode the value of a KRAFT_VOTERS record, and return its voter set."""
     record = _read(voters_message.VotersRecord, value)
     ids = [voter.voter_id for voter in record.voters]
     if not ids or len(set(ids)) != len(ids):
@@ -105,7 +108,8 @@ def read_voters(value: bytes) -> VoterSet:
 
 
 def control_type(key: bytes | None) -> int:
-    """Return what a control record's key says it is: a ControlType, or a later one's number."""
+    """Return the record type in a control record's key: a ControlType, or the number that a later
+    version uses."""
     if key is None or len(key) < 2 * _VERSION_BYTES:
         raise CorruptDataError(f"control record: its key is {key!r}")
     return int.from_bytes(key[_VERSION_BYTES : 2 * _VERSION_BYTES], "big", signed=True)

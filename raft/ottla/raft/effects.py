@@ -1,16 +1,15 @@
-"""What a step asks of its driver, and the one order in which `performer.perform` does it.
+"""Effects of a step, and the only order in which `performer.perform` performs them.
 
-The order of performing is the order of the fields of `Effects`:
+That order is the order of the fields of `Effects`:
 
-1. **append**: truncate, then append (or write and install the snapshot's bytes);
-2. **fsync**: write `quorum-state` atomically and durably, then have the log flushed;
-3. **send**: answers, then requests;
-4. **apply**: hand what is committed to the state machine, then tell of the new role.
+1. **append**: truncate, then append (or write and install the snapshot's bytes); 2. **fsync**:
+   write `quorum-state` atomically and durably, then flush the log; 3. **send**: responses, then
+   requests; 4. **apply**: pass committed entries to the state machine, then report the new role.
 
-PersistedBeforeAnswered: nothing of 3 leaves before `persist_election` of 2 is on disk.
-No event is stepped between a step and the end of its truncate, append and persist: the core reads
-its `LogView` as if they had happened.  Only the log's flush may go on in the background; its end is
-told by `Flushed`, and the core counts no byte before.
+PersistedBeforeAnswered: nothing of 3 is sent before `persist_election` of 2 is on disk. No event is
+processed between a step and the end of its truncate, append and persist, because the core reads its
+`LogView` as if they had been done. Only the flush of the log may continue in the background:
+`LogFlushed` reports its end, and the core counts no byte before that.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,8 @@ from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 @frozen(kw_only=True)
 class LeaderAppend:
-    """Append the application's batches: base offsets and leader epoch are the driver's to patch."""
+    """Append of the application's batches. The driver writes base offsets and the leader epoch into
+    them."""
 
     leader_epoch: Epoch
     records: Records
@@ -39,7 +39,7 @@ class LeaderAppend:
 
 @frozen(kw_only=True)
 class LeaderChangeAppend:
-    """Append the control batch that opens an epoch (`control_records.leader_change_batch`)."""
+    """Append of the control batch that opens an epoch (`control_records.leader_change_batch`)."""
 
     leader_epoch: Epoch
     leader_id: NodeId
@@ -49,15 +49,15 @@ class LeaderChangeAppend:
 
 @frozen(kw_only=True)
 class FollowerAppend:
-    """Append the leader's batches as they are; the first one's base offset is the log's end.
+    """Append of the leader's batches, unchanged; the first one's base offset is the log end offset.
 
-    Check every CRC first, and that no batch is of a later epoch than `epoch_max`; on a lie append
-    nothing.  The next fetch asks from the log's end again.
+    The driver first checks every CRC, and that no batch has a later epoch than `epoch_max`. If a
+    check fails, it appends nothing; the next fetch then starts at the log end again.
     """
 
     records: Records
     epoch_max: Epoch
-    """The leader's: it has no entry of a later one."""
+    """The leader's epoch. A later epoch in the leader's log is impossible."""
 
 
 Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
@@ -65,10 +65,11 @@ Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
 
 @frozen(kw_only=True)
 class SnapshotChunk:
-    """Write bytes of the leader's snapshot at `position` of its `.part` file.
+    """Write of bytes of the leader's snapshot at `position` of its `.part` file.
 
-    Position 0 starts the file again.  With `is_last` the driver fsyncs and renames it, empties the
-    log to start (and be flushed) at the snapshot's end, and loads it into the state machine.
+    A chunk at position 0 starts the file from scratch. After the chunk with `is_last`, the driver
+    flushes and renames the file. It then replaces the log with an empty, flushed log that starts at
+    the snapshot's end, and loads the snapshot into the state machine.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -79,10 +80,11 @@ class SnapshotChunk:
 
 @frozen(kw_only=True)
 class ReadLog:
-    """Fill a FetchResponse's `records`: whole batches from `offset` to the log's end, at least one.
+    """A read that fills the `records` of a FetchResponse: complete batches from `offset` to the
+    log's end, at least one.
 
-    Nothing when `offset` is the end.  Followers read what is not committed yet; that is how it gets
-    committed.
+    Nothing is read if `offset` is the end. Followers also get uncommitted entries, because
+    replication commits them.
     """
 
     offset: Offset
@@ -91,7 +93,8 @@ class ReadLog:
 
 @frozen(kw_only=True)
 class ReadSnapshot:
-    """Fill a FetchSnapshotResponse's `data`: any byte range of the file."""
+    """A read that fills the `data` of a FetchSnapshotResponse with a byte range of the snapshot's
+    file."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -100,9 +103,9 @@ class ReadSnapshot:
 
 @frozen(kw_only=True)
 class Reply:
-    """The answer to the `RequestReceived` of this token.
+    """The response to the `RequestReceived` with the same token.
 
-    With `read` the driver reads, and answers what it `filled`.
+    If `read` is set, the driver performs that read, and sends the result of `filled`.
     """
 
     token: int
@@ -110,7 +113,7 @@ class Reply:
     read: ReadLog | ReadSnapshot | None = None
 
     def filled(self, data: Records) -> "Reply":
-        """Return the reply with the bytes that `read` asks for."""
+        """Return the reply with the bytes that the driver has read for `read`."""
         response = self.response
         if isinstance(response, FetchSnapshotResponse):
             response = replace(response, data=data)
@@ -121,20 +124,20 @@ class Reply:
 
 
 @frozen(kw_only=True)
-class Outgoing:
-    """A request to a voter; its end is told by `ResponseReceived` or `RequestFailed`."""
+class OutgoingRequest:
+    """A request to a voter. `ResponseReceived` or `RequestFailed` reports its outcome."""
 
     request_id: int
     to: NodeId
     endpoints: tuple[VoterEndpoint, ...]
     request: Request
     timeout_ms: int
-    """How long the driver waits for the answer (a Fetch may be parked, which is counted in)."""
+    """Timeout of the response. It includes the time that a Fetch may wait at the leader."""
 
 
 @frozen(kw_only=True)
 class RoleChange:
-    """This node's role, its epoch or the leader it knows has changed."""
+    """A change of this node's role, of its epoch or of the leader it knows."""
 
     role: Role
     epoch: Epoch
@@ -142,8 +145,8 @@ class RoleChange:
 
 
 @frozen(kw_only=True)
-class Disbelief:
-    """An answer that cannot be true, and was refused."""
+class RejectedResponse:
+    """A response that was rejected because its content is impossible."""
 
     node_id: NodeId
     why: str
@@ -151,7 +154,7 @@ class Disbelief:
 
 @dataclass(slots=True)
 class Effects:
-    """All that one step asks for; the fields stand in the order of performing."""
+    """All effects of one step, with the fields in the order in which they are performed."""
 
     truncate_to: Offset | None = None
     append: list[Append] = field(default_factory=list)
@@ -159,14 +162,15 @@ class Effects:
     persist_election: ElectionState | None = None
     flush: bool = False
     replies: list[Reply] = field(default_factory=list)
-    messages: list[Outgoing] = field(default_factory=list)
+    messages: list[OutgoingRequest] = field(default_factory=list)
     high_watermark: Offset | None = None
-    """The new high watermark when it moved: everything below is committed permanently.
-
-    After the last chunk of a snapshot it is at least the snapshot's end, which is loaded already.
+    """The new high watermark if it changed: everything below is committed permanently. After the
+    last chunk of a snapshot it is at least the snapshot's end, and the snapshot is already loaded.
     """
     role_change: RoleChange | None = None
-    disbelieved: Disbelief | None = None
-    """For people: nothing is to be done about it."""
+    rejected: RejectedResponse | None = None
+    """A response that was rejected as impossible. It is reported to operators, and no other action
+    is needed."""
     next_wake_ms: int | None = None
-    """When the next `Tick` is due at the latest; None while nothing is waited for."""
+    """Latest time, in ms, at which the driver must send the next `Tick`, or None if no timer is
+    running."""

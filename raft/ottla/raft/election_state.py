@@ -1,7 +1,7 @@
-"""What a replica must never forget of elections: Kafka's `quorum-state` file, as a value.
+"""Kafka's `quorum-state` file as a value: the epoch, the leader and the vote.
 
-Losing it would let a voter vote twice in one epoch (OneLeaderPerEpoch).  The driver writes it
-atomically, and before any answer that rests on it leaves.
+Without it a voter could vote twice in one epoch (OneLeaderPerEpoch). The driver writes it
+atomically, and before it sends any response that depends on it.
 """
 
 import base64
@@ -21,15 +21,17 @@ QUORUM_STATE_FILE = "quorum-state"
 """The file's name inside the metadata log's directory."""
 
 NO_ELECTION_YET = Epoch(0)
-"""The epoch of a replica that has never seen an election."""
+"""The epoch of a replica that has not seen an election yet."""
 
 _NONE = -1
 
 _CHECKPOINTED = "voterCheckpoint"
-"""Field of a file that has a voter checkpoint beside it; Kafka's reader passes over it."""
+"""JSON field which records that a voter checkpoint must exist beside the file. Kafka's reader
+ignores it."""
 
 _STANDING = "voterStanding"
-"""Field of a voter that cannot keep all its promises; Kafka's reader passes over it."""
+"""JSON field for the standing of a voter that cannot keep all its promises. Kafka's reader ignores
+it."""
 
 
 _STANDINGS = [standing.value for standing in Standing]
@@ -37,19 +39,19 @@ _STANDINGS = [standing.value for standing in Standing]
 
 @frozen(kw_only=True)
 class ElectionState:
-    """The latest epoch seen, its leader if known, and the vote given in it if any."""
+    """The latest known epoch, its leader if known, and this replica's vote in it if any."""
 
     epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
     standing: Standing = Standing.FULL
-    """Is a field of `quorum-state` only while it is not FULL."""
+    """Standing of this voter. It is written to `quorum-state` only while it is not FULL."""
 
 
 def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
     """Return the bytes of a `quorum-state` file, data version 1 (KIP-853).
 
-    `is_checkpointed` notes that a voter checkpoint lies beside the file, and must not be missing.
+    `is_checkpointed` records that a voter checkpoint must exist beside the file.
     """
     voted = state.voted
     fields = {
@@ -67,7 +69,10 @@ def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> ElectionState:
-    """Return the state in a `quorum-state` file of data version 0 or 1; CorruptDataError else."""
+    """Return the state in a `quorum-state` file of data version 0 or 1.
+
+    Raises CorruptDataError if the file is malformed.
+    """
     try:
         fields: Any = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -89,7 +94,7 @@ def decode(data: bytes) -> ElectionState:
 
 
 def is_checkpointed(data: bytes) -> bool:
-    """Return True if a `quorum-state` file was written beside a voter checkpoint."""
+    """Return whether a `quorum-state` file was written beside a voter checkpoint."""
     fields: Any = json.loads(data)
     return bool(fields.get(_CHECKPOINTED))
 
@@ -102,7 +107,7 @@ def _integer(fields: dict[str, Any], name: str) -> int:
 
 
 def _uuid_text(value: UUID) -> str:
-    """Kafka writes ids as URL-safe base64 without its padding."""
+    """Return an id as URL-safe base64 without padding, as Kafka writes it."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 

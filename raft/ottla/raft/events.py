@@ -1,4 +1,4 @@
-"""What may happen to a quorum core: the whole alphabet of `QuorumCore.step`."""
+"""Events of a quorum core: every input of `QuorumCore.step`."""
 
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.values import frozen
@@ -7,21 +7,23 @@ from ottla.raft.messages import Records, Request, Response
 
 @frozen
 class Tick:
-    """Time has passed; due at the latest at the last effects' `next_wake_ms`."""
+    """Event that time has passed. The driver sends it no later than `next_wake_ms` of the last
+    effects."""
 
 
 @frozen(kw_only=True)
 class RequestReceived:
-    """A node asks something; exactly one `Reply` with this token follows, now or later."""
+    """A request of another node. Exactly one `Reply` with this token follows, in this or a later
+    step."""
 
     token: int
-    """The driver's own number for the request, never used twice."""
+    """The driver's number for the request, which is never reused."""
     request: Request
 
 
 @frozen(kw_only=True)
 class ResponseReceived:
-    """The answer to an `Outgoing` request; unknown and outdated ids are dropped."""
+    """The response to an `OutgoingRequest`. Responses with unknown or outdated ids are dropped."""
 
     request_id: int
     response: Response
@@ -29,7 +31,7 @@ class ResponseReceived:
 
 @frozen(kw_only=True)
 class RequestFailed:
-    """An `Outgoing` request met a dead connection or its deadline; nobody knows its outcome."""
+    """Failure of an `OutgoingRequest` by a lost connection or a timeout; its outcome is unknown."""
 
     request_id: int
 
@@ -38,21 +40,22 @@ class RequestFailed:
 class LeaderRefused:
     """The leader's address refuses connections (ECONNREFUSED), after a fetch from it has failed.
 
-    The driver has tried every address of the leader's host just now.  No other failure counts: not
-    a reset, a goodbye, a timeout, nor a name or a host that is not found.
+    The driver has just tried every address of the leader's host. No other failure counts: neither a
+    reset, an EndQuorumEpoch, a timeout, nor an unknown host name or an unreachable host.
     """
 
     leader_id: NodeId
     epoch: Epoch
-    """The leader's, as this node knew it when the fetch failed."""
+    """The leader's epoch, as this node knew it when the fetch failed."""
 
 
 @frozen(kw_only=True)
 class AppendRequested:
-    """The application appends whole batches under the leadership it believes to hold.
+    """A request of the application to append complete batches in `epoch`, in which it believes that
+    this node leads.
 
-    `step` raises RefusedError(NOT_LEADER_OR_FOLLOWER) and changes nothing when `epoch` is not the
-    epoch this node leads.
+    `step` raises RefusedError(NOT_LEADER_OR_FOLLOWER) and changes nothing if this node does not
+    lead `epoch`.
     """
 
     epoch: Epoch
@@ -60,24 +63,27 @@ class AppendRequested:
 
 
 @frozen(kw_only=True)
-class Flushed:
-    """An fsync finished: the log is durable up to `end_offset` (LogView says so from now on)."""
+class LogFlushed:
+    """The end of an fsync: the log is durable up to `end_offset`, which LogView also reports."""
 
     end_offset: Offset
 
 
 @frozen(kw_only=True)
 class ResignRequested:
-    """Give up leadership in `epoch` if it is still held (a controller's fault); no-op else."""
+    """A request to resign as leader of `epoch`, after a fault of the controller. Ignored if this
+    node no longer leads."""
 
     epoch: Epoch
 
 
 @frozen
 class ShutdownRequested:
-    """The node is about to stop: hand leadership over, never campaign again.
+    """Event that the node is about to stop. The replica hands over the leadership and never stands
+    for election again.
 
-    Keep stepping until `QuorumCore.is_handed_over` or until patience ends.
+    The driver continues to call `step` until `QuorumCore.is_handed_over`, or until the shutdown
+    timeout.
     """
 
 
@@ -88,7 +94,7 @@ Event = (
     | RequestFailed
     | LeaderRefused
     | AppendRequested
-    | Flushed
+    | LogFlushed
     | ResignRequested
     | ShutdownRequested
 )

@@ -1,14 +1,14 @@
-"""Follower: fetches from its leader, one request at a time, and believes in it while it answers.
+"""Follower: fetches from its leader, one request at a time, while the leader responds.
 
-The fetch offset is the acknowledgement, so a voter fetches only from a log that is flushed to its
-end.  An observer does the same without flushing and without ever standing for election.
+The fetch offset acknowledges all entries below it, so a voter fetches only once its log is flushed
+to its end. An observer fetches without flushing, and never stands for election.
 """
 
 from dataclasses import dataclass
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
-from ottla.raft.effects import FollowerAppend, Outgoing, SnapshotChunk
+from ottla.raft.effects import FollowerAppend, OutgoingRequest, SnapshotChunk
 from ottla.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
@@ -19,28 +19,30 @@ from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role, Standing
 
 PATIENCE_JITTER_DIVISOR = 8
-"""An eighth of the fetch timeout is added by chance.  Less, and the followers of a dead leader
-stand in step and split the vote; more, and its failure is noticed later."""
+"""Divisor of the fetch timeout; the quotient limits the timeout's random extension. With less
+jitter, the followers of a dead leader stand for election simultaneously and split the vote; with
+more, its failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
-"""How long a voter waits that knows its leader's process gone.  Less, and the others have not
-noticed yet and turn it down."""
+"""Delay before a voter stands for election after its leader's process ended. If it is shorter, the
+other voters have not noticed the failure yet and reject the voter."""
 
 REFUSED_STAGGER_MS = 100
-"""How much longer each voter waits than the one before it, by id.  Less than an election takes lets
-them split the vote; more is waited where the first is gone too."""
+"""Additional delay of each voter over the previous one, in the order of ids. If it is shorter than
+an election, voters split the vote. If it is longer and the first voter is dead too, the election
+takes longer."""
 
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """How much of which snapshot is here."""
+    """Progress of a snapshot's download from the leader."""
 
     snapshot_id: OffsetAndEpoch
     position: int = 0
 
 
 class Follower:
-    """A replica with a leader."""
+    """The role of a replica that has a leader."""
 
     __slots__ = (
         "_fetch_deadline_ms",
@@ -58,23 +60,27 @@ class Follower:
         assert leader_id != replica.identity.node_id
         assert leader_id == replica.epoch_leader_id
         self.leader_id = leader_id
-        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
+        self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
         self._has_seen_end = False
-        """True if our log once was the leader's whole log."""
+        """True if this replica's log has once been identical to the leader's whole log."""
         self._snapshot: SnapshotFetch | None = None
 
     @property
     def grants_pre_votes(self) -> bool:
-        """Say no once the leader has answered: it lives (KIP-996), unless it is known gone."""
+        """False once the leader has responded, because the leader is then alive (KIP-996).
+
+        True again if the leader's process is known to have ended.
+        """
         return not self._has_fetched
 
     def on_leader_refused(self, replica: Replica, now_ms: int) -> None:
-        """Stand for election soon: the process that this replica followed is gone.
+        """Stand for election soon, because the leader's process has ended.
 
-        Only a leader that has answered this replica can be lost to it, and once: a voter whose
-        candidacy the others turn down, since they hear the leader, waits a whole fetch timeout.
+        This happens at most once per leader, and only if the leader has responded to this replica
+        before. The other voters reject the candidacy if they still receive the leader's responses;
+        this voter then waits for a whole fetch timeout.
         """
         if not self._has_fetched or not replica.may_campaign:
             return
@@ -85,12 +91,13 @@ class Follower:
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, now_ms + pause_ms)
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Fetch on, or stand for election once the leader has been silent for too long."""
+        """Send the next fetch, and return None. Returns the role Prospective instead if the leader
+        has not responded for too long and this replica may stand for election."""
         if replica.may_campaign:
             if now_ms >= self._fetch_deadline_ms:
                 return Role.PROSPECTIVE
             replica.wake_at(self._fetch_deadline_ms)
-        if replica.is_log_in_motion:
+        if replica.is_log_changing:
             replica.wake_at(now_ms)
             return None
         if replica.unheard:
@@ -101,20 +108,22 @@ class Follower:
             Offset(min(self._leader_high_watermark, replica.acknowledged_offset))
         )
         if replica.standing is Standing.CATCHING_UP and self._has_all_committed(replica):
-            replica.rise_to(Standing.FULL)
+            replica.raise_standing(Standing.FULL)
         if replica.acknowledged_offset == log.end_offset:
             self._ask_leader(replica, now_ms)
         return None
 
     def _has_all_committed(self, replica: Replica) -> bool:
-        """Return True if this log has all that was committed before this leader's latest answer.
+        """Return whether this log contains all entries that were committed before this leader's
+        latest response.
 
-        A leader's high watermark says that only once an entry of its own epoch is below it (raft
-        paper, 5.4.2).  The leader has all that was committed before this log was damaged: it was
-        elected before that, or by a majority without this replica's vote.
+        A leader's high watermark proves this only once an entry of its own epoch is below it (raft
+        paper, 5.4.2). The leader has all entries that were committed before this log was damaged:
+        it was elected before the damage, or by a majority without this replica's vote.
 
-        A leader from before the damage may still count what this replica acknowledged to it, and
-        commit that with its help later: only its whole log is enough then.
+        A leader elected before the damage may still count entries that this replica acknowledged
+        and then lost, and may commit them later. In that case this log must contain the leader's
+        whole log.
         """
         if replica.epoch <= replica.damage_epoch and not self._has_seen_end:
             return False
@@ -130,7 +139,7 @@ class Follower:
         assert leader is not None
         if not replica.is_free(leader.id, now_ms):
             if not replica.votes and replica.requests.is_failing(leader.id):
-                # A new leader is not made known to an observer: it must ask around.
+                # No BeginQuorumEpoch reaches an observer: it must search for a new leader.
                 replica.seek_leader(now_ms)
             return
         if self._snapshot is None:
@@ -148,16 +157,18 @@ class Follower:
         replica.send(leader, request, now_ms)
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Take in what the leader sent; what others sent says nothing but who leads.
+        """Process a response of the leader. If another node responds, only the leader that it names
+        is used.
 
-        Neither does an answer of an epoch that is over: its leader may be another by now.
+        The same applies to a response of an earlier epoch, whose leader may have changed since.
         """
         is_current = outgoing.to == self.leader_id and response.leader_epoch == replica.epoch
         if response.error is not ErrorCode.NONE or not is_current:
             if outgoing.to == self.leader_id:
-                # It may no longer have the snapshot; the next fetch tells which it has.
+                # The leader may have deleted the snapshot; its next fetch response names one that
+                # it has.
                 self._snapshot = None
             replica.requests.back_off(outgoing.to, now_ms)
             return
@@ -168,20 +179,20 @@ class Follower:
             self._on_snapshot_fetched(replica, outgoing, response, now_ms)
 
     def _on_fetched(
-        self, replica: Replica, outgoing: Outgoing, response: FetchResponse, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: FetchResponse, now_ms: int
     ) -> None:
         fault = self._fault_of(replica, response)
         if fault is not None:
-            replica.disbelieve(outgoing, fault, now_ms)
+            replica.reject_response(outgoing, fault, now_ms)
             return
-        self._believe_in_leader(replica, now_ms)
+        self._restart_fetch_timeout(replica, now_ms)
         if response.diverging is not None:
             replica.truncate_to(self._shared_end(replica, response.diverging))
         elif response.snapshot_id is not None:
             self._snapshot = SnapshotFetch(response.snapshot_id)
         else:
-            # Only here is our whole log a prefix of the leader's: elsewhere its watermark says
-            # nothing of our entries below it.
+            # Only here is our whole log a prefix of the leader's. Elsewhere its high watermark
+            # proves nothing about our entries below it.
             self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
             is_at_end = response.high_watermark <= replica.acknowledged_offset
             self._has_seen_end |= is_at_end and len(response.records) == 0
@@ -191,21 +202,22 @@ class Follower:
                 )
                 replica.out.flush = replica.is_voter
 
-    def _believe_in_leader(self, replica: Replica, now_ms: int) -> None:
+    def _restart_fetch_timeout(self, replica: Replica, now_ms: int) -> None:
         self._has_fetched = True
-        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
+        self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
 
     def _fault_of(self, replica: Replica, response: FetchResponse) -> str | None:
-        """Return why an answer cannot be that of a leader; None where it may be."""
+        """Return the reason why a leader cannot have sent this response, or None if it is
+        plausible."""
         committed = replica.high_watermark
         diverging, snapshot_id = response.diverging, response.snapshot_id
         if diverging is not None:
             if diverging.offset < 0 or not 0 <= diverging.epoch <= replica.epoch:
-                return f"it parts from this log at {diverging}"
+                return f"it diverges from this log at {diverging}"
             shared_end = self._shared_end(replica, diverging)
             if shared_end < max(committed, replica.log.start_offset):
                 return (
-                    f"ConsistentCommittedData: it parts from this log at {shared_end}, and all"
+                    f"ConsistentCommittedData: it diverges from this log at {shared_end}, and all"
                     f" below {committed} is committed"
                 )
         elif snapshot_id is not None and not (
@@ -218,9 +230,10 @@ class Follower:
         return None
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
-        """Return the highest offset up to which our log may equal the leader's.
+        """Return the highest offset up to which this log may equal the leader's log.
 
-        Beyond the one end we have entries of a later epoch, beyond the other the leader has.
+        Above its own end offset for the epoch of `diverging`, this log has only entries of later
+        epochs. Above the offset of `diverging`, the leader's log has only later epochs.
         """
         own = replica.log.end_offset_for_epoch(diverging.epoch)
         return min(own.offset, diverging.offset)
@@ -228,11 +241,11 @@ class Follower:
     def _on_snapshot_fetched(
         self,
         replica: Replica,
-        outgoing: Outgoing,
+        outgoing: OutgoingRequest,
         response: FetchSnapshotResponse,
         now_ms: int,
     ) -> None:
-        self._believe_in_leader(replica, now_ms)
+        self._restart_fetch_timeout(replica, now_ms)
         fetch = self._snapshot
         request = outgoing.request
         assert fetch is not None
@@ -261,7 +274,7 @@ class Follower:
             replica.raise_high_watermark(fetch.snapshot_id.offset)
 
 
-def _patience_ms(replica: Replica) -> int:
-    """Return how long the leader may be silent from now on."""
+def _fetch_timeout_ms(replica: Replica) -> int:
+    """Return the time in ms, from now, after which a silent leader is considered lost."""
     timeout_ms = replica.config.fetch_timeout_ms
     return timeout_ms + replica.rng.below(max(1, timeout_ms // PATIENCE_JITTER_DIVISOR))

@@ -1,15 +1,16 @@
-"""Leader: appends, answers fetches, and learns from them what is committed.
+"""Leader: appends entries, answers fetches, and commits the entries that a majority has
+acknowledged by its fetches.
 
-Invariant ConsistentCommittedData: the high watermark is what a majority of voters has *flushed*,
-the leader itself included by its own flushed offset, and it moves only once an entry of the
-leader's own epoch is in that majority (raft paper, 5.4.2).
+Invariant ConsistentCommittedData: the high watermark is the offset up to which a majority of voters
+has *flushed*, the leader itself included with its own flushed offset. It increases only once an
+entry of the leader's own epoch is below that offset (raft paper, 5.4.2).
 """
 
 from ottla.model.buggify import buggify
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
-from ottla.raft.effects import LeaderChangeAppend, Outgoing, ReadLog, Reply
+from ottla.raft.effects import LeaderChangeAppend, OutgoingRequest, ReadLog, Reply
 from ottla.raft.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -23,10 +24,11 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
 
 OBSERVER_SESSION_MS = 300_000
-"""How long a silent observer stays in the quorum's description."""
+"""Time in ms after which a silent observer is left out of the reply to DescribeQuorum."""
 
 PARKED_FETCHES_MAX = 1_000
-"""Fetches that may wait at once; a stranger beyond it is answered at once and asks again."""
+"""Maximum number of waiting fetches. A further fetch is answered immediately, and its sender
+retries."""
 
 
 @frozen
@@ -37,7 +39,7 @@ class _ParkedFetch:
 
 
 class Leader:
-    """The one leader of an epoch."""
+    """The role of the single leader of an epoch."""
 
     __slots__ = ("_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
 
@@ -50,10 +52,10 @@ class Leader:
         identity = replica.identity
         assert replica.voted is not None
         assert replica.voted.id == identity.node_id
-        assert not replica.is_log_in_motion
+        assert not replica.is_log_changing
         self.leader_id: NodeId | None = identity.node_id
         self.epoch_start_offset = replica.log.end_offset
-        """Where this epoch's LeaderChange lies."""
+        """Offset of this epoch's LeaderChange record."""
         self._voters = {voter.id: Progress(voter.key, now_ms) for voter in replica.peers}
         self._observers: dict[ReplicaKey, Progress] = {}
         self._parked: dict[ReplicaKey, _ParkedFetch] = {}
@@ -68,12 +70,16 @@ class Leader:
         replica.out.flush = True
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Resign without a majority; else count, make the leadership known, end long waits."""
+        """Return the role Resigned if a majority of the voters has stopped fetching.
+
+        Otherwise count acknowledgements, announce the leadership, answer fetches that have waited
+        long enough, and return None.
+        """
         if self.has_lost_majority(replica, now_ms):
             return Role.RESIGNED
         self.count_acknowledgements(replica)
         for progress in self._voters.values():
-            self._make_known(replica, progress, now_ms)
+            self._announce_leadership(replica, progress, now_ms)
         for parked in list(self._parked.values()):
             if now_ms >= parked.deadline_ms:
                 self._answer(replica, parked)
@@ -82,7 +88,10 @@ class Leader:
         return None
 
     def has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
-        """Return whether too few voters fetched lately (check-quorum): others may have a leader."""
+        """Return whether fewer than a majority of the voters fetched recently (check-quorum).
+
+        The other voters may then have another leader.
+        """
         needed_count = replica.identity.voters.majority_count - 1
         if needed_count == 0:
             return False
@@ -92,8 +101,8 @@ class Leader:
         replica.wake_at(deadline_ms)
         return now_ms >= deadline_ms
 
-    def _make_known(self, replica: Replica, progress: Progress, now_ms: int) -> None:
-        """Send BeginQuorumEpoch to a voter that has not been heard of for half a timeout."""
+    def _announce_leadership(self, replica: Replica, progress: Progress, now_ms: int) -> None:
+        """Send BeginQuorumEpoch to a voter that has been silent for half a timeout."""
         voter = replica.identity.voters.get(progress.key.id)
         assert voter is not None
         if now_ms < progress.begin_due_ms:
@@ -111,21 +120,23 @@ class Leader:
             replica.send(voter, request, now_ms)
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """A voter knows of us now; or it refused, and hears of us again soon."""
+        """Record that a voter has acknowledged this leader. A voter that refused gets another
+        BeginQuorumEpoch soon."""
         if response.error is ErrorCode.NONE:
             self._postpone_begin(replica, self._voters[outgoing.to], now_ms)
         else:
             replica.requests.back_off(outgoing.to, now_ms)
 
     def on_appended(self, replica: Replica) -> None:
-        """New entries are in this step's effects: whoever waits gets them."""
+        """Answer waiting fetches, because this step's effects append new entries."""
         for parked in list(self._parked.values()):
             self._answer(replica, parked)
 
     def count_acknowledgements(self, replica: Replica) -> None:
-        """Raise the high watermark to what a majority has flushed, and tell who waits."""
+        """Raise the high watermark to the offset that a majority has flushed; answer waiting
+        fetches."""
         voters = replica.identity.voters
         ends = [progress.end_offset for progress in self._voters.values()]
         ends.append(replica.log.flushed_offset)
@@ -138,12 +149,13 @@ class Leader:
                     self._answer(replica, parked)
 
     def on_fetch(self, replica: Replica, token: int, request: FetchRequest, now_ms: int) -> None:
-        """Answer or park a fetch of our epoch, after learning from it."""
+        """Record the progress of a replica that fetches in this epoch. Then answer the fetch, or
+        keep it waiting until there is something new to send."""
         overtaken = self._parked.pop(request.replica_key, None)
         if overtaken is not None:
             replica.reply(overtaken.token, self._response(replica))
         self.note_standing(replica, request)
-        answer = self._where_to_go_instead(replica, request)
+        answer = self._divergence_response(replica, request)
         if answer is not None:
             self._note_contact(replica, request.replica_key, now_ms)
             replica.reply(token, answer)
@@ -165,9 +177,10 @@ class Leader:
             self._answer(replica, parked)
 
     def note_standing(self, replica: Replica, request: FetchRequest) -> None:
-        """Take note whether a voter was damaged, for those who ask how the quorum is.
+        """Record a voter's standing for the reply to DescribeQuorum.
 
-        Also of one whose fetch is refused: a voter that forgot its vote sends no other.
+        This includes a voter whose fetch is refused: a voter that has lost its vote sends no other
+        fetches.
         """
         key = request.replica_key
         if replica.identity.voters.is_voter(key) and key.id in self._voters:
@@ -176,11 +189,11 @@ class Leader:
     def on_fetch_snapshot(
         self, replica: Replica, request: FetchSnapshotRequest, now_ms: int
     ) -> None:
-        """Count a snapshot's fetch as a sign of life; the core answers it."""
+        """Record a snapshot fetch as contact with the replica. The core answers the fetch."""
         self._note_contact(replica, request.replica_key, now_ms)
 
     def release(self, replica: Replica, response: FetchResponse) -> None:
-        """Answer whoever waits, as this leadership is over."""
+        """Send `response` to every waiting fetch, because this leadership is over."""
         for parked in self._parked.values():
             replica.reply(parked.token, response)
         self._parked.clear()
@@ -191,7 +204,7 @@ class Leader:
         return tuple(progress.key for progress in ordered)
 
     def describe(self, replica: Replica, now_ms: int) -> QuorumProgress:
-        """Return who has got how far."""
+        """Return the reply to DescribeQuorum: the progress of each replica."""
         own = ReplicaProgress(
             key=replica.key,
             end_offset=replica.log.end_offset,
@@ -212,13 +225,14 @@ class Leader:
             observers=tuple(sorted(observers, key=lambda status: status.key)),
         )
 
-    def _where_to_go_instead(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
-        """Return a snapshot or a point to truncate to for a log that does not continue in ours."""
+    def _divergence_response(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
+        """Return a response with a snapshot id or a truncation point if the leader's log does not
+        continue the sender's log, else None."""
         log = replica.log
         earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
-            # An empty log is begun by the snapshot even where we still have all it stands for: days
-            # of log take minutes to replay.
+            # An empty log starts with the snapshot even if the leader still has all entries below
+            # it: replaying days of log takes minutes.
             return self._response(replica, snapshot_id=latest)
         if log.start_offset == 0 and request.fetch_offset == 0:
             return None
@@ -257,7 +271,8 @@ class Leader:
         )
 
     def _answer(self, replica: Replica, parked: _ParkedFetch) -> None:
-        """End a wait with whatever the log holds when the driver reads it."""
+        """Answer a waiting fetch with the entries that the log contains when the driver reads
+        it."""
         del self._parked[parked.request.replica_key]
         bytes_max = min(parked.request.bytes_max, replica.config.fetch_bytes_max)
         read = ReadLog(offset=parked.request.fetch_offset, bytes_max=bytes_max)
@@ -266,14 +281,15 @@ class Leader:
         )
 
     def _progress_of(self, replica: Replica, key: ReplicaKey, now_ms: int) -> Progress:
-        """Return a voter's progress, or an observer's; a wiped voter is an observer."""
+        """Return the progress of a voter or an observer. A voter whose directory was wiped is an
+        observer."""
         if replica.identity.voters.is_voter(key) and key.id in self._voters:
             return self._voters[key.id]
         if len(self._observers) >= PARKED_FETCHES_MAX:
-            self._forget_silent_observers(now_ms)
+            self._drop_silent_observers(now_ms)
         return self._observers.setdefault(key, Progress(key, now_ms))
 
-    def _forget_silent_observers(self, now_ms: int) -> None:
+    def _drop_silent_observers(self, now_ms: int) -> None:
         oldest_ms = now_ms - OBSERVER_SESSION_MS
         silent = [key for key, p in self._observers.items() if p.last_contact_ms < oldest_ms]
         for key in silent or [min(self._observers, key=self._last_contact_ms)]:

@@ -1,4 +1,4 @@
-"""What the core may know of its log: reading only, in offsets and epochs, never in bytes."""
+"""The core's view of its log: read access only, in offsets and epochs, never in bytes."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 
 
 class LogView(Protocol):
-    """The replicated log as the driver keeps it; true again before every step.
+    """The replicated log, which the driver maintains. It is up to date before every step.
 
-    `start_offset <= flushed_offset <= end_offset`, and no snapshot ends above `end_offset`: a log
-    that a crash left shorter than its newest snapshot is opened empty at that snapshot's end.  A
-    log just opened is flushed to its end.
+    `start_offset <= flushed_offset <= end_offset`, and no snapshot ends above `end_offset`. If a
+    crash left the log shorter than its newest snapshot, the log is opened empty at that snapshot's
+    end. A log that was just opened is flushed to its end.
     """
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset still in the log: 0, or the end of a snapshot."""
+        """The first offset in the log: 0, or the end of a snapshot."""
         ...
 
     @property
@@ -25,32 +25,34 @@ class LogView(Protocol):
 
     @property
     def flushed_offset(self) -> Offset:
-        """One past the last offset that survives a power cut."""
+        """One past the last offset that survives a power failure."""
         ...
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last entry; of an emptied log its snapshot's; 0 when neither exists."""
+        """Epoch of the last entry. For an empty log it is the epoch of the newest snapshot, or 0 if
+        there is no snapshot."""
         ...
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """Return the largest epoch <= `epoch` in the log (or its snapshot) and its end offset.
 
-        Where every entry is of a later epoch: `start_offset` and the earliest snapshot's epoch, or
-        0 when there is none.
+        If all entries have later epochs, returns `start_offset` and the earliest snapshot's epoch,
+        or 0 if there is no snapshot.
         """
         ...
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest whole snapshot, the bootstrap snapshot 0-0 included."""
+        """The newest complete snapshot, including the bootstrap snapshot 0-0."""
         ...
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest whole snapshot kept; of a log that begins above 0 it ends at its start."""
+        """The oldest complete snapshot. If the log starts above 0, this snapshot ends at its
+        start."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return how long a snapshot's file is; None when there is no such snapshot."""
+        """Return the size of a snapshot's file in bytes, or None if there is no such snapshot."""
         ...

@@ -1,11 +1,11 @@
-"""The five conversations of the quorum, as values.
+"""The five requests of the quorum and their responses, as immutable values.
 
-Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot carry Kafka's
-fields with Kafka's meaning (KIP-595, KIP-630, KIP-853, KIP-996); gRPC carries them between nodes.
-Nothing here decides anything.
+Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot have Kafka's
+fields with Kafka's meaning (KIP-595, KIP-630, KIP-853, KIP-996). Nodes exchange them by gRPC. No
+decision is made here.
 
-Every response names the leader and the epoch its sender knows: whoever asked the wrong node, or
-asked too late, learns the right one from the refusal itself.
+Every response contains the leader and the epoch known to its sender. A refusal therefore gives the
+correct leader and epoch to a node that contacted the wrong replica or has an old epoch.
 """
 
 from collections.abc import Sized
@@ -21,44 +21,47 @@ from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 @runtime_checkable
 class StoredRecords(Sized, Protocol):
-    """Record bytes by reference, such as a slice of a log file; its length is in bytes."""
+    """Record bytes that are read on demand, such as a slice of a log file. The length is in
+    bytes."""
 
     def read(self) -> bytes:
-        """Return the bytes themselves."""
+        """Read the record bytes from where they are stored, and return them."""
         ...
 
 
 Records = bytes | memoryview | StoredRecords
-"""Whole record batches, as they lie in the log."""
+"""Whole record batches, as the log stores them."""
 
 
 @frozen(kw_only=True)
 class VoteRequest:
-    """A prospective (pre-vote) or a candidate asks one voter for its vote."""
+    """A request of a prospective (pre-vote) or a candidate for one voter's vote."""
 
     cluster_id: str
     voter_id: NodeId
-    """Whom the request is meant for, so that a wiped namesake does not answer it."""
+    """The voter to which the request is addressed. A replica with the same id but another directory
+    must not respond."""
     voter_directory_id: UUID = ZERO_UUID
     replica_epoch: Epoch
-    """The asking replica's epoch: with a pre-vote the one it is in, else the one it stands for."""
+    """Epoch of the sender: its current epoch in a pre-vote, otherwise the epoch in which it stands
+    for election."""
     replica_id: NodeId
     replica_directory_id: UUID
     last_epoch: Epoch
-    """Epoch of the last entry of the asking replica's log."""
+    """Epoch of the last entry of the sender's log."""
     end_offset: Offset
-    """End of the asking replica's log (Kafka's LastOffset, which is exclusive too)."""
+    """End of the sender's log (Kafka's LastOffset, which is exclusive too)."""
     pre_vote: bool
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return who asks."""
+        """Return the sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
 @frozen(kw_only=True)
 class VoteResponse:
-    """One voter's answer to a VoteRequest."""
+    """A voter's response to a VoteRequest."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
@@ -69,7 +72,7 @@ class VoteResponse:
 
 @frozen(kw_only=True)
 class BeginQuorumEpochRequest:
-    """A new leader makes itself known: replication is pull, so followers must learn whom to ask."""
+    """A new leader's announcement to the voters, which must know the leader to fetch from it."""
 
     cluster_id: str
     voter_id: NodeId
@@ -81,7 +84,7 @@ class BeginQuorumEpochRequest:
 
 @frozen(kw_only=True)
 class BeginQuorumEpochResponse:
-    """One voter's answer to a BeginQuorumEpochRequest."""
+    """A voter's response to a BeginQuorumEpochRequest."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
@@ -91,7 +94,7 @@ class BeginQuorumEpochResponse:
 
 @frozen(kw_only=True)
 class EndQuorumEpochRequest:
-    """A leader says goodbye, naming who should follow it, the best one first."""
+    """A leader's resignation, with its preferred successors, the best one first."""
 
     cluster_id: str
     leader_id: NodeId
@@ -102,7 +105,7 @@ class EndQuorumEpochRequest:
 
 @frozen(kw_only=True)
 class EndQuorumEpochResponse:
-    """One voter's answer to an EndQuorumEpochRequest."""
+    """A voter's response to an EndQuorumEpochRequest."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
@@ -112,10 +115,11 @@ class EndQuorumEpochResponse:
 
 @frozen(kw_only=True)
 class FetchRequest:
-    """A follower or an observer asks its leader for what comes after its log.
+    """A fetch by a follower or an observer. It requests the entries after the end of the sender's
+    log.
 
-    The request is the acknowledgement too: `fetch_offset` is the end of what the sender has
-    *flushed*, and a majority of those moves the high watermark.
+    The request is also the acknowledgement: `fetch_offset` is the end of the entries that the
+    sender has *flushed*, and a majority of these offsets raises the high watermark.
     """
 
     cluster_id: str
@@ -124,25 +128,27 @@ class FetchRequest:
     current_leader_epoch: Epoch
     fetch_offset: Offset
     last_fetched_epoch: Epoch
-    """Epoch of the sender's last entry: where it differs from the leader's, the logs diverge."""
+    """Epoch of the sender's last entry, just below `fetch_offset`. If the leader's entry there has
+    another epoch, the logs diverge."""
     high_watermark: Offset
-    """What the sender knows to be committed; the leader answers at once when it knows more."""
+    """High watermark of the sender; the leader answers immediately if its own is higher."""
     wait_ms_max: int
     bytes_max: int
     standing: Standing = Standing.FULL
-    """The sender's: the leader decides nothing by it, and shows it to operators."""
+    """Standing of the sender. It is reported to operators only; the leader makes no decision by
+    it."""
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return who asks."""
+        """Return the sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
 @frozen(kw_only=True)
 class FetchResponse:
-    """The leader's answer: records, or where to truncate, or which snapshot to take instead.
+    """The leader's response: records, a truncation point, or a snapshot to fetch instead.
 
-    At most one of `diverging`, `snapshot_id` and non-empty `records` is given.
+    At most one of `diverging`, `snapshot_id` and non-empty `records` is set.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -152,14 +158,16 @@ class FetchResponse:
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     diverging: OffsetAndEpoch | None = None
-    """The end of the last epoch both logs can share: the follower truncates to it at most."""
+    """End of the last epoch that both logs can have in common. The follower truncates its log to
+    this end or below."""
     snapshot_id: OffsetAndEpoch | None = None
     records: Records = b""
 
 
 @frozen(kw_only=True)
 class FetchSnapshotRequest:
-    """A replica asks for a byte range of a snapshot, unaligned with its batches (KIP-630)."""
+    """A request for a byte range of a snapshot, which need not be aligned with batches
+    (KIP-630)."""
 
     cluster_id: str
     replica_id: NodeId
@@ -171,13 +179,13 @@ class FetchSnapshotRequest:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return who asks."""
+        """Return the sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
 @frozen(kw_only=True)
 class FetchSnapshotResponse:
-    """A byte range of a snapshot, and how long the whole is."""
+    """A byte range of a snapshot, and the size of the whole snapshot."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None

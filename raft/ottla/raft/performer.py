@@ -1,12 +1,12 @@
-"""Steps a core and performs its effects, in the one order there is, through a driver's ports.
+"""Performs the effects of a core's step in their fixed order, through a driver's ports.
 
-Every driver performs here: the member of a quorum at work, the walks of the world and the fuzzers
-differ in their ports only.  A port that has nothing to wait for never suspends, so without a loop
-`run_now` does.  The caller keeps steps apart: one at a time, each with all of its effects.
+Every driver uses this function: the quorum member of a process, the tests' random walks and the
+fuzzers differ only in their ports. Ports that need not wait never suspend, so that `run_now`
+performs them without an event loop. The caller performs one step at a time, each with all its
+effects.
 
-PersistedBeforeAnswered holds by this order.  The edge: a step that fails leaves a replica that must
-not answer, so whatever goes wrong in it reaches `EffectPorts.fail`, but an append that the core
-refuses.
+PersistedBeforeAnswered follows from this order. After a failed step a replica must not answer, so
+every failure except a refused append is passed to `EffectPorts.fail`.
 """
 
 from contextlib import suppress
@@ -16,10 +16,10 @@ from ottla.model.errors import RefusedError
 from ottla.model.ids import Offset
 from ottla.raft.effects import (
     Append,
-    Disbelief,
     Effects,
-    Outgoing,
+    OutgoingRequest,
     ReadLog,
+    RejectedResponse,
     Reply,
     RoleChange,
     SnapshotChunk,
@@ -31,51 +31,56 @@ from ottla.raft.quorum import QuorumCore
 
 
 class EffectPorts(Protocol):
-    """Performers of one effect each: a disk, a network, an application and a timer."""
+    """The ports of a driver, one for each effect, to the disk, the network, the application and the
+    timer."""
 
     @property
-    def lacks_room(self) -> bool:
-        """Whether the disk is too full for another record."""
+    def is_out_of_space(self) -> bool:
+        """True if the disk is too full for another record."""
         ...
 
     async def truncate_to(self, offset: Offset, /) -> None:
-        """Cut off the log from an offset on."""
+        """Truncate the log to an offset."""
         ...
 
     def append(self, append: Append, /) -> None:
-        """Append without flushing."""
+        """Append batches to the log without flushing it."""
         ...
 
     async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
-        """Write a part of the leader's snapshot; the last one takes the log's place."""
+        """Write one chunk of the leader's snapshot.
+
+        After the last chunk the snapshot replaces the log.
+        """
         ...
 
     async def write_election(self, state: ElectionState, /) -> None:
-        """Make epoch, vote and leader durable."""
+        """Write the epoch, the vote and the leader to disk durably."""
         ...
 
     def flush_soon(self) -> None:
-        """Have the log flushed, now or in the background; the end is told by `Flushed`."""
+        """Flush the log, now or in the background; `LogFlushed` reports the end."""
         ...
 
     async def read_log(self, read: ReadLog, /) -> Records:
-        """Return what a fetching replica lacks.  Raises RefusedError if that is gone."""
+        """Return the entries for a fetch. Raises RefusedError if they were deleted."""
         ...
 
     def answer(self, reply: Reply, /) -> None:
-        """Answer a request; of `read` only a `ReadSnapshot` is left, which may be done later."""
+        """Send a response. If its `read` is a `ReadSnapshot`, the port may perform that read
+        later."""
         ...
 
-    def send(self, outgoing: Outgoing, /) -> None:
-        """Send a request to a voter."""
+    def send(self, outgoing: OutgoingRequest, /) -> None:
+        """Send a request to a voter, without waiting for the response."""
         ...
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Hand what is committed to the state machine."""
+        """Pass committed entries to the state machine."""
         ...
 
-    def disbelieve(self, disbelief: Disbelief, /) -> None:
-        """Report an answer that cannot be true."""
+    def reject_response(self, rejection: RejectedResponse, /) -> None:
+        """Report a response whose content is impossible."""
         ...
 
     def change_role(self, change: RoleChange, /) -> None:
@@ -83,26 +88,26 @@ class EffectPorts(Protocol):
         ...
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Plan the next `Tick`."""
+        """Schedule the next `Tick` for `wake_ms`, or none if it is None."""
         ...
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """End this replica; raise what the step's caller gets."""
+        """End this replica, and raise the exception to the caller of the step."""
         ...
 
 
 async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: EffectPorts) -> Effects:
-    """Step the core, perform the effects and return them.
+    """Pass an event to the core, perform the effects of the step, and return them.
 
-    Raises RefusedError if the core refuses an AppendRequested; nothing has changed then.
+    Raises RefusedError if the core refuses an AppendRequested; nothing has changed in that case.
     """
     is_refusable = isinstance(event, AppendRequested)
     try:
         effects = core.step(event, now_ms)
         is_refusable = False
         await perform(effects, ports)
-        if ports.lacks_room and core.is_leader:
-            # A leader without room for a record keeps another from leading.
+        if ports.is_out_of_space and core.is_leader:
+            # A leader on a full disk would prevent another replica from leading.
             await perform(core.step(ResignRequested(epoch=core.epoch), now_ms), ports)
     except Exception as error:
         if is_refusable and isinstance(error, RefusedError):
@@ -129,18 +134,19 @@ async def perform(effects: Effects, ports: EffectPorts) -> None:
         ports.send(outgoing)
     if effects.high_watermark is not None:
         ports.commit(effects.high_watermark)
-    if effects.disbelieved is not None:
-        ports.disbelieve(effects.disbelieved)
+    if effects.rejected is not None:
+        ports.reject_response(effects.rejected)
     if effects.role_change is not None:
         ports.change_role(effects.role_change)
     ports.wake_at(effects.next_wake_ms)
 
 
 async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
-    """Read the log within the step: what is read belongs to the epoch that the answer names."""
+    """Return the reply with the log records that it requests. They are read within the step, so
+    that they belong to the epoch that the response names."""
     if not isinstance(reply.read, ReadLog):
         return reply
     records: Records = b""
-    with suppress(RefusedError):  # an offset that went meanwhile: the asker asks again
+    with suppress(RefusedError):  # the offset was deleted: the sender retries
         records = await ports.read_log(reply.read)
     return reply.filled(records)

@@ -1,4 +1,9 @@
-"""What a leader believes of each replica: pure bookkeeping, and the majority's arithmetic."""
+"""The leader's record of each replica's fetch progress, the offset that a majority has reached, and
+the reply to DescribeQuorum.
+
+`Progress` is the leader's mutable record of one replica. `QuorumProgress` and `ReplicaProgress` are
+its immutable copy, from which a DescribeQuorum request is answered.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,28 +16,29 @@ from ottla.raft.voters import ReplicaKey
 
 @dataclass(slots=True)
 class Progress:
-    """How far one replica has got, by its own fetches in this epoch."""
+    """Progress of one replica, as shown by its fetches in this epoch."""
 
     key: ReplicaKey
     last_contact_ms: int
-    """When it last fetched; at first when the epoch began."""
+    """Time of the replica's last fetch; initially the start of the epoch."""
     end_offset: Offset = NO_OFFSET
-    """Everything below is flushed on that replica (fetched, for an observer)."""
+    """End of the entries that the replica has flushed. For an observer, end of those that it has
+    fetched."""
     last_caught_up_ms: int = -1
-    """The latest instant at which it had all that the leader had then; -1: never."""
+    """Last time at which the replica had the leader's whole log, or -1 if it never had."""
     begin_due_ms: int = 0
-    """When to make the leadership known to it (again)."""
+    """Time at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL
-    """As it told last."""
+    """Standing that the replica reported in its last fetch."""
     _leader_end_at_contact: Offset = NO_OFFSET
 
     def on_fetch(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
-        """Take in a valid fetch."""
+        """Update the progress by a valid fetch of the replica from `fetch_offset`."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif NO_OFFSET < self._leader_end_at_contact <= fetch_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_contact_ms)
-        # A fetch that was overtaken by a later one must not take an acknowledgement back.
+        # A fetch overtaken by a later one must not lower an acknowledgement.
         self.end_offset = max(self.end_offset, fetch_offset)
         self._leader_end_at_contact = leader_end_offset
         self.last_contact_ms = now_ms
@@ -40,7 +46,8 @@ class Progress:
 
 @frozen(kw_only=True)
 class ReplicaProgress:
-    """One replica in a quorum's description; the instants are monotonic milliseconds or -1."""
+    """One replica in the reply to DescribeQuorum. Times are monotonic milliseconds, or -1 if
+    unknown."""
 
     key: ReplicaKey
     end_offset: Offset
@@ -51,7 +58,8 @@ class ReplicaProgress:
 
 @frozen(kw_only=True)
 class QuorumProgress:
-    """What DescribeQuorum tells; only a leader knows it."""
+    """Reply to DescribeQuorum: the leader, its high watermark, and the progress of each replica.
+    Only a leader can give it."""
 
     leader_id: NodeId
     leader_epoch: Epoch
@@ -61,7 +69,7 @@ class QuorumProgress:
 
 
 def majority_value(values: Iterable[int], majority_count: int) -> int:
-    """Return the highest number that `majority_count` of the values reach."""
+    """Return the highest number that at least `majority_count` of the values reach or exceed."""
     ordered = sorted(values, reverse=True)
     assert 1 <= majority_count <= len(ordered)
     return ordered[majority_count - 1]

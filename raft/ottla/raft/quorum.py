@@ -1,31 +1,35 @@
-"""The quorum core: what one replica of the metadata log does about each thing that happens.
+"""The quorum core: the reaction of one replica of the metadata log to each event.
 
-Pure: an event in, effects out; time and chance are arguments.  It never reads a clock, never
-writes, never sends.  Invariants: OneLeaderPerEpoch, MonotonicEpoch, MonotonicHighWatermark,
+Pure: an event in, effects out; time and randomness are arguments. The core never reads a clock,
+never writes, never sends. Invariants: OneLeaderPerEpoch, MonotonicEpoch, MonotonicHighWatermark,
 ConsistentCommittedData, PersistedBeforeAnswered.
 
-**The driver's duties.**  One task owns the core.  It takes one event at a time and calls
-`performer.take_step` with the monotonic clock, which has its ports do this, in this order:
+**The driver's duties.** One task owns the core. It calls `performer.take_step` with one event at a
+time and the monotonic clock. The performer then calls the driver's ports in this order:
 
-1. *Append.*  Truncate the log to `truncate_to`; append every batch of `append` in order (leader
-   appends get their base offset, leader epoch and wall-clock timestamp from the driver); write
+1. *Append.* Truncate the log to `truncate_to`; append every batch of `append` in order (the driver
+   patches base offset, leader epoch and wall-clock timestamp of leader appends); write
    `snapshot_chunk`, and install the snapshot if it was the last chunk.
-2. *Fsync.*  Write `persist_election` to `quorum-state`, atomically and durably, before going on.
-   If `flush` is set, have the log flushed: here, or in a background task so that one fsync covers
-   many appends.  Each finished fsync becomes a `Flushed` event.  Until then the core counts none of
-   those bytes: not in the high watermark, not as the follower's acknowledgement.
-3. *Send.*  Answer `replies` (reading what `read` asks for), then send `messages`.  Each message
-   ends as exactly one `ResponseReceived` or `RequestFailed`.
-4. *Apply.*  If `high_watermark` moved, hand the state machine what is now committed.  Then tell the
-   application of `role_change`.
 
-Steps 1 and 2, the flush apart, end before the next event is stepped.  `Tick` is due at the latest
-at `next_wake_ms`; an early or spare one does no harm.
+2. *Fsync.* Write `persist_election` to `quorum-state`, atomically and durably, before continuing.
+   If `flush` is set, flush the log: here, or in a background task so that one fsync covers many
+   appends. Each finished fsync becomes a `LogFlushed` event. Until then the core counts none of
+   those bytes: neither in the high watermark, nor as the follower's acknowledgement.
 
-**A crash** may come between any two of these.  Appended but not persisted: the log's last epoch may
-be ahead of `quorum-state`, and the core starts from the higher of the two.  Persisted but not sent:
-the vote is kept and the asker asks again.  Whatever was not flushed may be gone: nobody counted it.
-An OSError in 1 or 2 ends the process: a replica that cannot remember must not answer.
+3. *Send.* Send `replies` (after the reads that they request), then `messages`. Each message ends
+   with exactly one `ResponseReceived` or `RequestFailed`.
+
+4. *Apply.* If `high_watermark` changed, pass the newly committed entries to the state machine. Then
+   report `role_change` to the application.
+
+Steps 1 and 2, except for the flush, end before the next event is processed. `Tick` is due no later
+than `next_wake_ms`; an early or additional one does no harm.
+
+**A crash** may happen between any two of these. Appended but not persisted: the log's last epoch
+may be ahead of `quorum-state`, and the core starts from the higher of the two. Persisted but not
+sent: the vote is kept and the sender repeats its request. Unflushed bytes may be lost: no replica
+has counted them. An OSError in 1 or 2 ends the process: a replica that cannot make its promises
+durable must not answer.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -39,8 +43,8 @@ from ottla.raft.election_state import ElectionState
 from ottla.raft.events import (
     AppendRequested,
     Event,
-    Flushed,
     LeaderRefused,
+    LogFlushed,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -68,7 +72,8 @@ from ottla.raft.unattached import Unattached
 from ottla.raft.voters import QuorumIdentity, ReplicaKey
 
 ROLES_PER_STEP_MAX = 8
-"""A quorum of one passes through four roles in its first step; more than this is a cycle."""
+"""Maximum number of role changes in one step. A quorum of one passes through four roles in its
+first step; more than the maximum means a cycle."""
 
 
 class QuorumCore:
@@ -85,19 +90,20 @@ class QuorumCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Begin where the files left off; nothing is done before the first `Tick`."""
+        """Create the core from the contents of the files. It takes no action before the first
+        `Tick`."""
         self._persisted = ElectionState() if election is None else election
         self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
         self._must_be_succeeded = False
-        """Whether this node led when it was asked to shut down."""
+        """True if this node was the leader when its shutdown was requested."""
         self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Take in one event and return what must be done about it, in the order of `Effects`.
+        """Process one event and return its effects, in the order of `Effects`.
 
-        Raises RefusedError for an AppendRequested that this replica may not append; nothing has
-        changed then.
+        Raises RefusedError for an AppendRequested that this replica must not append; nothing has
+        changed in that case.
         """
         assert now_ms >= self._now_ms, "a monotonic clock went back"
         if isinstance(event, AppendRequested):
@@ -107,7 +113,7 @@ class QuorumCore:
         replica.out = out = Effects()
         before = (self._state.role, replica.epoch, self._state.leader_id)
         if isinstance(event, RequestReceived):
-            self._resign_if_forsaken(now_ms)
+            self._resign_after_suspension(now_ms)
         self._take_in(event, now_ms)
         self._poll(now_ms)
         if replica.has_changed_since(self._persisted):
@@ -130,40 +136,41 @@ class QuorumCore:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The leader of `epoch`, if there is one that is known and has not resigned."""
+        """Leader of `epoch`, or None if it is unknown or has resigned."""
         return self._state.leader_id
 
     @property
     def standing(self) -> Standing:
-        """The promises that this voter can keep."""
+        """Standing of this voter: which of its promises it can keep."""
         return self._replica.standing
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads `epoch`."""
+        """True if this replica leads `epoch`."""
         return isinstance(self._state, Leader)
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """A leader's LeaderChange offset; once the high watermark is past it, its log is whole."""
+        """Offset of a leader's LeaderChange record. Once the high watermark is above it, all
+        earlier entries are committed."""
         return self._state.epoch_start_offset if isinstance(self._state, Leader) else None
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed; starts at the latest snapshot's end."""
+        """Offset below which everything is committed; starts at the latest snapshot's end."""
         return self._replica.high_watermark
 
     @property
     def election_state(self) -> ElectionState:
-        """What `quorum-state` holds once the last effects are performed."""
+        """Contents of `quorum-state` once the effects of the last step are performed."""
         return self._persisted
 
     @property
     def is_handed_over(self) -> bool:
-        """After ShutdownRequested: nobody needs this node any more.
+        """True after ShutdownRequested, once no other node needs this one.
 
-        A leader's successor may need its vote, so it stays until the successor has won, or too few
-        are left to have one.
+        A leader's successor may need this node's vote. The node therefore continues until the
+        successor has won, or until too few voters are left.
         """
         replica = self._replica
         if not replica.is_shutting_down:
@@ -175,7 +182,8 @@ class QuorumCore:
         return len(voters) - lost_count < voters.majority_count
 
     def describe(self) -> QuorumProgress | None:
-        """Return who has got how far, as of the last step; None unless this replica leads."""
+        """Return the reply to DescribeQuorum as of the last step, or None unless this replica
+        leads."""
         if not isinstance(self._state, Leader):
             return None
         return self._state.describe(self._replica, self._now_ms)
@@ -188,8 +196,8 @@ class QuorumCore:
                 self._on_request(event, now_ms)
             case ResponseReceived():
                 self._on_response(event, now_ms)
-            case Tick() | Flushed():
-                pass  # polling sees what time and the log have become
+            case Tick() | LogFlushed():
+                pass  # `_poll` below uses the time and the log
             case RequestFailed():
                 outgoing = self._replica.requests.take(event.request_id)
                 if outgoing is not None:
@@ -213,10 +221,12 @@ class QuorumCore:
                     self._become(Role.RESIGNED, now_ms)
                 self._must_be_succeeded = isinstance(self._state, Resigned) and not self._is_alone
 
-    def _resign_if_forsaken(self, now_ms: int) -> None:
-        """Judge a leader that slept by the silence before it woke.
+    def _resign_after_suspension(self, now_ms: int) -> None:
+        """Resign if this replica is the leader and has had no fetches from a majority for too long,
+        as after a suspension of its process.
 
-        What lay waiting meanwhile is no sign that a majority follows it still.
+        The check precedes the requests that queued up during the suspension. They do not prove that
+        a majority still follows this leader.
         """
         if isinstance(self._state, Leader) and self._state.has_lost_majority(self._replica, now_ms):
             self._become(Role.RESIGNED, now_ms)
@@ -251,13 +261,13 @@ class QuorumCore:
         if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
             fault = replica.fault_of_answer(response)
             if fault is not None:
-                replica.disbelieve(outgoing, fault, now_ms)
+                replica.reject_response(outgoing, fault, now_ms)
                 return
         if response.error is ErrorCode.NONE:
             replica.requests.succeeded(outgoing.to)
         if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
             self._learn(response, now_ms)
-            replica.hear_from(outgoing.to)
+            replica.record_epoch_of(outgoing.to)
         if self._state is state:
             state.on_response(replica, outgoing, response, now_ms)
 
@@ -283,7 +293,7 @@ class QuorumCore:
             replica.vote_for(request.replica_key)
             self._become_unattached(now_ms)
         if isinstance(self._state, Prospective) and not is_granted:
-            self._state.hear_of_rival(request.replica_id)
+            self._state.on_rival_candidate(request.replica_id)
         replica.reply(token, answers.vote(replica, self.leader_id, is_granted=is_granted))
 
     def _on_begin_quorum_epoch(
@@ -305,7 +315,9 @@ class QuorumCore:
             is_ours = self.leader_id == request.leader_id or replica.epoch_leader_id is None
             if epoch is not None or is_ours:
                 pause_ms = answers.succession_pause_ms(replica, request.preferred_candidates)
-                self._become_unattached_after_goodbye(request.leader_id, epoch, now_ms, pause_ms)
+                self._become_unattached_after_resignation(
+                    request.leader_id, epoch, now_ms, pause_ms
+                )
         replica.reply(token, answers.end(replica, self.leader_id, error))
 
     def _on_fetch(self, token: int, request: FetchRequest, now_ms: int) -> None:
@@ -329,7 +341,7 @@ class QuorumCore:
     # --- changes of role ----------------------------------------------------------------------
 
     def _learn(self, response: Response, now_ms: int) -> None:
-        """Take from an answer the epoch and the leader its sender knows."""
+        """Adopt the epoch and the leader that a response names."""
         epoch, leader_id = response.leader_epoch, response.leader_id
         if leader_id is not None and leader_id in self._replica.identity.voters:
             self._follow_or_ignore(epoch, leader_id, now_ms)
@@ -337,38 +349,40 @@ class QuorumCore:
             self._become_unattached(now_ms, epoch=epoch)
 
     def _follow_or_ignore(self, epoch: Epoch, leader_id: NodeId, now_ms: int) -> None:
-        """Follow the leader of a higher epoch, or of ours if it was not known."""
+        """Follow the leader of a higher epoch, or the leader of the current epoch if none was
+        known. Otherwise do nothing."""
         replica = self._replica
         is_self = leader_id == replica.identity.node_id
         if epoch > self.epoch and not is_self:
             replica.enter_epoch(epoch)
             self._follow(leader_id, now_ms)
         elif epoch > self.epoch:
-            # Others know us as leader of an epoch we have forgotten: never vote in it.
-            self._become_unattached_after_goodbye(leader_id, epoch, now_ms)
+            # The others know this replica as leader of an epoch that it has forgotten, so it must
+            # never vote in it.
+            self._become_unattached_after_resignation(leader_id, epoch, now_ms)
         elif epoch == self.epoch and replica.epoch_leader_id is None:
             if is_self:
                 replica.set_epoch_leader(leader_id)
             else:
                 self._follow(leader_id, now_ms)
         elif epoch == self.epoch:
-            replica.set_epoch_leader(leader_id)  # asserts OneLeaderPerEpoch
+            replica.set_epoch_leader(leader_id)  # this call asserts OneLeaderPerEpoch
 
     def _follow(self, leader_id: NodeId, now_ms: int) -> None:
         self._replica.set_epoch_leader(leader_id)
         self._change_to(Follower(self._replica, leader_id, now_ms))
 
     def _become_unattached(self, now_ms: int, *, epoch: Epoch | None = None) -> None:
-        """Wait for an election: in a higher epoch, or in ours after giving a vote."""
+        """Wait for an election: in a higher epoch, or in the current one after granting a vote."""
         if epoch is not None:
             self._replica.enter_epoch(epoch)
         pause_ms = 0 if self._is_alone else self._replica.random_election_timeout_ms()
         self._change_to(Unattached(now_ms + pause_ms))
 
-    def _become_unattached_after_goodbye(
+    def _become_unattached_after_resignation(
         self, leader_id: NodeId, epoch: Epoch | None, now_ms: int, pause_ms: int | None = None
     ) -> None:
-        """Wait for an election in an epoch whose leader is gone for good."""
+        """Wait for an election after the leader of the epoch has announced its resignation."""
         replica = self._replica
         if epoch is not None:
             replica.enter_epoch(epoch)
@@ -378,17 +392,17 @@ class QuorumCore:
         self._change_to(Unattached(now_ms + pause_ms))
 
     def _poll(self, now_ms: int) -> None:
-        """Let the role do what is due, through as many roles as are due now."""
+        """Run the due actions of the current role, and of each role that is entered as a result."""
         for _ in range(ROLES_PER_STEP_MAX):
             self._replica.wake_ms = None
             next_role = self._state.poll(self._replica, now_ms)
             if next_role is None:
                 return
             self._become(next_role, now_ms)
-        raise AssertionError(f"the roles go round in circles at {self._state.role}")
+        raise AssertionError(f"the roles form a cycle at {self._state.role}")
 
     def _become(self, role: Role, now_ms: int) -> None:
-        """Make the state of a role that time or votes have brought."""
+        """Enter a role because of a timeout or of votes."""
         replica, old = self._replica, self._state
         match role:
             case Role.UNATTACHED:
@@ -412,7 +426,7 @@ class QuorumCore:
                 self._change_to(self._resigned(old.preferred_successors(), now_ms))
 
     def _change_to(self, new: RoleState) -> None:
-        """Be in the new role from here on; what the old one asked and was asked is over."""
+        """Enter the new role, and drop outstanding requests of the old one."""
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
         assert replica.is_voter or new.role in OBSERVER_ROLES
@@ -431,15 +445,15 @@ class QuorumCore:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether this is a quorum of one, which has nobody to wait for."""
+        """True for a quorum of one voter, which waits for no other voter."""
         return len(self._replica.identity.voters) == 1
 
     def _first_role(self, now_ms: int) -> RoleState:
-        """Return the role that the files left behind mean."""
+        """Return the role in which this replica starts, derived from the contents of its files."""
         replica = self._replica
         identity, log = replica.identity, replica.log
         if log.last_epoch > replica.epoch:
-            # The log was appended to, then the crash came before `quorum-state` was written.
+            # The log was appended to, and the crash happened before `quorum-state` was written.
             replica.enter_epoch(log.last_epoch)
         leader_id = replica.epoch_leader_id
         if leader_id == identity.node_id and replica.votes:
@@ -447,7 +461,8 @@ class QuorumCore:
         if leader_id is not None and leader_id in identity.voters and leader_id != identity.node_id:
             return Follower(replica, leader_id, now_ms)
         is_fresh = replica.epoch == 0 and log.end_offset == 0
-        # Somebody must begin, and in a fresh quorum there is no leader to disturb.
+        # One voter must stand for election first. A new quorum has no leader that this voter could
+        # disturb.
         is_first = is_fresh and identity.node_id == identity.voters.ids[0]
         at_once = self._is_alone or is_first
         return Unattached(now_ms + (0 if at_once else replica.random_election_timeout_ms()))

@@ -1,14 +1,15 @@
-"""What every role shares: who we are, the log, the present epoch's facts, the step's effects.
+"""State shared by all roles: identity, log, facts of the current epoch, effects of the step.
 
-A mutable class owned by one `QuorumCore`.  Invariants: MonotonicEpoch, MonotonicHighWatermark, and
-this replica's part of OneLeaderPerEpoch: in one epoch it votes once and knows one leader.
+A mutable class owned by one `QuorumCore`. Invariants: MonotonicEpoch, MonotonicHighWatermark, and
+this replica's part of OneLeaderPerEpoch: in one epoch it votes at most once and accepts at most one
+leader.
 """
 
 from ottla.model.buggify import buggify
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Disbelief, Effects, Outgoing, Reply
+from ottla.raft.effects import Effects, OutgoingRequest, RejectedResponse, Reply
 from ottla.raft.election_state import NO_ELECTION_YET, ElectionState
 from ottla.raft.log_view import LogView
 from ottla.raft.messages import FetchRequest, Request, Response
@@ -19,7 +20,7 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter
 
 
 class Replica:
-    """The state beneath the roles; roles are handed it with every call."""
+    """The state that all roles share. Every call of a role receives it."""
 
     __slots__ = (
         "_credit",
@@ -59,7 +60,7 @@ class Replica:
         self.peers = identity.peers
         """The voters that are other nodes."""
         self.is_voter = identity.is_voter
-        """Whether this replica may vote; who we are does not change in the life of a core."""
+        """True if this replica may vote; constant for the lifetime of a core."""
         self.log = log
         self.rng = rng
         self.requests = Requests(config.retry_backoff_ms)
@@ -68,15 +69,17 @@ class Replica:
         self.is_shutting_down = False
         self.epoch = election.epoch
         self.epoch_leader_id = election.leader_id
-        """Who leads or led `epoch`; once known it stays, even after that leader resigned."""
+        """Leader of `epoch`, if known; kept even after that leader resigned."""
         self.voted = election.voted
-        """Whom this replica voted for in `epoch`."""
+        """The replica that this one voted for in `epoch`."""
         self.standing = election.standing
         """Promises that this voter can keep; FULL for an observer, which makes none."""
         self.damage_epoch = election.epoch
-        """Leaders of epochs up to this one may count what this replica acknowledged and lost."""
+        """Epoch up to which leaders may count entries that this replica acknowledged and then
+        lost."""
         self.unheard: set[NodeId] = set()
-        """Voters that an amnesiac must still hear from; empty for every other replica."""
+        """Voters from which a replica with standing AMNESIAC still needs a response. Empty for
+        every other replica."""
         if self.standing is Standing.AMNESIAC:
             self.unheard = {peer.id for peer in self.peers}
         snapshot_id = log.latest_snapshot_id
@@ -84,7 +87,8 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Whether this replica may stand for election; in the last epoch nobody may."""
+        """True if this replica may stand for election. In the highest possible epoch no replica
+        may."""
         return self.votes and not self.is_shutting_down and self.epoch < EPOCH_MAX
 
     @property
@@ -92,26 +96,27 @@ class Replica:
         """True if this replica votes: a voter that can keep all its promises."""
         return self.is_voter and self.standing is Standing.FULL
 
-    def rise_to(self, standing: Standing) -> None:
-        """Take a higher standing."""
+    def raise_standing(self, standing: Standing) -> None:
+        """Raise this voter's standing to a higher one."""
         assert standing in STANDING_LEGAL[self.standing], f"{self.standing} cannot be {standing}"
         self.standing = standing
 
-    def hear_from(self, voter_id: NodeId) -> None:
-        """Note that a voter has named its epoch, which is not above ours any more.
+    def record_epoch_of(self, voter_id: NodeId) -> None:
+        """Record that a voter has reported its epoch, and that this epoch is not above ours.
 
-        A vote that this replica has forgotten was asked for in an epoch that its candidate had
-        reached.  Once every voter has named an epoch after the loss, none of these is above ours.
+        A vote that this replica has forgotten was requested in an epoch that its candidate had
+        already entered. Once every voter has reported its epoch after the loss, no forgotten vote
+        can be in an epoch above ours.
         """
         if self.standing is Standing.AMNESIAC:
             self.unheard.discard(voter_id)
             if not self.unheard:
                 self.damage_epoch = self.epoch
-                self.rise_to(Standing.CATCHING_UP)
+                self.raise_standing(Standing.CATCHING_UP)
 
     @property
     def election_state(self) -> ElectionState:
-        """Return what must never be forgotten of this epoch."""
+        """Return the epoch, leader, vote and standing to be written to `quorum-state`."""
         return ElectionState(
             epoch=self.epoch,
             leader_id=self.epoch_leader_id,
@@ -120,7 +125,7 @@ class Replica:
         )
 
     def has_changed_since(self, known: ElectionState) -> bool:
-        """Return whether what must never be forgotten is not what is known any more."""
+        """Return whether the state for `quorum-state` differs from `known`."""
         return (
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id
@@ -130,33 +135,37 @@ class Replica:
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """Return how far this replica vouches for its log; only a voter must have flushed it."""
+        """Return the log end that this replica acknowledges. For a voter it is the flushed end; an
+        observer need not flush."""
         return self.log.flushed_offset if self.is_voter else self.log.end_offset
 
     @property
-    def is_log_in_motion(self) -> bool:
-        """Whether this step changes the log, so that LogView is not true before the next."""
+    def is_log_changing(self) -> bool:
+        """True if this step changes the log, so that LogView is out of date until the next step."""
         out = self.out
         return bool(out.append) or out.truncate_to is not None or out.snapshot_chunk is not None
 
     def enter_epoch(self, epoch: Epoch) -> None:
-        """Move to a higher epoch, of which nothing is known yet."""
+        """Enter a higher epoch, without a known leader or a vote."""
         assert epoch > self.epoch, f"MonotonicEpoch: {self.epoch} cannot be followed by {epoch}"
         self.epoch = epoch
         self.epoch_leader_id = None
         self.voted = None
 
     def may_be_raised_to(self, epoch: int, now_ms: int) -> bool:
-        """Return whether a request, which anybody may have sent, may name this epoch."""
+        """Return whether a request may raise this replica's epoch to `epoch`. The bound protects
+        against hostile senders."""
         rise = max(0, epoch - self.epoch)
         return epoch <= EPOCH_MAX and self._credit.is_enough(rise, now_ms)
 
     def charge_request(self, epoch: int) -> None:
-        """Count what a request raises the epoch by, before it does."""
+        """Charge a request's increase of the epoch to the `EpochCredit`. Call this before the epoch
+        changes."""
         self._credit.spend(max(0, epoch - self.epoch))
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
-        """Return whether a leader is named for our epoch that is not the one we know."""
+        """Return whether a message names a different leader for our epoch than the leader known
+        here."""
         return (
             leader_id is not None
             and epoch == self.epoch
@@ -164,7 +173,8 @@ class Replica:
         )
 
     def fault_of_answer(self, response: Response) -> str | None:
-        """Return why what an answer says of the epoch cannot be true; None where it may be."""
+        """Return the reason why the epoch in a response is impossible, or None if it is
+        plausible."""
         epoch, leader_id = response.leader_epoch, response.leader_id
         if epoch > min(EPOCH_MAX, self.epoch + EPOCH_JUMP_MAX):
             return f"it names epoch {epoch}, and this node's is {self.epoch}"
@@ -172,7 +182,7 @@ class Replica:
             return None
         is_candidate = self.voted == self.identity.key and self.epoch_leader_id is None
         if leader_id == self.identity.node_id and epoch == self.epoch and is_candidate:
-            return f"it names this node as leader of epoch {epoch}, for which it only stands"
+            return f"it names this node as leader of epoch {epoch}, in which it is only a candidate"
         if epoch == 0 or self.contradicts(leader_id, epoch):
             return (
                 f"OneLeaderPerEpoch: it names {leader_id} as leader of epoch {epoch}, and this"
@@ -181,24 +191,26 @@ class Replica:
         return None
 
     def vote_for(self, candidate: ReplicaKey) -> None:
-        """Give this epoch's one vote."""
+        """Record this replica's vote for a candidate in this epoch. It votes at most once per
+        epoch."""
         assert self.voted is None or self.voted == candidate
         assert self.epoch_leader_id is None
         self.voted = candidate
 
     def set_epoch_leader(self, leader_id: NodeId) -> None:
-        """Note who leads this epoch."""
+        """Record the leader of this epoch."""
         assert self.epoch_leader_id in (None, leader_id), (
             f"OneLeaderPerEpoch: {self.epoch_leader_id} and {leader_id} lead {self.epoch}"
         )
         self.epoch_leader_id = leader_id
 
     def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
-        """Return whether a log that ends so is at least as new as ours (raft paper, 5.4.1)."""
+        """Return whether a log with this end is at least as up to date as ours (raft paper,
+        5.4.1)."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark; return whether it moved.  It never recedes."""
+        """Raise the high watermark; it never decreases. Returns True if it changed."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -206,37 +218,43 @@ class Replica:
         return True
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off what was never committed."""
+        """Truncate entries that were never committed."""
         assert offset >= self.high_watermark, (
             f"ConsistentCommittedData: cannot cut {offset} below {self.high_watermark}"
         )
         assert offset >= self.log.start_offset
-        assert not self.is_log_in_motion
+        assert not self.is_log_changing
         self.out.truncate_to = offset
 
     def random_election_timeout_ms(self) -> int:
-        """Return an election timeout; chance keeps candidates from standing in step."""
+        """Return an election timeout in ms.
+
+        Its random part prevents candidates from standing for election simultaneously.
+        """
         timeout_ms = self.config.election_timeout_ms
         if buggify("raft-early-election"):
             return 1
         return timeout_ms + self.rng.below(timeout_ms)
 
     def wake_at(self, instant_ms: int) -> None:
-        """Be ticked at `instant_ms` at the latest."""
+        """Request a tick no later than `instant_ms`."""
         if self.wake_ms is None or instant_ms < self.wake_ms:
             self.wake_ms = instant_ms
 
-    def disbelieve(self, outgoing: Outgoing, why: str, now_ms: int) -> None:
-        """Refuse an answer, and ask again later."""
-        self.out.disbelieved = Disbelief(node_id=outgoing.to, why=why)
+    def reject_response(self, outgoing: OutgoingRequest, why: str, now_ms: int) -> None:
+        """Reject an impossible response, and retry the request later."""
+        self.out.rejected = RejectedResponse(node_id=outgoing.to, why=why)
         self.requests.back_off(outgoing.to, now_ms)
 
     def reply(self, token: int, response: Response) -> None:
-        """Answer a request with nothing to be read."""
+        """Send the response to a request, for which the driver need not read anything."""
         self.out.replies.append(Reply(token=token, response=response))
 
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
-        """Return whether a voter may be asked something now; if not, wake when it may."""
+        """Return whether a request may be sent to a voter now.
+
+        If not, schedules a wake-up for the time when it may be sent.
+        """
         busy_until_ms = self.requests.busy_until_ms(node_id, now_ms)
         if busy_until_ms is None:
             return True
@@ -244,8 +262,8 @@ class Replica:
         return False
 
     def send(self, to: Voter, request: Request, now_ms: int) -> None:
-        """Ask a free voter something."""
-        outgoing = Outgoing(
+        """Send a request to a voter without a request in flight."""
+        outgoing = OutgoingRequest(
             request_id=self.requests.next_request_id(),
             to=to.id,
             endpoints=to.endpoints,
@@ -257,7 +275,7 @@ class Replica:
         self.wake_at(now_ms + outgoing.timeout_ms)
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
-        """Ask a voter for what comes after our log."""
+        """Fetch the entries after our log's end from a voter."""
         assert self.standing is not Standing.AMNESIAC
         self._send_fetch(to, self.epoch, now_ms, wait_ms_max)
 
@@ -277,18 +295,20 @@ class Replica:
         self.send(to, request, now_ms)
 
     def ask_epochs(self, now_ms: int) -> None:
-        """Ask the voters that an amnesiac has not heard from for their epochs.
+        """Request the epochs of the voters from which a replica with standing AMNESIAC has no
+        response yet.
 
-        A fetch of epoch 0 is refused with epoch and leader.  One of a later epoch would acknowledge
-        entries, perhaps to a leader that a forgotten vote has deposed.
+        It sends a fetch of epoch 0, whose refusal contains epoch and leader. A fetch of a later
+        epoch would acknowledge entries, perhaps to a leader that a forgotten vote has deposed.
         """
         for peer in self.peers:
             if peer.id in self.unheard and self.is_free(peer.id, now_ms):
                 self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
-        """Ask some voter, by a fetch that does not wait, who leads; its refusal tells."""
-        if self.is_log_in_motion or self.acknowledged_offset != self.log.end_offset:
+        """Request the leader's id from some voter. It sends a fetch that does not wait; the refusal
+        names the leader."""
+        if self.is_log_changing or self.acknowledged_offset != self.log.end_offset:
             return
         free = [peer for peer in self.peers if self.is_free(peer.id, now_ms)]
         if free and not self.requests.in_flight_count:

@@ -1,28 +1,29 @@
 """One request in flight per voter, its deadline, and the back-off after a failure.
 
-A mutable class that owns only this bookkeeping.  A response that no longer matches (its request
-timed out, or the replica has changed its role since) is thus recognised and dropped.
+A mutable class that owns only this bookkeeping. It drops a response that matches no request in
+flight: the request timed out, or the replica has changed its role since.
 """
 
 from dataclasses import dataclass
 
 from ottla.model.ids import NodeId
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 
 BACKOFF_DOUBLINGS_MAX = 3
-"""20 ms grow to 160 ms: fewer hammer a dead voter, more find it, or a new leader, late."""
+"""Number of doublings of the back-off of 20 ms, up to 160 ms. Fewer sends too many requests to a
+dead voter; more finds a restarted voter, or a new leader, later."""
 
 
 @dataclass(slots=True)
 class _Connection:
-    in_flight: Outgoing | None = None
+    in_flight: OutgoingRequest | None = None
     busy_until_ms: int = 0
-    """The deadline of what is in flight, else the end of the back-off."""
+    """Deadline of the request in flight. Without one, the end of the back-off."""
     failure_count: int = 0
 
 
 class Requests:
-    """Which voters may be asked something now, and when the others may."""
+    """Requests in flight, and the times at which voters may be contacted again."""
 
     __slots__ = ("_backoff_ms", "_connections", "_last_request_id")
 
@@ -32,19 +33,19 @@ class Requests:
         self._last_request_id = 0
 
     def next_request_id(self) -> int:
-        """Return an id that was never used before."""
+        """Return a new id, never used before."""
         self._last_request_id += 1
         return self._last_request_id
 
-    def start(self, outgoing: Outgoing, now_ms: int) -> None:
-        """Note that a request is on its way."""
+    def start(self, outgoing: OutgoingRequest, now_ms: int) -> None:
+        """Record that a request was sent, with its deadline."""
         connection = self._connections.setdefault(outgoing.to, _Connection())
         assert connection.in_flight is None
         connection.in_flight = outgoing
         connection.busy_until_ms = now_ms + outgoing.timeout_ms
 
-    def take(self, request_id: int) -> Outgoing | None:
-        """Return the request in flight of this id, which is over now; None if there is none."""
+    def take(self, request_id: int) -> OutgoingRequest | None:
+        """Remove and return the request in flight with this id, or None if there is none."""
         for connection in self._connections.values():
             outgoing = connection.in_flight
             if outgoing is not None and outgoing.request_id == request_id:
@@ -54,11 +55,11 @@ class Requests:
         return None
 
     def succeeded(self, node_id: NodeId) -> None:
-        """Forget earlier failures of a voter."""
+        """Reset the back-off of a voter."""
         self._connections.setdefault(node_id, _Connection()).failure_count = 0
 
     def back_off(self, node_id: NodeId, now_ms: int) -> None:
-        """Leave a voter alone for a while, twice as long with each failure in a row."""
+        """Pause requests to a voter, for twice as long after each consecutive failure."""
         connection = self._connections.setdefault(node_id, _Connection())
         assert connection.in_flight is None
         doublings = min(connection.failure_count, BACKOFF_DOUBLINGS_MAX)
@@ -72,11 +73,12 @@ class Requests:
 
     @property
     def in_flight_count(self) -> int:
-        """Return how many requests are on their way."""
+        """Return the number of requests in flight."""
         return sum(connection.in_flight is not None for connection in self._connections.values())
 
     def busy_until_ms(self, node_id: NodeId, now_ms: int) -> int | None:
-        """Return when a voter may be asked again; None: now."""
+        """Return the time at which a voter may be contacted again, or None if it may be contacted
+        now."""
         connection = self._connections.get(node_id)
         if connection is None:
             return None
@@ -88,5 +90,6 @@ class Requests:
         return connection.busy_until_ms
 
     def reset(self) -> None:
-        """Forget every voter: what comes back from now on belongs to an earlier role."""
+        """Drop all requests in flight. Later responses to them belong to an earlier role and are
+        ignored."""
         self._connections.clear()

@@ -1,12 +1,12 @@
-"""Resigned: a leader that has given up its epoch, on purpose or for want of a majority.
+"""Resigned: a leader that has given up its epoch, on purpose or for lack of a majority.
 
-It says goodbye to the other voters, naming successors, and serves nobody.  It cannot lead its epoch
-again: a leader that restarts begins here too, for it may have forgotten what it did not flush.
+It notifies the other voters, names successors, and refuses requests. It cannot lead its epoch
+again. A leader that restarts also starts in this role, because it may have lost unflushed entries.
 """
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, Response
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
@@ -14,7 +14,7 @@ from ottla.raft.voters import ReplicaKey
 
 
 class Resigned:
-    """A former leader of this very epoch."""
+    """The role of a leader that has given up its epoch."""
 
     __slots__ = ("_election_deadline_ms", "_preferred", "_to_tell")
 
@@ -31,7 +31,10 @@ class Resigned:
         self._to_tell = {voter.id for voter in replica.peers}
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Say goodbye to whoever has not heard it; wait, as others should be elected first."""
+        """Send EndQuorumEpoch to voters that have not confirmed it.
+
+        Otherwise wait, because the other voters should stand for election first.
+        """
         if replica.may_campaign:
             if now_ms >= self._election_deadline_ms:
                 return Role.UNATTACHED
@@ -47,13 +50,13 @@ class Resigned:
                 )
                 replica.send(voter, request, now_ms)
         if replica.is_shutting_down:
-            replica.seek_leader(now_ms)  # the successor, or that nobody is left to be one
+            replica.seek_leader(now_ms)  # its responses name the successor, or no leader
         return None
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Note who has heard the goodbye."""
+        """Record a voter that has confirmed EndQuorumEpoch."""
         if response.error is ErrorCode.NONE and isinstance(response, EndQuorumEpochResponse):
             self._to_tell.discard(outgoing.to)
         else:

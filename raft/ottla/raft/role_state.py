@@ -1,38 +1,40 @@
-"""What the core asks of each role; the roles' files are the six answers."""
+"""The protocol that the six roles implement."""
 
 from typing import Protocol
 
 from ottla.model.ids import NodeId
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.messages import Response
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 
 
 class RoleState(Protocol):
-    """One role with what it must remember; a change of role makes a new one."""
+    """One role with its state; a change of role creates a new one."""
 
     @property
     def role(self) -> Role:
-        """Which role this is."""
+        """Name of the role."""
         ...
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The leader of this epoch as far as this role believes in it."""
+        """The leader of this epoch that this role accepts, or None."""
         ...
 
     @property
     def grants_pre_votes(self) -> bool:
-        """Whether this role would welcome an election, given a good enough candidate."""
+        """True if this role grants a pre-vote to a candidate whose log is up to date."""
         ...
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Do what is due, say when more will be (`replica.wake_at`), or name the next role."""
+        """Run due actions, and schedule the next one (`replica.wake_at`) or return the next
+        role."""
         ...
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Take in the answer to a request of this role; its epoch is not above ours."""
+        """Process the response to a request that this role sent. The caller ensures that the
+        response's epoch is not above this replica's."""
         ...

@@ -1,8 +1,8 @@
-"""Snapshots of the metadata log: what their files are called, hold, and when one is due (KIP-630).
+"""Snapshots of the metadata log: their file names, contents and schedule (KIP-630).
 
-Pure.  A snapshot stands for every entry below its id's offset.  The file is a run of batches: a
-control batch with header, kraft.version and voters, the application's batches, and a footer.  The
-bootstrap snapshot 0-0, written when a directory is formatted, is where the voter set comes from.
+Pure. A snapshot replaces every entry below the offset in its id. The file is a series of batches: a
+control batch with header, kraft.version and voters, then the application's batches, then a footer.
+The bootstrap snapshot 0-0, written when a directory is formatted, contains the voter set.
 """
 
 import re
@@ -29,25 +29,27 @@ from ottla.wire.records import scan
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".part"
-"""Added while the file is being written; such a file is rubbish after a crash."""
+"""Suffix of a snapshot file that is being written. A file with this suffix at a start is left over
+from a crash."""
 DELETED_SUFFIX = ".deleted"
-"""Added before the file is removed; rubbish too."""
+"""Suffix of a snapshot file that is being deleted. A file with this suffix at a start is left over
+from a crash."""
 
 BOOTSTRAP_ID = OffsetAndEpoch(Offset(0), Epoch(0))
-"""The id of what a formatted directory begins with."""
+"""Id of the snapshot in a freshly formatted directory."""
 
 _NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
 
 
 def file_name(snapshot_id: OffsetAndEpoch) -> str:
-    """Return the name of a snapshot's file: sorted by name is sorted by id."""
+    """Return the name of a snapshot's file; sorting by name sorts by id."""
     assert snapshot_id.offset >= 0
     assert snapshot_id.epoch >= 0
     return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{SUFFIX}"
 
 
 def parse_name(name: str) -> OffsetAndEpoch | None:
-    """Return the id a whole snapshot's file is named by; None for any other file."""
+    """Return the id in the name of a complete snapshot's file, or None for any other file."""
     match = _NAME.fullmatch(name)
     if match is None or not name.isascii():
         return None
@@ -60,10 +62,10 @@ def opening_batch(
     last_contained_timestamp_ms: int,
     leader_epoch: Epoch,
 ) -> bytes:
-    """Return a snapshot's first batch, at offset 0: its header, then who votes if that is known.
+    """Return a snapshot's first batch, at offset 0: its header, then the voters if they are known.
 
-    Its time is that of the log's last record, not of its writing: every replica's snapshot of one
-    offset is the same, byte for byte.
+    Its timestamp is that of the log's last record, not that of the write. Therefore every replica's
+    snapshot of one offset is the same, byte for byte.
     """
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_timestamp_ms)
     values = [(ControlType.SNAPSHOT_HEADER, encode(header, 0))]
@@ -77,7 +79,7 @@ def opening_batch(
 
 
 def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch) -> bytes:
-    """Return a snapshot's last batch; `base_offset` continues the batches before it."""
+    """Return a snapshot's last batch; `base_offset` is the end offset of the batches before it."""
     return build_control_batch(
         [(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0))],
         timestamp_ms=timestamp_ms,
@@ -87,9 +89,9 @@ def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch)
 
 
 def voters_of(data: bytes | memoryview) -> VoterSet | None:
-    """Return the last voter set written in a snapshot (or a piece of log); None if there is none.
+    """Return the last voter set in a snapshot, or in a range of the log, or None if there is none.
 
-    CorruptDataError where the bytes lie.
+    Raises CorruptDataError if a CRC or a length does not match.
     """
     found: VoterSet | None = None
     for kind, value in _control_records(memoryview(data)):
@@ -99,7 +101,8 @@ def voters_of(data: bytes | memoryview) -> VoterSet | None:
 
 
 def check_whole(data: bytes | memoryview) -> None:
-    """Raise CorruptDataError unless the bytes are a snapshot from its header to its footer."""
+    """Raise CorruptDataError unless the bytes are a complete snapshot, from its header to its
+    footer."""
     kinds = [kind for kind, _ in _control_records(memoryview(data))]
     if not kinds or kinds[0] != ControlType.SNAPSHOT_HEADER:
         raise CorruptDataError("snapshot: it does not begin with its header")
@@ -108,19 +111,20 @@ def check_whole(data: bytes | memoryview) -> None:
 
 
 class KeptSnapshot(NamedTuple):
-    """What retention asks of a snapshot that is on disk."""
+    """The properties of a snapshot on disk by which its retention is decided."""
 
     size_bytes: int
     last_contained_timestamp_ms: int
-    """Of the last record of the log that it stands for."""
+    """Timestamp of the last log record below the snapshot's end."""
 
 
 def expired_count(
     config: QuorumConfig, kept: Sequence[KeptSnapshot], *, log_bytes: int, wall_ms: int
 ) -> int:
-    """Return how many of the snapshots, the oldest first, are past retention; the newest never is.
+    """Return the number of expired snapshots, counted from the oldest. The newest never expires.
 
-    A negative bound is no bound.  The log below the oldest one that stays goes with the others.
+    A negative retention limit is disabled. The log below the oldest remaining snapshot is deleted
+    as well.
     """
     total_bytes = log_bytes + sum(each.size_bytes for each in kept)
     for count, each in enumerate(kept[:-1]):
@@ -133,9 +137,9 @@ def expired_count(
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
-    """Return whether the next snapshot is due: enough bytes since the last one, or enough time.
+    """Return whether the next snapshot is due, by the bytes or the time since the last one.
 
-    Nothing new needs no snapshot, however old the last one is.
+    Without new records no snapshot is due.
     """
     if not has_new_records:
         return False
@@ -145,7 +149,7 @@ def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_rec
 
 
 def _control_records(data: memoryview) -> list[tuple[int, bytes]]:
-    """Return type and value of every control record, each batch's CRC checked."""
+    """Return type and value of every control record, after checking each batch's CRC."""
     found: list[tuple[int, bytes]] = []
     for at, header in batches(data):
         if not check_crc(data, at, header):

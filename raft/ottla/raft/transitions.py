@@ -1,34 +1,40 @@
-"""The roles and standings of a replica, and which may follow which: the tables of both.
+"""The roles and standings of a replica, and the tables of their transitions.
 
-Fresh nodes are UNATTACHED.  Kafka's `QuorumState` names the triggers:
+New nodes are UNATTACHED. The triggers have the names of Kafka's `QuorumState`:
 
 - UNATTACHED -> FOLLOWER: a leader of this or a higher epoch is found; -> PROSPECTIVE: the election
-  timeout passed; -> UNATTACHED: a higher epoch was seen, or a vote was given.
+  timeout passed; -> UNATTACHED: a higher epoch was seen, or a vote was granted.
+
 - FOLLOWER -> PROSPECTIVE: the fetch timeout passed; -> UNATTACHED: a higher epoch was seen, or the
-  leader said goodbye; -> FOLLOWER: a leader of a higher epoch is found.
+  leader resigned; -> FOLLOWER: a leader of a higher epoch is found.
+
 - PROSPECTIVE -> CANDIDATE: a majority would vote for it; -> FOLLOWER or UNATTACHED: it would not, a
-  leader is found, a higher epoch was seen, or a vote was given.
+  leader is found, a higher epoch was seen, or a vote was granted.
+
 - CANDIDATE -> LEADER: a majority voted for it; -> PROSPECTIVE: it did not; -> FOLLOWER or
   UNATTACHED: a leader is found or a higher epoch was seen.
+
 - LEADER -> RESIGNED: it shuts down, or no majority fetched from it for too long; -> FOLLOWER or
   UNATTACHED: a higher epoch was seen.
+
 - RESIGNED -> UNATTACHED: the election timeout passed or a higher epoch was seen; -> FOLLOWER: a
   leader of a higher epoch is found.
 
-A voter's standing says which of its promises it can keep.  Damage to its files takes it to AMNESIAC
-or CATCHING_UP while it is down; from there on it only rises:
+A voter's standing is the set of promises that it can keep. Damage to its files lowers it to
+AMNESIAC or CATCHING_UP while the voter is down; afterwards it only rises:
 
-- AMNESIAC -> CATCHING_UP: every other voter has named its epoch since, so that none of an earlier
-  vote can be above the own epoch.
+- AMNESIAC -> CATCHING_UP: every other voter has reported its epoch since, so that no earlier vote
+  can be in an epoch above the own one.
+
 - CATCHING_UP -> FULL: the log is flushed up to the high watermark of a leader that has committed an
-  entry of its own epoch, and no vote was given since the damage.
+  entry of its own epoch, and no vote was granted since the damage.
 """
 
 from enum import Enum
 
 
 class Role(Enum):
-    """What a replica is in its present epoch."""
+    """Role of a replica in its current epoch."""
 
     UNATTACHED = "unattached"
     FOLLOWER = "follower"
@@ -48,18 +54,20 @@ LEGAL: dict[Role, frozenset[Role]] = {
 }
 
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
-"""All an observer, or a voter whose directory was wiped, may ever be."""
+"""The only roles that an observer, or a voter whose directory was wiped, may have."""
 
 
 class Standing(Enum):
     """The promises that a voter can keep; the values are those of the voter checkpoint."""
 
     FULL = 0
-    """It has all that it acknowledged, and knows its vote: it votes and may be elected."""
+    """All acknowledged entries and the vote are present: the voter votes and may be elected."""
     CATCHING_UP = 1
-    """It lacks flushed entries: it fetches and acknowledges, but neither votes nor is elected."""
+    """Flushed entries are missing: the voter fetches and acknowledges, but neither votes nor is
+    elected."""
     AMNESIAC = 2
-    """It has lost its epoch and vote, too: it does not even fetch, for that acknowledges."""
+    """Epoch and vote are lost as well: the voter does not even fetch, because a fetch acknowledges
+    entries."""
 
 
 STANDING_LEGAL: dict[Standing, frozenset[Standing]] = {

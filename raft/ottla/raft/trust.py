@@ -1,34 +1,37 @@
-"""How far the epoch is raised because others say so.
+"""Bounds on increases of the epoch by other nodes.
 
-Pure.  Invariant: EpochsLast (no message brings the epoch near the end of its 32 bits, after which
-nobody could be elected).  A message that cannot be true is refused before anything of it is
-remembered.
+Pure. Invariant: EpochsLast (no message raises the epoch near the end of its 32 bits, after which no
+replica could be elected). An impossible message is refused before any of it is stored.
 
-A request may come from anybody, so all requests together raise the epoch by `EPOCH_JUMP_MAX` at
-once and by `EPOCHS_PER_SECOND` in the long run; one that asks for more is refused.  An answer comes
-from a voter's own address: it may raise the epoch by a jump each time.  So a replica that was away
-for long, or that refused a request, catches up by what it asks.
+Any process may send a request, so all requests together raise the epoch by at most `EPOCH_JUMP_MAX`
+at once and by `EPOCHS_PER_SECOND` in the long run; a request beyond that is refused. A response
+comes from a voter's own address, so each response may raise the epoch by `EPOCH_JUMP_MAX`.
+Therefore a replica that was offline for long, or that refused a request, catches up by its own
+requests.
 """
 
 from ottla.model.ids import Epoch
 from ottla.model.limits import INT32_MAX
 
 EPOCH_JUMP_MAX = 1 << 24
-"""How far ahead of ours an epoch may be.  Ten elections a second need 19 days for so many; smaller
-leaves a replica out that was away, larger lets a few messages use the epochs up."""
+"""Maximum increase of the epoch at once. Ten elections a second take 19 days to reach it. A smaller
+value excludes a replica that was offline for long; a larger one lets a few messages exhaust the
+epochs."""
 
 EPOCHS_PER_SECOND = 10
-"""How fast requests may raise the epoch in the long run: elections are no more frequent.  At this
-rate somebody who forges them needs years for all epochs."""
+"""Long-run rate at which requests may raise the epoch, since elections are not more frequent.
+Smaller excludes replicas during frequent elections; at this rate a forger needs years to exhaust
+the epochs."""
 
 EPOCH_MAX = Epoch(INT32_MAX - 1)
-"""No epoch is above it; whoever stands for election is one epoch further."""
+"""The largest epoch accepted; a candidate may be one epoch higher."""
 
 MS_PER_EPOCH = 1_000 // EPOCHS_PER_SECOND
 
 
 class EpochCredit:
-    """How far requests may raise the epoch at present."""
+    """The amount by which requests may currently raise the epoch. Each raise reduces it, and it is
+    refilled at `EPOCHS_PER_SECOND`."""
 
     __slots__ = ("_left", "_refilled_ms")
 
@@ -37,7 +40,7 @@ class EpochCredit:
         self._refilled_ms = now_ms
 
     def is_enough(self, rise: int, now_ms: int) -> bool:
-        """Return whether a request may raise the epoch by so much."""
+        """Return whether a request may raise the epoch by `rise`."""
         earned = (now_ms - self._refilled_ms) // MS_PER_EPOCH
         if earned > 0:
             self._left = min(EPOCH_JUMP_MAX, self._left + earned)
@@ -45,5 +48,5 @@ class EpochCredit:
         return rise <= self._left
 
     def spend(self, rise: int) -> None:
-        """Note that a request has raised the epoch."""
+        """Charge an increase of the epoch by a request."""
         self._left = max(0, self._left - rise)

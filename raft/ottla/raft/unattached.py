@@ -1,18 +1,18 @@
-"""Unattached: in an epoch whose leader is not known, or has said goodbye.
+"""Unattached: the role in an epoch whose leader is unknown, or has resigned.
 
-A voter waits for a candidate or for its own election timeout; meanwhile, and an observer always,
-it asks around who leads.
+A voter waits for a candidate or for its own election timeout, and meanwhile searches for a leader.
+An observer only searches for a leader.
 """
 
 from ottla.model.ids import NodeId
-from ottla.raft.effects import Outgoing
+from ottla.raft.effects import OutgoingRequest
 from ottla.raft.messages import Response
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 
 
 class Unattached:
-    """A replica without a leader."""
+    """The role of a replica that has no leader."""
 
     __slots__ = ("election_deadline_ms",)
 
@@ -24,7 +24,8 @@ class Unattached:
         self.election_deadline_ms = election_deadline_ms
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Stand for election when nobody else did in time; until then look for a leader."""
+        """Search for a leader, and return None. Returns the role Prospective instead if no other
+        voter has stood for election within the timeout."""
         if replica.may_campaign:
             if now_ms >= self.election_deadline_ms:
                 return Role.PROSPECTIVE
@@ -36,7 +37,7 @@ class Unattached:
         return None
 
     def on_response(
-        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+        self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Whoever answered knows no leader either: ask again later."""
+        """Schedule the next request, because the node that responded knows no leader."""
         replica.requests.back_off(outgoing.to, now_ms)

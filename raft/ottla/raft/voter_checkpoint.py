@@ -1,17 +1,19 @@
-"""Checkpoint of a voter's promises: how far it has flushed, its epoch and its vote.
+"""Checkpoint of a voter's promises: its flushed log end, its epoch and its vote.
 
-Pure.  A log that was cut, a lost vote and a file restored from an older copy look like those of a
-younger voter.  The checkpoint is the second witness: each of it, the log and `quorum-state` shows
-what the others lack.  Invariant: no voter votes or stands with less than it promised.
+Pure. A truncated log, a lost vote, and a file restored from an older copy are each
+indistinguishable from the state of a younger voter. The checkpoint is a second witness: checkpoint,
+log and `quorum-state` each reveal losses of the others. Invariant: no voter votes or stands for
+election with less than it promised.
 
-The file has two slots: one that is durable, and one that is written until it is durable, too.
-It is written after each flush, before the flush is acknowledged, and made durable a little later:
-an fsync more for each append would double the time of a commit.  So after a power loss it may name
-the end of an earlier flush, never of a later one; after the end of a process it is exact.
-Where a log is to become shorter, and with each vote, it is durable first.
+The file has two slots: one that is durable, and one that is being written until it is durable, too.
+It is written after each flush, before the flush is acknowledged, and made durable a little later,
+because a further fsync for each append would double the time of a commit. After a power failure it
+may therefore contain the end of an earlier flush, never of a later one; after the end of a process
+it is exact. It is made durable before the log is shortened, and with each vote.
 
-Rejected: to write the end before the flush, in the same window: after a power loss it could not be
-told from a promise.  `leader-epoch-checkpoint` as a witness: after a cut it may be the older one.
+Rejected: writing the end before the flush, in the same window: after a power failure it could not
+be distinguished from a promise. `leader-epoch-checkpoint` as a witness: after a truncation it may
+be the older one.
 """
 
 import struct
@@ -30,7 +32,7 @@ VOTER_CHECKPOINT_FILE = "voter-checkpoint"
 """The file's name inside the metadata log's directory."""
 
 SLOT_BYTES = 512
-"""One sector of a disk, which is written whole or not at all."""
+"""Size of a slot: one disk sector, which the disk writes completely or not at all."""
 
 FILE_BYTES = 2 * SLOT_BYTES
 
@@ -44,17 +46,19 @@ _NONE = -1
 
 @frozen(kw_only=True)
 class VoterCheckpoint:
-    """Promises of a voter to others: its flushed end, and its vote."""
+    """Promises of a voter to other replicas: the flushed end of its log, and its vote."""
 
     flushed: OffsetAndEpoch = OffsetAndEpoch(Offset(0), Epoch(0))
-    """End of what it has acknowledged, and the epoch of the last entry below it."""
+    """End of the acknowledged entries, and the epoch of the last entry below it."""
     election: ElectionState = ElectionState()
     promised_end: Offset = NO_OFFSET
-    """While its standing is not FULL: the end that it had promised; -1 where that is not known."""
+    """While the standing is not FULL: the log end that the voter had promised, or -1 if it is
+    unknown."""
 
 
 class Slot(NamedTuple):
-    """A checkpoint as it was written, and how many were written before."""
+    """One slot of the file: a checkpoint, and its sequence number, which counts all writes before
+    it."""
 
     sequence: int
     checkpoint: VoterCheckpoint
@@ -80,7 +84,7 @@ def encode_slot(sequence: int, checkpoint: VoterCheckpoint) -> bytes:
 
 
 def decode_file(data: bytes) -> Slot | None:
-    """Return the newest whole slot of a file; None if none is."""
+    """Return the newest complete slot of a file, or None if no slot is complete."""
     slots = [_decode_slot(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
     return max((slot for slot in slots if slot is not None), key=_sequence_of, default=None)
 
@@ -114,17 +118,17 @@ def _decode_slot(data: bytes) -> Slot | None:
     return Slot(sequence, checkpoint)
 
 
-# --- what the files of a voter say of each other --------------------------------------------------
+# --- comparison of a voter's files ---------------------------------------------------------------
 
 
 @frozen(kw_only=True)
 class VoterFiles:
-    """Contents of a stopped voter's files."""
+    """Contents of a stopped voter's files, and the end of its log."""
 
     checkpoint: VoterCheckpoint | None
-    """None if there is no whole one."""
+    """The checkpoint, or None if no slot is complete."""
     election: ElectionState | None
-    """Of `quorum-state`; None if there is no whole one."""
+    """State in `quorum-state`, or None if the file is incomplete."""
     is_checkpoint_expected: bool
     """True if `quorum-state` was written beside a checkpoint."""
     is_state_expected: bool
@@ -132,31 +136,34 @@ class VoterFiles:
     end_offset: Offset
     """End of the log, after its recovery."""
     snapshot_end: Offset
-    """End of the newest snapshot, which stands for all below; 0 without one."""
+    """End of the newest snapshot, which replaces all entries below it. 0 if there is none."""
     epoch_of: Callable[[Offset], Epoch]
-    """Epoch of the entry at an offset of the log, or of one that its newest snapshot ends with."""
+    """Function that returns the epoch of the log's entry at an offset, or of the last entry in its
+    newest snapshot."""
     losses: tuple[str, ...] = ()
-    """Losses found before the log was opened, a clause each."""
+    """Losses found before the log was opened. Each is one clause of a log message."""
     made_good: tuple[str, ...] = ()
-    """Damages found then that lose nothing, a clause each."""
+    """Damage that was found before the log was opened and lost nothing. Each is one clause of a log
+    message."""
 
 
 @frozen(kw_only=True)
 class VoterVerdict:
-    """Verdict on a voter's files, and the standing that it allows."""
+    """Result of the check of a voter's files, and the standing that it allows."""
 
     checkpoint: VoterCheckpoint
-    """The one to be written before it begins."""
+    """Checkpoint to be written before the voter starts."""
     damages: tuple[str, ...] = ()
-    """Promises that it can no longer keep, a clause each."""
+    """Promises that the voter can no longer keep. Each is one clause of a log message."""
     repairs: tuple[str, ...] = ()
-    """Damages that its other files make good, a clause each."""
+    """Damage that the voter's other files compensate. Each is one clause of a log message."""
     is_state_stale: bool = False
     """True if `quorum-state` must be written again."""
 
 
-def judge(files: VoterFiles) -> VoterVerdict:
-    """Return the knowledge that is left to a voter, and the promises that it cannot keep."""
+def check_files(files: VoterFiles) -> VoterVerdict:
+    """Check a voter's files. Returns the state that remains, and the promises that the voter can no
+    longer keep."""
     kept, state = files.checkpoint, files.election
     damages = [*files.losses]
     repairs = [*files.made_good]
@@ -190,7 +197,8 @@ def judge(files: VoterFiles) -> VoterVerdict:
 
 
 def _lowest(kept: VoterCheckpoint | None, state: ElectionState | None) -> Standing:
-    """Return the lower standing of the two files: one of them may be older."""
+    """Return the lower of the standings in the voter checkpoint and in `quorum-state`, because one
+    file may be out of date."""
     found = [Standing.FULL.value]
     if kept is not None:
         found.append(kept.election.standing.value)
@@ -204,7 +212,7 @@ def _without_checkpoint(files: VoterFiles, damages: list[str]) -> ElectionState:
     if state is not None:
         if files.is_checkpoint_expected:
             damages.append(f"{VOTER_CHECKPOINT_FILE} is gone or damaged")
-        return state  # written by a version without checkpoints, if it is not expected
+        return state  # written by a version without checkpoints, unless a checkpoint is expected
     if files.is_state_expected or files.end_offset > 0:
         damages.append(f"quorum-state and {VOTER_CHECKPOINT_FILE} are gone or damaged")
     return ElectionState()
@@ -214,7 +222,7 @@ def _with_checkpoint(
     kept: VoterCheckpoint, files: VoterFiles, damages: list[str], repairs: list[str]
 ) -> ElectionState:
     election, state = kept.election, files.election
-    # The checkpoint is written first, so no sound quorum-state knows more.
+    # The checkpoint is written first, so no valid quorum-state is ahead of it.
     is_later = state is not None and _knowledge(state) > _knowledge(election)
     if state is None:
         repairs.append(f"quorum-state is gone or damaged; {WRITTEN_AGAIN}")
@@ -230,7 +238,7 @@ def _with_checkpoint(
         )
     if is_later and not files.is_checkpoint_expected:
         assert state is not None
-        return state  # a version without checkpoints ran meanwhile, and went on from here
+        return state  # a version without checkpoints ran in the meantime, and continued from here
     _compare_log(kept.flushed, files, damages)
     if is_later:
         assert state is not None
@@ -239,7 +247,8 @@ def _with_checkpoint(
 
 
 def _knowledge(state: ElectionState) -> tuple[int, int]:
-    """Return the sort key of a voter's states: in an epoch no vote and no leader changes."""
+    """Return a sort key that orders a voter's states by how much they know. Within an epoch, vote
+    and leader never change once set."""
     return state.epoch, (state.voted is not None) + (state.leader_id is not None)
 
 

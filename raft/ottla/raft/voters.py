@@ -1,7 +1,8 @@
-"""Who may vote: the fixed voter set, and how a replica is told from its wiped namesake.
+"""The voter set, and the identity of a replica.
 
-Pure values.  A voter is its id *and* the id of its metadata directory (KIP-853): a node whose disk
-was replaced keeps its id but loses its vote, so it can never vote twice in one epoch.
+Pure values. A voter is identified by its id *and* the id of its metadata directory (KIP-853). A
+node whose disk was replaced keeps its id but loses its vote, so it can never vote twice in one
+epoch.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from ottla.model.values import frozen
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a voter listens for the quorum's requests."""
+    """Address of a voter for the quorum's requests."""
 
     name: str
     host: str
@@ -22,7 +23,7 @@ class VoterEndpoint(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """One replica: its node id and the id of its metadata directory (ZERO_UUID: not known)."""
+    """One replica: its node id and the id of its metadata directory (ZERO_UUID if unknown)."""
 
     id: NodeId
     directory_id: UUID = ZERO_UUID
@@ -32,8 +33,8 @@ class ReplicaKey(NamedTuple):
 class Voter:
     """One member of the voter set.
 
-    `directory_id` is ZERO_UUID where the set was configured by ids alone
-    (`controller.quorum.voters`); such a voter is known by its id only.
+    `directory_id` is ZERO_UUID if the set was configured by ids alone (`controller.quorum.voters`);
+    such a voter is identified by its id only.
     """
 
     id: NodeId
@@ -42,11 +43,14 @@ class Voter:
 
     @property
     def key(self) -> ReplicaKey:
-        """Return the id and the directory id as one value."""
+        """Return the voter's id and directory id as one value."""
         return ReplicaKey(self.id, self.directory_id)
 
     def is_key(self, key: ReplicaKey) -> bool:
-        """Return whether `key` names this voter; a directory id either side lacks matches any."""
+        """Return whether `key` identifies this voter.
+
+        A directory id that is missing on either side matches any.
+        """
         if key.id != self.id:
             return False
         return ZERO_UUID in (key.directory_id, self.directory_id) or (
@@ -56,7 +60,7 @@ class Voter:
 
 @frozen
 class VoterSet:
-    """The voters of one quorum, ordered by id; it never changes in the life of a core."""
+    """The voters of one quorum, ordered by id; constant for the lifetime of a core."""
 
     voters: tuple[Voter, ...]
     _by_id: dict[NodeId, Voter] = field(init=False, repr=False, compare=False)
@@ -79,32 +83,32 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
-        """Return the voters' ids, ascending."""
+        """Return the voters' ids in ascending order."""
         return tuple(voter.id for voter in self.voters)
 
     @property
     def majority_count(self) -> int:
-        """Return how many voters decide: more than half of them."""
+        """Return the number of voters that form a majority."""
         return len(self.voters) // 2 + 1
 
     def get(self, node_id: NodeId) -> Voter | None:
-        """Return the voter of this id, or None."""
+        """Return the voter with this id, or None."""
         return self._by_id.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Return whether `key` names a voter: right id, right directory."""
+        """Return whether `key` identifies a voter by node id and directory id."""
         voter = self.get(key.id)
         return voter is not None and voter.is_key(key)
 
     def endpoints_of(self, node_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
-        """Return where a voter listens; nothing for an unknown one."""
+        """Return the addresses of a voter, or an empty tuple if the voter is unknown."""
         voter = None if node_id is None else self.get(node_id)
         return () if voter is None else voter.endpoints
 
 
 @frozen(kw_only=True)
 class QuorumIdentity:
-    """Who this replica is, and whom it decides with."""
+    """Identity of this replica, and the voter set."""
 
     node_id: NodeId
     directory_id: UUID
@@ -118,7 +122,7 @@ class QuorumIdentity:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica may vote; a voter whose directory was wiped may not."""
+        """True if this replica may vote; a voter whose directory was wiped may not."""
         return self.voters.is_voter(self.key)
 
     @property

@@ -1,14 +1,16 @@
-"""The one place where gRPC meets trio.
+"""gRPC between nodes.  Only this package imports gRPC, apart from telemetry's OTLP exporter.
 
-method.py                  what a remote procedure is: path, request, response, handler
-status.py                  how a refusal travels through gRPC
-asyncio_thread_driver.py   the bridge: one asyncio loop on one thread
-rpc_seam.py                remote procedures as nodes see them, gRPC or the world's
+method.py                  descriptor of a remote procedure: path, request, response, handler
+caller.py                  identity of a caller, by its TLS certificate
+status.py                  conversion of RefusedError to gRPC statuses and back
+asyncio_thread_driver.py   the bridge between trio and the asyncio loop of gRPC, on one thread
+rpc_seam.py                interface of remote procedures: gRPC or the simulation
 rpc_driver.py              servers and channels: `open_rpc_runtime`
-blocking_driver.py         a client for a thread that waits
-quorum_codec.py            raft's values as protobuf and back; the five methods of the quorum
-quorum_client.py           both sides of the quorum's conversations
-controller_methods.py      the methods of the controller
-cluster_id.py              how a new node learns which cluster it joins
-controller_client.py       a broker's calls to the active controller, wherever it is
+node_certificates_driver.py  TLS certificates of a node, reloaded when their files change
+blocking_driver.py         a client for tools without an event loop
+quorum_codec.py            conversion of raft's messages to protobuf and back
+quorum_client.py           client and handlers of the quorum's requests
+controller_methods.py      descriptors of the controller's methods
+cluster_id.py              discovery of the cluster id by a new node
+controller_client.py       a broker's calls to the active controller, which it finds by itself
 """

@@ -1,8 +1,8 @@
-"""The bridge between trio and the one asyncio loop that gRPC needs.
+"""The bridge between trio and the asyncio loop that gRPC needs.
 
-Trio tasks await coroutines of the asyncio loop (`run`), and callbacks of the asyncio loop are
-posted back to trio (`post_to_trio`).  Nothing waits in a thread: a thousand long polls cost a
-thousand small objects.  Cancelling the trio task cancels the coroutine; its late result is dropped.
+Trio tasks await coroutines of the asyncio loop (`run`). Callbacks of the asyncio loop are posted to
+trio (`post_to_trio`). No call blocks a thread: a thousand long polls need only a thousand small
+objects. Cancelling the trio task cancels the coroutine and drops its late result.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AsyncioThread:
-    """One asyncio loop on one thread, for the trio loop that opened it."""
+    """An asyncio loop on its own thread, used from the trio loop that opened it."""
 
     def __init__(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
@@ -27,38 +27,38 @@ class AsyncioThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the asyncio loop, for code that already runs on it."""
+        """The asyncio loop, for code that already runs on it."""
         return self._loop
 
     async def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the asyncio loop and return what it returns."""
-        visit = Visit(self, start, trio.lowlevel.current_task())
-        self.post_to_asyncio(visit.begin)
+        """Run a coroutine on the asyncio loop, and return its result."""
+        call = AsyncioCall(self, start, trio.lowlevel.current_task())
+        self.post_to_asyncio(call.begin)
 
         def abandon(_raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
-            visit.is_abandoned = True
-            self.post_to_asyncio(visit.cancel)
+            call.is_abandoned = True
+            self.post_to_asyncio(call.cancel)
             return trio.lowlevel.Abort.SUCCEEDED
 
         result: T = await trio.lowlevel.wait_task_rescheduled(abandon)
         return result
 
     def post_to_asyncio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the asyncio loop soon; nothing happens once the loop is closed."""
+        """Call a function on the asyncio loop.  Ignored if the loop is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def post_to_trio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the trio loop soon; nothing happens once trio has ended."""
+        """Call a function on the trio loop.  Ignored if trio has ended."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback, *arguments)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that runs the asyncio loop."""
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the loop and wait for the thread."""
+        """Stop the asyncio loop and wait until its thread has ended."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         await trio.to_thread.run_sync(self._thread.join)
 
@@ -77,8 +77,8 @@ class AsyncioThread:
         await asyncio.gather(*others, return_exceptions=True)
 
 
-class Visit(Generic[T]):
-    """One coroutine that a trio task has running on the asyncio loop."""
+class AsyncioCall(Generic[T]):
+    """A coroutine that runs on the asyncio loop while a trio task waits for it."""
 
     __slots__ = ("_start", "_task", "_thread", "_waiter", "is_abandoned")
 
@@ -95,14 +95,14 @@ class Visit(Generic[T]):
         self.is_abandoned = False
 
     def begin(self) -> None:
-        """Start the coroutine (on the asyncio loop)."""
+        """Start the coroutine. Must be called on the asyncio loop."""
         if self.is_abandoned:
             return
         self._task = self._thread.loop.create_task(self._start())
         self._task.add_done_callback(self._on_done)
 
     def cancel(self) -> None:
-        """Cancel the coroutine (on the asyncio loop)."""
+        """Cancel the coroutine. Must be called on the asyncio loop."""
         if self._task is not None:
             self._task.cancel()
 
@@ -123,7 +123,7 @@ class Visit(Generic[T]):
 
 @asynccontextmanager
 async def open_asyncio_thread() -> AsyncIterator[AsyncioThread]:
-    """Run an asyncio loop on a thread of its own for the length of the `with`."""
+    """Run an asyncio loop on its own thread for the duration of the `async with` block."""
     thread = AsyncioThread(trio.lowlevel.current_trio_token())
     thread.start()
     try:

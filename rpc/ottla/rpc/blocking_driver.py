@@ -1,4 +1,4 @@
-"""A gRPC client for a thread that waits: for tools that ask nodes from outside any loop."""
+"""A blocking gRPC client, for tools that run outside any event loop."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,17 +12,19 @@ from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 
 class BlockingChannel:
-    """Calls to one address, each of which blocks its thread."""
+    """A gRPC connection to one address. Each call blocks the calling thread until the response
+    arrives."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._channel.close()
 
     def call_bytes(self, path: str, data: bytes, *, timeout_s: float) -> bytes:
-        """Call a method.  Raises RefusedError for a refusal, or without an answer in time."""
+        """Call the method at `path` with an encoded request, and return the encoded response.
+        Raises RefusedError if the peer refuses, or does not respond in time."""
         method: Any = self._channel.unary_unary(path)
         try:
             answer: bytes = method(data, timeout=timeout_s, wait_for_ready=True)
@@ -37,14 +39,15 @@ class BlockingChannel:
     def call(
         self, method: RpcMethod[Request, Response], request: Request, *, timeout_s: float
     ) -> Response:
-        """Call a method in its own messages.  Raises RefusedError as `call_bytes` does."""
+        """Call a method with request and response objects instead of bytes. Raises RefusedError as
+        `call_bytes` does."""
         data = self.call_bytes(method.path, request.SerializeToString(), timeout_s=timeout_s)
         return method.decode_response(data)
 
 
 @contextlib.contextmanager
 def open_blocking_channel(address: str) -> Iterator[BlockingChannel]:
-    """Open a connection for the length of the `with`."""
+    """Open a connection for the duration of the `with` block."""
     channel = BlockingChannel(address)
     try:
         yield channel

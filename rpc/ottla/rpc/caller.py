@@ -1,66 +1,67 @@
-"""Who is at the other end of a call among nodes, as far as its certificate says.  Pure.
+"""Identity of the process that calls a node, as verified by its TLS certificate. Pure.
 
-gRPC hands over what TLS has verified as an authentication context.  A certificate may name node ids
-itself, as URIs `urn:ottla:node:ID` among its alternative names; else it speaks for the hosts in it.
+gRPC provides the verified certificate as an authentication context. A certificate may contain node
+ids, as URIs `urn:ottla:node:ID` among its alternative names. A certificate without node ids
+authenticates the hosts that it contains.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from ottla.model.acls import ANONYMOUS
 from ottla.model.ids import NodeId
+from ottla.model.security.acls import ANONYMOUS
 from ottla.model.tls.certificate import Certificate, certificates_in, read_certificate
 from ottla.model.values import frozen
 
 NODE_URI = "urn:ottla:node:"
-"""Before a node id in a certificate's alternative names."""
+"""Prefix of the URI that contains a node id, among a certificate's alternative names."""
 
 NODE_DIGITS_MAX = 10
-"""Digits of the largest node id, 2**31 - 1."""
+"""Maximum number of digits of a node id: the largest is 2**31 - 1."""
 
 CERTIFICATE = "x509_pem_cert"
-"""What gRPC calls the certificate of a caller."""
+"""Key of the caller's certificate in gRPC's authentication context."""
 
 CERTIFICATES_MAX = 1_024
-"""Certificates that are kept as they were read: a cluster has one or two a node."""
+"""Maximum number of parsed certificates in the cache.  A cluster has one or two per node."""
 
 PRINCIPAL_CHARS_MAX = 1_024
-"""Length of a principal.  It is stored with the registration of a broker."""
+"""Maximum length of a principal, in characters.  It is stored with the registration of a broker."""
 
 
 @frozen(kw_only=True)
 class Caller:
-    """The process that made a call."""
+    """The process that made a call, as identified by its connection and certificate."""
 
     host: str = ""
-    """Its address, without the port."""
+    """Address of the peer, without the port."""
     principal: str = ANONYMOUS
     is_authenticated: bool = False
-    """Whether it has shown a certificate."""
+    """True if the caller has presented a valid certificate."""
     names: frozenset[str] = frozenset()
-    """The hosts in its certificate: DNS names in lower case, and addresses."""
+    """Hosts in the certificate: DNS names in lower case, and IP addresses."""
     node_ids: frozenset[NodeId] = frozenset()
-    """The node ids that its certificate names; none leaves that to its hosts."""
+    """Node ids in the certificate.  If there are none, its hosts identify the node."""
 
     def speaks_for_host(self, host: str) -> bool:
-        """Return whether the certificate is valid for a host (RFC 6125: `*` is one label)."""
+        """Return True if the certificate is valid for a host (RFC 6125: `*` matches one label)."""
         host = host.lower().rstrip(".")
         _, dot, domain = host.partition(".")
         return host in self.names or bool(dot and f"*.{domain}" in self.names)
 
 
 UNKNOWN_CALLER = Caller()
-"""The caller of a connection that is not authenticated."""
+"""The caller on a connection that is not authenticated."""
 
 
 def caller_of(
     peer: str, context: Mapping[str, Iterable[bytes]], user_of: Callable[[str], str | None]
 ) -> Caller:
-    """Return the caller of a call.
+    """Return the identity of the process that made a call.
 
-    `peer` and `context` are gRPC's words for the connection; `user_of` maps the subject of a
-    certificate (RFC 2253) to a user's name.  A caller whose subject it maps to none, or whose
-    certificate cannot be read, is not authenticated.
+    `peer` and `context` are gRPC's descriptions of the connection. `user_of` maps the subject of a
+    certificate (RFC 2253) to a user name. A caller is unauthenticated if its subject maps to no
+    user, or if its certificate cannot be parsed.
     """
     host = host_of(peer)
     pem = next(iter(context.get(CERTIFICATE, ())), None)
@@ -90,7 +91,7 @@ def caller_of(
 
 @lru_cache(CERTIFICATES_MAX)
 def _certificate(pem: bytes) -> Certificate | None:
-    """Read a certificate that TLS has verified; None where it is in a form that is not known."""
+    """Parse a certificate that TLS has verified.  Returns None if its format is unknown."""
     try:
         return read_certificate(certificates_in(pem.decode("ascii"))[0])
     except (ValueError, IndexError):
@@ -98,7 +99,8 @@ def _certificate(pem: bytes) -> Certificate | None:
 
 
 def host_of(peer: str) -> str:
-    """Return the host of gRPC's `ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5` or `unix:…`."""
+    """Return the host in gRPC's description of a peer: `ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5` or
+    `unix:…`."""
     family, _, rest = peer.partition(":")
     if family not in ("ipv4", "ipv6"):
         return ""

@@ -1,4 +1,4 @@
-"""How a node whose directories are not formatted yet learns which cluster it joins."""
+"""Discovery of the cluster id by a node whose directories are not formatted yet."""
 
 import logging
 from collections.abc import Sequence
@@ -16,15 +16,18 @@ CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS_FIRST = 5
-"""A broker of `ottla up` starts with its controller, and may be the first to be ready."""
+"""First delay before the voters are called again. A broker of `ottla up` starts together with its
+controller, and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
-"""Lower finds a controller that is just starting sooner; higher spares one that is not there."""
+"""Maximum delay before the voters are called again. Smaller finds a starting controller sooner;
+larger sends fewer requests to an absent one."""
 
 PATIENCE_MS = 5_000
-"""How long nobody answers before the log says so: longer than a cluster takes to start."""
+"""Time without a response after which a warning is logged.  It is longer than the start of a
+cluster."""
 
 REPEAT_MS = 60_000
-"""How often it says so again."""
+"""Interval at which the warning is repeated."""
 
 VOTERS_KEY = "controller.quorum.voters"
 
@@ -32,7 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
-    """Return a controller's side."""
+    """Return the controller's handler of requests for the cluster id."""
 
     async def answer(_request: Empty) -> StringValue:
         return StringValue(value=cluster_id)
@@ -43,9 +46,10 @@ def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
 async def cluster_id_of_quorum(
     runtime: Rpc, voters: Sequence[VoterAddress], *, timeout_ms: int | None = None
 ) -> str:
-    """Ask the voters in turn until one tells; say so in the log where it takes long.
+    """Return the cluster id from the first voter that responds. Logs a warning if no voter responds
+    for `PATIENCE_MS`.
 
-    ConfigError names each address with its reason when `timeout_ms` have passed.
+    Raises ConfigError after `timeout_ms`, with each voter's address and failure.
     """
     began = trio.current_time()
     complain_at = began + PATIENCE_MS / 1000

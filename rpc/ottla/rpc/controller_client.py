@@ -1,14 +1,13 @@
-"""A broker's calls to the active controller, wherever it is at the moment.
+"""A broker's calls to the active controller, which it finds by itself.
 
-The leader that the local quorum member knows is asked first, else the voters in turn.  A node that
-is not the active controller, or cannot be reached, is passed over, with back-off, until the
-deadline.  A request whose answer was lost is sent again too: it may then meet its own effect (a
-topic that exists already), as with Kafka.
+The client first calls the leader that the local quorum member knows, then the voters in turn.  It
+skips nodes that are unreachable or not the active controller, and retries with back-off until the
+deadline.  It also repeats a request whose response was lost.  As in Kafka, a repeated request may
+then fail because of its own effect, such as a topic that exists already.
 
-A client's request is another matter: it is a stranger's, and may be why a controller ended or does
-not answer.  One that was under way when the connection broke is not sent again, and one that was
-not answered in time goes to one more controller at most; its client hears that the outcome is not
-known.
+A forwarded client request is untrusted: it may itself be the reason why a controller crashed or
+does not respond.  It is not repeated if the connection broke during the call.  After a timeout it
+is sent to at most one more controller.  Its client gets an error that leaves the outcome open.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,37 +26,40 @@ from ottla.rpc.status import LostCallError
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
-"""Lower finds a new leader sooner; higher spares a quorum that is electing one."""
+"""Maximum delay before the next attempt. Smaller finds a new leader sooner; larger sends fewer
+requests to a quorum during an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
-"""How long one node may take to answer before the next is tried."""
+"""Timeout of one attempt, after which the next node is tried."""
 
 
 LEADER_CHECK_MS = 100
-"""How often a call looks whether another node leads by now; lower costs turns of the loop."""
+"""Interval at which a call in progress checks for a new leader. Shorter costs more event-loop
+iterations."""
 
 
 class VoterAddress(Protocol):
-    """A voter and where its gRPC listens (the settings' `Voter`)."""
+    """A voter and its gRPC address. The settings' `Voter` implements it."""
 
     @property
     def id(self) -> NodeId:
-        """Return the voter's id."""
+        """Node id of the voter."""
         ...
 
     @property
     def host(self) -> str:
-        """Return its host."""
+        """Host of the voter."""
         ...
 
     @property
     def port(self) -> int:
-        """Return its port."""
+        """Port of the voter."""
         ...
 
 
 class ControllerClient:
-    """Calls the active controller; every method raises RefusedError with the answer's code."""
+    """Client of the active controller.  All methods raise RefusedError with the error code of the
+    response."""
 
     def __init__(
         self,
@@ -74,54 +76,57 @@ class ControllerClient:
     async def register(
         self, request: pb.RegisterRequest, *, deadline_ms: int
     ) -> pb.RegisterResponse:
-        """Register this broker; the answer holds its epoch."""
+        """Register this broker.  The response contains its broker epoch."""
         return await self._call(methods.REGISTER, request, deadline_ms)
 
     async def heartbeat(
         self, request: pb.HeartbeatRequest, *, deadline_ms: int
     ) -> pb.HeartbeatResponse:
-        """Say that this broker lives, and learn whether it may serve."""
+        """Report that this broker is alive.  The response reports whether it is unfenced."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The controller that is known to lead, if any is."""
+        """Id of the leader that the local quorum member knows, or None if it knows no leader with a
+        configured address."""
         node_id = self._leader_id()
         return node_id if node_id in self._addresses else None
 
     async def attend(self, request: pb.AttendRequest, *, at: NodeId) -> None:
-        """Keep a call open at one controller, until it ends it."""
+        """Make a call to the node `at`, a controller that keeps the call open, and wait until the
+        call ends."""
         channel = await self._runtime.channel(self._addresses[at])
         await channel.call(methods.ATTEND, request, deadline_ms=2 * methods.ATTEND_MS)
 
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Propose new in-sync replicas of partitions this broker leads."""
+        """Propose new in-sync replicas for partitions that this broker leads. Returns the
+        controller's decision on each."""
         return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
 
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest, *, deadline_ms: int
     ) -> pb.AllocateProducerIdsResponse:
-        """Take a block of producer ids."""
+        """Allocate and return a block of producer ids."""
         return await self._call(methods.ALLOCATE_PRODUCER_IDS, request, deadline_ms)
 
     async def assign_replicas_to_dirs(
         self, request: pb.AssignReplicasToDirsRequest, *, deadline_ms: int
     ) -> pb.AssignReplicasToDirsResponse:
-        """Say in which directories this broker's replicas lie."""
+        """Report to the controller in which log directories this broker's replicas are."""
         return await self._call(methods.ASSIGN_REPLICAS_TO_DIRS, request, deadline_ms)
 
     async def unregister(
         self, request: pb.UnregisterRequest, *, deadline_ms: int
     ) -> pb.UnregisterResponse:
-        """Forget a broker."""
+        """Ask the controller to delete the registration of a broker."""
         return await self._call(methods.UNREGISTER, request, deadline_ms)
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Pass a client's request on, in Kafka's encoding.
+        """Forward a client's request in Kafka's encoding.
 
-        Raises RefusedError with UNKNOWN_SERVER_ERROR if it may have cost a controller.
+        Raises RefusedError with UNKNOWN_SERVER_ERROR if the request may have crashed a controller.
         """
         losses = Losses()
         return await self._call(methods.FORWARD, request, deadline_ms, losses)
@@ -140,7 +145,7 @@ class ControllerClient:
         while True:
             if self._leader_id() != known:
                 known = self._leader_id()
-                tried.clear()  # whoever was asked too early may lead by now
+                tried.clear()  # a voter that was called during the election may be the leader now
             node_id = self._next_node(tried)
             left_ms = int((ends_at - trio.current_time()) * 1000)
             try:
@@ -164,11 +169,12 @@ class ControllerClient:
         node_id: NodeId,
         left_ms: int,
     ) -> Response:
-        """Ask one node, and leave it as soon as another is known to lead: it may be paused."""
+        """Call one node and return its response. Gives up when another node becomes the known
+        leader, because the called node may be paused."""
         answer: Response | None = None
         refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, "another controller leads by now")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._leave_when_another_leads, node_id, nursery.cancel_scope)
+            nursery.start_soon(self._end_on_leader_change, node_id, nursery.cancel_scope)
             try:
                 answer = await self._attempt(method, request, node_id, left_ms)
             except RefusedError as error:
@@ -179,7 +185,7 @@ class ControllerClient:
         self._last_answered = node_id
         return answer
 
-    async def _leave_when_another_leads(self, node_id: NodeId, scope: trio.CancelScope) -> None:
+    async def _end_on_leader_change(self, node_id: NodeId, scope: trio.CancelScope) -> None:
         known = self._leader_id()
         while self._leader_id() in (None, node_id, known):
             await trio.sleep(LEADER_CHECK_MS / 1000)
@@ -201,7 +207,8 @@ class ControllerClient:
         return response
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
-        """Return whom to ask: the known leader, whoever answered last, else each voter in turn."""
+        """Return the node to call next: the known leader, else the last node that responded, else
+        each voter in turn."""
         for node_id in (self._leader_id(), self._last_answered):
             if node_id in self._addresses and node_id not in tried:
                 return node_id
@@ -211,12 +218,14 @@ class ControllerClient:
 
 
 UNANSWERED_MAX = 2
-"""Controllers that a stranger's request may find and not be answered by: one may be paused or cut
-off, which the next leader makes good; with more, one request stops all controllers in turn."""
+"""Maximum number of controllers that one forwarded request may leave without a response. One
+controller may be paused or partitioned, and the next leader responds instead. With more, one
+request could stop all controllers in turn."""
 
 
 class Losses:
-    """What a stranger's request may have cost so far."""
+    """Failed attempts to forward one request, in which the request itself may have crashed or
+    blocked a controller."""
 
     __slots__ = ("_unanswered_count",)
 
@@ -224,7 +233,7 @@ class Losses:
         self._unanswered_count = 0
 
     def note(self, refusal: RefusedError) -> None:
-        """Note a try that failed.  Raises RefusedError if the request must not be sent again."""
+        """Record a failed attempt.  Raises RefusedError if the request must not be sent again."""
         if isinstance(refusal, LostCallError):
             self._unanswered_count = UNANSWERED_MAX
         elif refusal.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -238,7 +247,8 @@ class Losses:
 
 
 def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:
-    """Return the refusal of a deadline that passed: without a majority no controller is active."""
+    """Return the error for a request whose deadline has passed. Its message asks whether a majority
+    of the controllers is running."""
     return RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"no controller was active within {deadline_ms} ms; is a majority of the controllers"

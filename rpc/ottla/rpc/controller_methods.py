@@ -1,4 +1,4 @@
-"""The methods of `ottla.controller.Controller`: what a broker asks of the active controller."""
+"""The methods of `ottla.controller.Controller`: requests of brokers to the active controller."""
 
 from ottla.model.limits import MIB
 from ottla.proto import controller_pb2 as pb
@@ -7,15 +7,17 @@ from ottla.rpc.method import RpcMethod
 _SERVICE = "/ottla.controller.Controller"
 
 PARTITIONS_BYTES_MAX = 4 * MIB
-"""Of what a broker says of its partitions: less does not hold what it has to say of 90,000."""
+"""Maximum size of requests that list partitions. A smaller limit would not suffice for 90,000
+partitions."""
 
 REGISTER = RpcMethod(
     f"{_SERVICE}/Register", pb.RegisterRequest, pb.RegisterResponse, request_bytes_max=MIB
 )
 HEARTBEAT = RpcMethod(f"{_SERVICE}/Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse)
 ATTEND_MS = 60_000
-"""How long a controller keeps a call of `ATTEND` open.  Between two calls a broker's end is not
-noticed, so that shorter misses more of them; longer keeps calls that nothing needs any longer."""
+"""Time for which a controller keeps an `ATTEND` call open, which detects the end of a broker. A
+broker that ends between two calls is not noticed. Shorter misses more such ends; longer keeps
+useless calls for longer."""
 
 ATTEND = RpcMethod(f"{_SERVICE}/Attend", pb.AttendRequest, pb.AttendResponse)
 ALTER_PARTITION = RpcMethod(
@@ -37,11 +39,12 @@ ASSIGN_REPLICAS_TO_DIRS = RpcMethod(
 )
 UNREGISTER = RpcMethod(f"{_SERVICE}/Unregister", pb.UnregisterRequest, pb.UnregisterResponse)
 FORWARD_BYTES_MAX = 4 * MIB
-"""A client's request that makes the most of what one may change, 10,000 topics or settings with
-long names, takes less; more would take the memory of a controller as its objects."""
+"""Maximum size of a forwarded request.  The largest useful one, with 10,000 topics or settings with
+long names, is smaller.  The objects of a larger one could exhaust the controller's memory."""
 
 FORWARD_CALLS_MAX = 64
-"""Decisions are made one after the other; what waits for its turn waits at the brokers."""
+"""Maximum number of forwarded requests in progress at a controller.  It decides them one by one;
+others wait at their brokers."""
 
 FORWARD = RpcMethod(
     f"{_SERVICE}/Forward",

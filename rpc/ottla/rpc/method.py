@@ -1,6 +1,6 @@
-"""What one remote procedure is: its name on the wire, its request and its response.
+"""Descriptors of remote procedures: path, request, response, handler.
 
-Pure.  A table of `MethodHandler` is all that a server needs to know of a service.
+Pure. A server needs only a table of the `MethodHandler` objects of a service.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,33 +20,35 @@ Response = TypeVar("Response", bound=Message)
 
 
 REQUEST_BYTES_MAX = 64 * KIB
-"""Of a request among nodes, where its method does not say more: all of them are short.  More is
-memory that a stranger fills."""
+"""Maximum size of a request between nodes, unless its method has another limit; all requests are
+short.  Larger would let an unauthenticated peer occupy more memory."""
 
 CALLS_MAX = 1_024
-"""Less refuses the long polls of a large cluster's brokers."""
+"""Default maximum number of concurrent calls of one method. A smaller limit would refuse long polls
+of the brokers of a large cluster."""
 
 
 @frozen
 class RpcMethod(Generic[Request, Response]):
-    """A remote procedure: `path` is gRPC's, `/package.Service/Name`."""
+    """A remote procedure. `path` is its gRPC path, `/package.Service/Name`."""
 
     path: str
     request_class: type[Request]
     response_class: type[Response]
     request_bytes_max: int = REQUEST_BYTES_MAX
     calls_max: int = CALLS_MAX
-    """Calls that a server answers at once; one more is refused, and its caller tries again."""
+    """Maximum number of concurrent calls that a server processes.  Further calls are refused, and
+    their callers retry."""
 
     def decode_request(self, data: bytes) -> Request:
-        """Read a request's bytes; ProtocolError when they are none."""
+        """Decode a request.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.request_class.FromString(data)
         except DecodeError as error:
             raise ProtocolError(f"request of {self.path}") from error
 
     def decode_response(self, data: bytes) -> Response:
-        """Read a response's bytes; ProtocolError when they are none."""
+        """Decode a response.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.response_class.FromString(data)
         except DecodeError as error:
@@ -54,27 +56,27 @@ class RpcMethod(Generic[Request, Response]):
 
 
 Admit = Callable[[str, Message, Caller], None]
-"""Refuses a request, `admit(path, request, caller)`, by raising RefusedError."""
+"""Authorization of a call, `admit(path, request, caller)`.  Raises RefusedError to reject the
+call."""
 
 
 @frozen
 class MethodHandler(Generic[Request, Response]):
-    """A remote procedure with the trio function that answers it."""
+    """A remote procedure, and the trio function that processes its requests."""
 
     method: RpcMethod[Request, Response]
     answer: Callable[[Request], Awaitable[Response]]
     errors: UnexpectedErrors | None = None
-    """Where an error nobody foresaw is noted; None lets it through, for tests."""
+    """Counter of unexpected exceptions. If it is None, such exceptions propagate, as tests need."""
     admit: Admit | None = None
-    """What decides if the caller may send the request; None admits every caller."""
+    """Authorization of the caller. None admits every caller."""
 
     async def answer_bytes(self, data: bytes, caller: Caller = UNKNOWN_CALLER) -> bytes:
-        """Answer an encoded request with an encoded response.
+        """Process an encoded request, and return the encoded response.
 
-        Raises RefusedError where the caller is not admitted.
-        Raises RefusedError with MESSAGE_TOO_LARGE for a request above its method's bound.
-        Raises RefusedError with UNKNOWN_SERVER_ERROR where the answer ends by an error nobody
-        foresaw: such an error ends the request alone.
+        Raises RefusedError if the caller is not admitted, with MESSAGE_TOO_LARGE if the request
+        exceeds the limit of its method, and with UNKNOWN_SERVER_ERROR if the handler fails
+        unexpectedly.  Such a failure affects this request alone.
         """
         if len(data) > self.method.request_bytes_max:
             raise RefusedError(
@@ -103,12 +105,13 @@ UNFORESEEN = "The request met an unexpected error; the controller's log has its 
 def guarded(
     handlers: Iterable[MethodHandler[Any, Any]], errors: UnexpectedErrors
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers with an edge: an unexpected error of one is noted and ends no other."""
+    """Return the handlers with the given counter of unexpected exceptions. An unexpected exception
+    then fails only the request that caused it."""
     return [replace(handler, errors=errors) for handler in handlers]
 
 
 def admitted(
     handlers: Iterable[MethodHandler[Any, Any]], admit: Admit
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers behind a rule of who may call them."""
+    """Return the handlers with the given authorization check for their callers."""
     return [replace(handler, admit=admit) for handler in handlers]

@@ -1,9 +1,12 @@
-"""The certificate of this node and the CAs it trusts, as gRPC takes them, with every new file.
+"""TLS certificates of this node in gRPC's form, reloaded when their files change.
 
-Read at the start (ConfigError names the setting) and again when the files have changed: looked for
-at each handshake of a server, and once a second at most while a client makes calls.  A file that
-cannot be taken leaves what was read before, and is reported once.  gRPC brings its own TLS
-(BoringSSL) and takes plain PEM: what it cannot honour of the settings is refused.
+The files are read at the start; if they are unusable, ConfigError names the setting. They are read
+again after changes. A server checks for changes at each handshake; a client at most once per
+second, while it makes calls. If new files are unusable, the previous certificates stay in use, and
+the error is logged once.
+
+gRPC has its own TLS library (BoringSSL) and accepts plain PEM. Settings that it does not support
+are refused.
 """
 
 import logging
@@ -16,8 +19,8 @@ import grpc
 
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
-from ottla.model.settings import tls
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security import tls
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import ChangedFiles
 from ottla.model.tls.context_driver import TlsMaterial, read_material, server_context
 
@@ -25,10 +28,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class NodeCertificates:
-    """The source of a process's certificates; its methods may be called on any thread."""
+    """The TLS certificates of a process. All methods are thread-safe."""
 
     def __init__(self, config: TlsConfig, *, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Read the certificates.  Raises ConfigError where gRPC cannot take them."""
+        """Read the certificates.  Raises ConfigError if gRPC cannot use them."""
         check_for_grpc(config)
         self._config = config
         self._lock = Lock()
@@ -37,17 +40,18 @@ class NodeCertificates:
         for warning in self.material.warnings(datetime.now(UTC)):
             _LOGGER.warning("%s", warning)
         self.version = 0
-        """Rises with each change that was taken."""
+        """Version of the certificates in use. It increases when changed files are accepted."""
 
     @property
     def config(self) -> TlsConfig:
-        """The settings."""
+        """The TLS settings that name the certificate files."""
         return self._config
 
     def look(self, *, is_due: bool = False) -> int:
-        """Take changed files; return the version of what holds now.
+        """Reload certificate files that have changed. Returns the version of the certificates in
+        use.
 
-        Files are looked at once a second at most, or now where that `is_due`.
+        Files are checked at most once per second, or at once if `is_due`.
         """
         with self._lock:
             if self._files.look(is_due=is_due):
@@ -55,17 +59,17 @@ class NodeCertificates:
             return self.version
 
     def server_configuration(self) -> grpc.ServerCertificateConfiguration:
-        """Return what a server shows and trusts."""
+        """Return gRPC's server configuration: the certificate, its key and the trusted CAs."""
         key, chain, trusted = self._pem()
         return grpc.ssl_server_certificate_configuration([(key, chain)], trusted)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Return credentials of a server that asks every caller for a certificate."""
+        """Return the credentials of a server that requires a certificate from every caller."""
         served = self.version
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
-            # Called for each handshake, on a thread of gRPC; the other side may have a new
-            # certificate already, of an authority that only the newest file here trusts.
+            # Called for each handshake, in a thread of gRPC.  The peer may already have a new
+            # certificate, whose CA is only in the latest files.
             nonlocal served
             version = self.look(is_due=True)
             if version == served:
@@ -80,7 +84,7 @@ class NodeCertificates:
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """Return credentials of a client."""
+        """Return the TLS credentials for outgoing gRPC connections."""
         key, chain, trusted = self._pem()
         return grpc.ssl_channel_credentials(trusted, key, chain)
 
@@ -93,8 +97,8 @@ class NodeCertificates:
             material = self._read()
         except ConfigError as error:
             _LOGGER.error(
-                "the certificates of this node changed and cannot be taken, so those of before "
-                "hold: %s",
+                "the new certificates of this node cannot be used, so the previous ones stay in "
+                "use: %s",
                 error,
                 extra=event("certificate.refused"),
             )
@@ -108,7 +112,8 @@ class NodeCertificates:
             )
 
     def _read(self) -> TlsMaterial:
-        """Read what the settings name, and try it; ConfigError where it cannot be used."""
+        """Read and check the files that the settings name, and return their contents. Raises
+        ConfigError if they cannot be used."""
         material = read_material(self._config)
         if "ENCRYPTED" in material.key:
             raise ConfigError(
@@ -121,7 +126,7 @@ class NodeCertificates:
 
 
 def check_for_grpc(config: TlsConfig) -> None:
-    """Refuse what gRPC cannot honour.  Raises ConfigError."""
+    """Raise ConfigError for a setting that gRPC does not support."""
     spelling = config.spelling
     if config.key_password is not None:
         raise ConfigError(

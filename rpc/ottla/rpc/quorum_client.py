@@ -1,4 +1,5 @@
-"""The quorum's requests over gRPC, in raft's own values."""
+"""Client and handlers of the quorum's gRPC requests. They use the message classes of `ottla.raft`,
+not protobuf."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -9,12 +10,12 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.raft.messages import Request, Response
 from ottla.raft.voters import VoterEndpoint
 from ottla.rpc.method import MethodHandler
-from ottla.rpc.quorum_codec import CONVERSATIONS, Conversation
+from ottla.rpc.quorum_codec import QUORUM_METHODS, QuorumMethod
 from ottla.rpc.rpc_seam import Rpc, join_address
 
 
 class QuorumClient:
-    """Sends raft's requests to the addresses raft names."""
+    """Sends raft's requests to the endpoints of other quorum members."""
 
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
@@ -22,29 +23,31 @@ class QuorumClient:
     async def ask(
         self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
     ) -> Response:
-        """Send a request and return its answer; RefusedError when there was none."""
+        """Send a request to the first of a member's endpoints, and return the response. Raises
+        RefusedError if there is no endpoint or no response."""
         if not endpoints:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "no address is known")
-        conversation = CONVERSATIONS[type(request)]
+        method = QUORUM_METHODS[type(request)]
         channel = await self._runtime.channel(join_address(endpoints[0].host, endpoints[0].port))
         answer = await channel.call(
-            conversation.method, conversation.write_request(request), deadline_ms=timeout_ms
+            method.method, method.write_request(request), deadline_ms=timeout_ms
         )
-        response: Response = conversation.read_response(answer)
+        response: Response = method.read_response(answer)
         return response
 
 
 def quorum_handlers(
     answer: Callable[[Request], Awaitable[Response]],
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the server's side of the five conversations, all answered by one function."""
-    return [_handler(conversation, answer) for conversation in CONVERSATIONS.values()]
+    """Return the handlers of the quorum's five methods. All of them pass their requests to
+    `answer`."""
+    return [_handler(method, answer) for method in QUORUM_METHODS.values()]
 
 
 def _handler(
-    conversation: Conversation[Any, Any], answer: Callable[[Request], Awaitable[Response]]
+    method: QuorumMethod[Any, Any], answer: Callable[[Request], Awaitable[Response]]
 ) -> MethodHandler[Any, Any]:
     async def answer_message(message: Message) -> Message:
-        return conversation.write_response(await answer(conversation.read_request(message)))
+        return method.write_response(await answer(method.read_request(message)))
 
-    return MethodHandler(conversation.method, answer_message)
+    return MethodHandler(method.method, answer_message)

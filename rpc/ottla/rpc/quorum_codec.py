@@ -1,7 +1,7 @@
-"""The quorum's conversations between raft's values and protobuf, field by field.
+"""Conversion of the quorum's messages between raft's classes and protobuf, field by field.
 
-Pure.  Bytes that are no uuid or no known error code are the peer's fault: ProtocolError.  The five
-methods of `ottla.quorum.Quorum` stand at the end, each with its four translations.
+Pure. Raises ProtocolError for a malformed UUID or an unknown error code. The table at the end lists
+the five methods of `ottla.quorum.Quorum`, each with its four conversions.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,8 @@ from ottla.rpc.method import RpcMethod
 NO_LEADER = -1
 
 _STANDINGS = {standing.value: standing for standing in Standing}
-"""By their values; an unknown one is a later version's, and not FULL."""
+"""Standings by number. An unknown number was sent by a later version, and does not count as
+FULL."""
 
 
 def _vote_request(request: raft.VoteRequest) -> pb.VoteRequest:
@@ -228,7 +229,7 @@ def _read_snapshot_response(message: pb.FetchSnapshotResponse) -> raft.FetchSnap
 
 
 def _head(response: raft.Response) -> dict[str, Any]:
-    """Return what every answer opens with: the error, the leader and its epoch."""
+    """Return the fields that all responses have in common: error, leader and epoch."""
     return {
         "error_code": int(response.error),
         "leader_id": NO_LEADER if response.leader_id is None else response.leader_id,
@@ -271,7 +272,8 @@ def _bytes(records: raft.Records) -> bytes:
 
 
 def uuid_of(data: bytes) -> UUID:
-    """Read an id's 16 bytes; an absent one is ZERO_UUID, any other length ProtocolError."""
+    """Decode a UUID of 16 bytes.  Empty bytes become ZERO_UUID.  Raises ProtocolError for other
+    lengths."""
     if not data:
         return ZERO_UUID
     if len(data) != 16:
@@ -280,7 +282,8 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """Read an error code; ProtocolError when Kafka has none of that number."""
+    """Return the error code with a number.  Raises ProtocolError if Kafka has none with that
+    number."""
     try:
         return ErrorCode(number)
     except ValueError as error:
@@ -292,8 +295,8 @@ RaftResponse = TypeVar("RaftResponse", bound=raft.Response)
 
 
 @frozen
-class Conversation(Generic[RaftRequest, RaftResponse]):
-    """One of the five methods with its translations."""
+class QuorumMethod(Generic[RaftRequest, RaftResponse]):
+    """One of the quorum's five methods, with the conversions of its request and response."""
 
     method: RpcMethod[Any, Any]
     write_request: Callable[[RaftRequest], Message]
@@ -306,36 +309,36 @@ def _method(name: str, request: type[Any], response: type[Any]) -> RpcMethod[Any
     return RpcMethod(f"/ottla.quorum.Quorum/{name}", request, response)
 
 
-CONVERSATIONS: dict[type[Any], Conversation[Any, Any]] = {
-    raft.VoteRequest: Conversation(
+QUORUM_METHODS: dict[type[Any], QuorumMethod[Any, Any]] = {
+    raft.VoteRequest: QuorumMethod(
         _method("Vote", pb.VoteRequest, pb.VoteResponse),
         _vote_request,
         _read_vote_request,
         _vote_response,
         _read_vote_response,
     ),
-    raft.BeginQuorumEpochRequest: Conversation(
+    raft.BeginQuorumEpochRequest: QuorumMethod(
         _method("BeginQuorumEpoch", pb.BeginQuorumEpochRequest, pb.BeginQuorumEpochResponse),
         _begin_request,
         _read_begin_request,
         _begin_response,
         _read_begin_response,
     ),
-    raft.EndQuorumEpochRequest: Conversation(
+    raft.EndQuorumEpochRequest: QuorumMethod(
         _method("EndQuorumEpoch", pb.EndQuorumEpochRequest, pb.EndQuorumEpochResponse),
         _end_request,
         _read_end_request,
         _end_response,
         _read_end_response,
     ),
-    raft.FetchRequest: Conversation(
+    raft.FetchRequest: QuorumMethod(
         _method("Fetch", pb.FetchRequest, pb.FetchResponse),
         _fetch_request,
         _read_fetch_request,
         _fetch_response,
         _read_fetch_response,
     ),
-    raft.FetchSnapshotRequest: Conversation(
+    raft.FetchSnapshotRequest: QuorumMethod(
         _method("FetchSnapshot", pb.FetchSnapshotRequest, pb.FetchSnapshotResponse),
         _snapshot_request,
         _read_snapshot_request,
@@ -343,4 +346,4 @@ CONVERSATIONS: dict[type[Any], Conversation[Any, Any]] = {
         _read_snapshot_response,
     ),
 }
-"""By the class of raft's request."""
+"""Methods and conversions, by raft's request class."""

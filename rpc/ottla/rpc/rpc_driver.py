@@ -1,12 +1,12 @@
-"""gRPC for trio: servers whose handlers are trio functions, channels whose calls are awaited.
+"""gRPC for trio: servers whose handlers are trio functions, and channels whose calls are awaited.
 
-grpc.aio runs on one dedicated asyncio thread; this is the one place where it meets trio.  Every
-call has a deadline, every request the size limit of its method and every method a bound on the
-calls that it answers at once; a caller that goes away cancels its handler, and
-the other way round.  A lost peer is dialled again with back-off by the channel itself.
+grpc.aio runs on one dedicated asyncio thread; only this module connects it with trio.  Every call
+has a deadline.  Every method limits the size of its requests and the number of concurrent calls.  A
+caller that disconnects cancels its handler, and the cancellation of a call reaches the peer.  A
+channel reconnects by itself, with back-off.
 
-Where certificates are given, both ends show theirs (mutual TLS); new files hold for connections
-made after they were read, and those that are open go on.
+With certificates, both sides authenticate (mutual TLS).  Reloaded files apply to new connections;
+open connections continue.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ import trio
 
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
 from ottla.rpc.caller import UNKNOWN_CALLER, Caller, caller_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
@@ -34,35 +34,38 @@ from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 RECONNECT_BACKOFF_MS_FIRST = 5
-"""A broker may start some ms before the controller it starts with."""
+"""First delay before a channel reconnects. It is short because a broker may start a few ms before
+its controller."""
 RECONNECT_BACKOFF_MS_MAX = 300
-"""A restarted peer is found within this; lower dials a dead one too often."""
+"""Maximum delay before a channel reconnects. A restarted peer is reached within this time. Smaller
+would connect to a dead peer too often."""
 
 CONNECT_TIMEOUT_MS = 2_000
-"""How long one attempt to connect may take; lower never reaches a far peer."""
+"""Timeout of one connection attempt. A shorter timeout would never reach a distant peer."""
 
 KEEPALIVE_MS = 10_000
-"""How often an idle connection is probed, so that a peer lost without a FIN is noticed."""
+"""Interval of keepalive probes on an idle connection. The probes detect a peer that was lost
+without a FIN."""
 
 STREAMS_MAX = 1_024
-"""Calls under way on one connection.  Less makes the calls of a busy broker wait for each other;
-each may hold a request of its method's size."""
+"""Maximum number of concurrent calls on one connection.  With fewer, the calls of a busy broker
+wait for each other.  Each call may occupy memory up to the request limit of its method."""
 
 CONNECTIONS_MAX = 5_000
-"""Connections of one server at once, for each of its addresses; those above it are closed.  A
-cluster has a few for each of its nodes; each costs 20 KB, 45 KB once it has been closed until the
-allocator gives it back.  Lower lets fewer idle connections of strangers keep nodes out."""
+"""Maximum number of connections for each address of a server; further connections are closed. A
+cluster has a few for each of its nodes. Each costs 20 KB, and 45 KB once closed until the allocator
+releases it. With fewer, idle foreign connections can lock nodes out more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
-"""How long a caller may take to show its certificate, or its first HTTP/2 frame.  gRPC's default
-is 120 s: idle connections of strangers, who come back, would keep a restarting node out.  Lower
-cuts off callers on busy machines, who call again."""
+"""Time within which a caller must present its certificate, or its first HTTP/2 frame. gRPC's
+default is 120 s, with which strangers that reconnect and stay idle could lock out a restarting
+node. A shorter time disconnects callers on busy machines, which then call again."""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
 LOST_CALLER = "ExecuteBatchError raised in core by servicer method"
 
 ENVELOPE_BYTES = 1_024
-"""What gRPC may add to a message before it counts it."""
+"""Bytes that gRPC may add to a message before it checks the message's size."""
 
 BASE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", RPC_MESSAGE_BYTES_MAX),
@@ -82,7 +85,7 @@ CHANNEL_OPTIONS = (
 )
 SERVER_OPTIONS = (
     *BASE_OPTIONS,
-    ("grpc.so_reuseport", 0),  # a taken port must fail, not share its calls with a stranger
+    ("grpc.so_reuseport", 0),  # a port in use must fail, not share its calls with another process
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
@@ -91,16 +94,18 @@ SERVER_OPTIONS = (
 
 
 OLD_CHANNEL_GRACE_S = 60.0
-"""How long calls under way may use a connection whose certificate was replaced: any long poll."""
+"""Time for which calls in progress may continue on a connection with a replaced certificate.  It is
+longer than any long poll."""
 
 
 class RpcChannel:
-    """Calls to one address; it dials when first used, and again whenever the peer is lost."""
+    """A gRPC channel to one address. It connects on its first call, and reconnects after a lost
+    connection."""
 
     def __init__(
         self, thread: AsyncioThread, address: str, certificates: NodeCertificates | None
     ) -> None:
-        """Make the channel (on the asyncio loop)."""
+        """Create the channel. Must be called on the asyncio loop."""
         self.address = address
         self._thread = thread
         self._certificates = certificates
@@ -116,7 +121,11 @@ class RpcChannel:
         *,
         deadline_ms: int,
     ) -> Response:
-        """Call the peer; RefusedError with its code, NETWORK_EXCEPTION or REQUEST_TIMED_OUT."""
+        """Call a method of the peer, and return the response.
+
+        Raises RefusedError with the error code of the peer, or with NETWORK_EXCEPTION or
+        REQUEST_TIMED_OUT.
+        """
         path, data = method.path, request.SerializeToString()
         try:
             answer = await self._thread.run(partial(self._call, path, data, deadline_ms / 1000))
@@ -127,18 +136,19 @@ class RpcChannel:
         return method.decode_response(answer)
 
     async def close(self) -> None:
-        """Hang up; calls under way fail."""
+        """Close the channel.  Calls in progress fail."""
         await self._thread.run(self.close_now)
 
     async def close_now(self) -> None:
-        """Hang up (on the asyncio loop)."""
+        """Close the channel. Must be called on the asyncio loop."""
         for task in self._old:
             task.cancel()
         await asyncio.gather(*self._old, return_exceptions=True)
         await self._channel.close(None)
 
     def _renew(self, certificates: NodeCertificates) -> None:
-        """Dial with the certificates that hold now; calls under way end where they are."""
+        """Open a connection with the current certificates. Calls in progress continue on the old
+        connection."""
         version = certificates.look()
         if version == self._certificates_version:
             return
@@ -160,7 +170,7 @@ class RpcChannel:
 
 
 class RpcRuntime:
-    """The process's gRPC: its servers and its channels, all on one asyncio thread."""
+    """gRPC of one process: its servers and its channels, on one asyncio thread."""
 
     def __init__(
         self,
@@ -172,13 +182,13 @@ class RpcRuntime:
         self._thread = thread
         self._connections_max = connections_max
         self._certificates = certificates
-        """For calls to others."""
+        """Certificates for outgoing calls."""
         self._nursery: trio.Nursery | None = None
-        """Holds the tasks that answer; None while nothing is answered."""
+        """Nursery of the tasks that process calls.  None while the process does not serve."""
         self._servers: list[grpc.aio.Server] = []
         self._channels: dict[str, RpcChannel] = {}
         self._call_counts: Counter[str] = Counter()
-        """Calls under way by path (on the asyncio loop)."""
+        """Number of calls in progress, by path. Accessed only on the asyncio loop."""
 
     async def serve(
         self,
@@ -188,11 +198,13 @@ class RpcRuntime:
         *,
         tls: TlsConfig | None = None,
     ) -> int:
-        """Listen on an address and answer the methods; return the port (useful when given 0).
+        """Listen on an address and serve the methods. Returns the port, which the system chooses if
+        the given port is 0.
 
-        With `tls`, callers show certificates, and `admit` of the handlers learns whose.
+        With `tls`, callers must present certificates, and the `admit` of each handler receives the
+        certificate's identity.
         """
-        answering = _Answering(tuple(handlers), None if tls is None else NodeCertificates(tls))
+        answering = _Listener(tuple(handlers), None if tls is None else NodeCertificates(tls))
         try:
             return await self._thread.run(
                 partial(self._start_server, join_address(host, port), answering)
@@ -204,7 +216,8 @@ class RpcRuntime:
             ) from error
 
     async def channel(self, address: str) -> RpcChannel:
-        """Return the channel to an address (`host:port` or `unix:/path`), made when new."""
+        """Return the channel to an address (`host:port` or `unix:/path`).  It is created on first
+        use."""
         known = self._channels.get(address)
         if known is None:
             made = await self._thread.run(partial(self._open_channel, address))
@@ -215,18 +228,19 @@ class RpcRuntime:
         return RpcChannel(self._thread, address, self._certificates)
 
     async def stop_serving(self) -> None:
-        """Cancel what is being answered and listen no longer; channels still serve."""
+        """Cancel calls in progress and stop listening.  Channels continue to work."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
         await self._thread.run(self._stop_servers)
 
     async def close(self) -> None:
-        """Stop serving and hang up everywhere."""
+        """Stop serving and close all channels."""
         await self.stop_serving()
         await self._thread.run(self._close_channels)
 
     async def hold_answers(self, task_status: trio.TaskStatus[None]) -> None:
-        """Hold the tasks that answer, apart from whoever opened the runtime."""
+        """Run the tasks that process incoming calls until the runtime is closed. They are
+        independent of the task that opened the runtime."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -235,7 +249,7 @@ class RpcRuntime:
             finally:
                 self._nursery = None
 
-    async def _start_server(self, address: str, answering: "_Answering") -> int:
+    async def _start_server(self, address: str, answering: "_Listener") -> int:
         largest = max((one.method.request_bytes_max for one in answering.handlers), default=0)
         options = dict(SERVER_OPTIONS)
         options["grpc.max_receive_message_length"] = largest + ENVELOPE_BYTES
@@ -254,16 +268,16 @@ class RpcRuntime:
     async def _serve_call(
         self,
         handler: MethodHandler[Any, Any],
-        answering: "_Answering",
+        answering: "_Listener",
         data: bytes,
         context: grpc.aio.ServicerContext[bytes, bytes],
     ) -> bytes:
         path = handler.method.path
-        incoming = _Incoming(self._thread, handler, data, answering.caller_of(context))
+        incoming = _IncomingCall(self._thread, handler, data, answering.caller_of(context))
         if self._call_counts[path] >= handler.method.calls_max:
             incoming.resolve(BUSY)
         else:
-            self._thread.post_to_trio(self._take_up, incoming)
+            self._thread.post_to_trio(self._start_call, incoming)
         self._call_counts[path] += 1
         try:
             result = await incoming.result
@@ -280,7 +294,7 @@ class RpcRuntime:
             )
         return result
 
-    def _take_up(self, incoming: "_Incoming") -> None:
+    def _start_call(self, incoming: "_IncomingCall") -> None:
         if self._nursery is None:
             self._thread.post_to_asyncio(incoming.resolve, CLOSING)
         else:
@@ -294,8 +308,9 @@ class RpcRuntime:
         await asyncio.gather(*(channel.close_now() for channel in self._channels.values()))
 
 
-class _Answering:
-    """What one listener answers, and how it knows its callers."""
+class _Listener:
+    """The handlers of one listener, and the rules that map its callers' certificates to
+    principals."""
 
     __slots__ = ("certificates", "handlers")
 
@@ -308,7 +323,8 @@ class _Answering:
         self.certificates = certificates
 
     def caller_of(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> Caller:
-        """Return who calls, as the mapping rules of the listener name the certificate."""
+        """Return the identity of a caller. The listener's rules map the certificate to a
+        principal."""
         if self.certificates is None:
             return UNKNOWN_CALLER
         rules = self.certificates.config.principal_rules
@@ -316,9 +332,9 @@ class _Answering:
 
 
 class _GenericHandler(grpc.GenericRpcHandler):
-    """Finds the handler of a path."""
+    """gRPC's interface for finding the handler of a method by its path."""
 
-    def __init__(self, runtime: RpcRuntime, answering: _Answering) -> None:
+    def __init__(self, runtime: RpcRuntime, answering: _Listener) -> None:
         self._rows: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             handler.method.path: grpc.unary_unary_rpc_method_handler(
                 partial(runtime._serve_call, handler, answering)
@@ -329,12 +345,12 @@ class _GenericHandler(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        """Return the row of a path; gRPC answers UNIMPLEMENTED when there is none."""
+        """Return the handler of a path.  gRPC responds with UNIMPLEMENTED if it is None."""
         return self._rows.get(handler_call_details.method)
 
 
-class _Incoming:
-    """One call being answered by a trio task; the asyncio side waits on its `result`."""
+class _IncomingCall:
+    """An incoming call that a trio task processes. The asyncio side waits for its `result`."""
 
     __slots__ = ("_caller", "_data", "_handler", "_scope", "_thread", "result")
 
@@ -353,7 +369,7 @@ class _Incoming:
         self.result: asyncio.Future[bytes | RefusedError] = thread.loop.create_future()
 
     async def answer(self) -> None:
-        """Answer the call (on the trio loop)."""
+        """Process the call and set its result. Runs on the trio loop."""
         result: bytes | RefusedError = CLOSING
         try:
             with self._scope:
@@ -366,11 +382,11 @@ class _Incoming:
             self._thread.post_to_asyncio(self.resolve, result)
 
     def cancel(self) -> None:
-        """Stop answering: the caller is gone (on the trio loop)."""
+        """Stop processing the call, because the caller has disconnected. Runs on the trio loop."""
         self._scope.cancel()
 
     def resolve(self, result: bytes | RefusedError) -> None:
-        """Hand the result over (on the asyncio loop)."""
+        """Set the result of the call. Runs on the asyncio loop."""
         if not self.result.done():
             self.result.set_result(result)
 
@@ -394,15 +410,17 @@ def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
 
 
 def is_no_lost_caller(record: logging.LogRecord) -> bool:
-    """Return whether gRPC logs anything but an answer whose caller had gone before it.
+    """Log filter: return False for gRPC's log record about a response whose caller has
+    disconnected.
 
-    That is no fault of anybody's: a caller's time was over, or its process ended.
+    That is not an error: the deadline of the caller has passed, or its process has ended.
     """
     return not record.getMessage().startswith(LOST_CALLER)
 
 
 def default_connections_max() -> int:
-    """Return how many connections leave the rest of the process as many descriptors."""
+    """Return the default maximum number of connections, which leaves half of the file descriptors
+    for other uses."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, min(CONNECTIONS_MAX, descriptors // 2))
 
@@ -411,13 +429,14 @@ def default_connections_max() -> int:
 async def open_rpc_runtime(
     tls: TlsConfig | None = None, *, connections_max: int | None = None
 ) -> AsyncIterator[RpcRuntime]:
-    """Run gRPC for the length of the `with`; None leaves the bound to the descriptors there are.
+    """Run gRPC for the duration of the `async with` block.
 
-    With `tls`, calls go out encrypted and show its certificate.
+    With `tls`, outgoing calls are encrypted and present its certificate. If `connections_max` is
+    None, the limit is derived from the process's limit of file descriptors.
     """
     certificates = None if tls is None else NodeCertificates(tls)
     connections_max = connections_max or default_connections_max()
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it tells stderr of every goodbye
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it writes every disconnection to stderr
     async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
         runtime = RpcRuntime(thread, connections_max=connections_max, certificates=certificates)
         await nursery.start(runtime.hold_answers)

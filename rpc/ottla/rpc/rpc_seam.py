@@ -1,19 +1,19 @@
-"""The seam through which remote procedures come in: answering them, and calling them.
+"""Interface of remote procedures: servers and calls.
 
-Exactly two implementations exist: `RpcRuntime` (rpc_driver.py), which is gRPC, and the
-deterministic world's.  Both pass `ottla.jepsen.world.rpc_conformance`.
+It has two implementations: `RpcRuntime` (rpc_driver.py), which uses gRPC, and the one of the
+simulator. Both pass the tests in `tests.jepsen.world.rpc_conformance`.
 """
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 
 
 class RpcPeer(Protocol):
-    """Whoever answers at one address, there or not."""
+    """A peer to call at one address. It may be unreachable."""
 
     async def call(
         self,
@@ -22,12 +22,16 @@ class RpcPeer(Protocol):
         *,
         deadline_ms: int,
     ) -> Response:
-        """Call the peer; RefusedError with its code, NETWORK_EXCEPTION or REQUEST_TIMED_OUT."""
+        """Call a method of the peer, and return the response.
+
+        Raises RefusedError with the error code of the peer, or with NETWORK_EXCEPTION or
+        REQUEST_TIMED_OUT.
+        """
         ...
 
 
 class Rpc(Protocol):
-    """One process's remote procedures, those it answers and those it calls."""
+    """Remote procedures of one process: its servers and its calls."""
 
     async def serve(
         self,
@@ -37,31 +41,34 @@ class Rpc(Protocol):
         *,
         tls: TlsConfig | None = None,
     ) -> int:
-        """Answer the methods at an address; return the port (useful when given 0).
+        """Serve the methods at an address. Returns the port, which the system chooses if the given
+        port is 0.
 
-        With `tls`, callers must show certificates.  ConfigError when the address is taken.
+        With `tls`, callers must present certificates. Raises ConfigError if the address is in use.
         """
         ...
 
     async def channel(self, address: str) -> RpcPeer:
-        """Return whoever answers at an address, made by `join_address`."""
+        """Return the peer at an address, in the form that `join_address` returns."""
         ...
 
     async def stop_serving(self) -> None:
-        """Cancel what is being answered and listen no longer; calls still go out."""
+        """Cancel calls in progress and stop listening.  Outgoing calls continue to work."""
         ...
 
 
 class OpenRpc(Protocol):
-    """Opens a process's remote procedures for the length of a `with`."""
+    """A function that opens the remote procedures of a process for the duration of an `async with`
+    block."""
 
     def __call__(self, tls: TlsConfig | None = None, /) -> AbstractAsyncContextManager[Rpc]:
-        """Open them; with `tls`, calls go out encrypted and show its certificate."""
+        """Open the remote procedures.  With `tls`, outgoing calls are encrypted and present its
+        certificate."""
         ...
 
 
 def join_address(host: str, port: int) -> str:
-    """Return gRPC's form of an address; `unix:/path` stands for itself."""
+    """Return an address in gRPC's form.  `unix:/path` is returned unchanged."""
     if host.startswith("unix:"):
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"

@@ -1,15 +1,15 @@
-"""How a refusal travels through gRPC, and what its absence means.
+"""Conversion of RefusedError to gRPC statuses and back.
 
-Pure.  A handler's `RefusedError` crosses the wire as status FAILED_PRECONDITION with Kafka's error
-code in the trailing metadata, and is raised again at the caller.  A peer that is not there is
-NETWORK_EXCEPTION, one that goes away during the call too (`LostCallError`), one that is late
-REQUEST_TIMED_OUT: the caller meets `RefusedError` only.
+Pure.  The RefusedError of a handler is sent as the status FAILED_PRECONDITION, with Kafka's error
+code in the trailing metadata, and is raised again in the caller.  An unreachable peer becomes
+NETWORK_EXCEPTION, as does a connection that is lost during the call (`LostCallError`).  A late
+response becomes REQUEST_TIMED_OUT.  The caller receives only RefusedError.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
 
 ERROR_CODE_KEY = "ottla-error-code"
-"""The trailing metadata's key of Kafka's error code."""
+"""Key of Kafka's error code in the trailing metadata."""
 
 CODE_OF_STATUS = {
     "UNAVAILABLE": ErrorCode.NETWORK_EXCEPTION,
@@ -19,18 +19,19 @@ CODE_OF_STATUS = {
     "RESOURCE_EXHAUSTED": ErrorCode.MESSAGE_TOO_LARGE,
     "UNIMPLEMENTED": ErrorCode.UNSUPPORTED_VERSION,
 }
-"""gRPC's own statuses in Kafka's words; any other is UNKNOWN_SERVER_ERROR."""
+"""Kafka's error codes for gRPC statuses.  Any other status becomes UNKNOWN_SERVER_ERROR."""
 
 
 class LostCallError(RefusedError):
-    """A call whose peer went away while it was under way: it may have been carried out.
+    """Error of a call during which the peer disconnected. The peer may have processed the request.
 
-    It may also be why the peer went.
+    The request may also be the reason why the peer crashed.
     """
 
 
 def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
-    """Return the refusal that a failed call means; LostCallError where its connection broke."""
+    """Return the error for a failed call.  It is a LostCallError if the connection broke during the
+    call."""
     known = None if error_code is None else KNOWN_CODES.get(error_code)
     if known is not None:
         return RefusedError(known, details)
@@ -44,7 +45,7 @@ def refusal_of(status: str, details: str | None, error_code: str | None) -> Refu
 
 
 def in_words(status: str, details: str) -> str:
-    """Return what gRPC's library says of a failed call, in words for an operator's log."""
+    """Return gRPC's description of a failed call, rephrased for an operator's log."""
     for sign, words in _WORDS.items():
         if sign in details:
             return words
@@ -68,7 +69,8 @@ _WORDS = {
     "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
     "missing selected ALPN": "failed to connect: no gRPC is spoken there",
 }
-"""Causes in gRPC's texts, which name addresses in its own notation."""
+"""Descriptions of causes, by fragments of gRPC's error texts. gRPC's own texts contain addresses in
+its own notation."""
 
 _STATUS_WORDS = {
     "UNAVAILABLE": "not reachable",
@@ -79,11 +81,13 @@ _STATUS_WORDS = {
 
 NEVER_CONNECTED = "failed to connect"
 NEVER_SENT = (NEVER_CONNECTED, "RST_STREAM with error code 7")
-"""How it says that nobody has the request: HTTP/2's REFUSED_STREAM is a promise of that."""
+"""Fragments of gRPC's error texts for a call that never reached a handler. HTTP/2's REFUSED_STREAM
+guarantees that."""
 
 NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame", "missing selected ALPN")
-"""How gRPC's library says that a connection was made and something else spoke on it."""
+"""Fragments of gRPC's error texts for a connection to a server that does not use gRPC."""
 
 
 KNOWN_CODES = {str(int(code)): code for code in ErrorCode}
-"""Each code by its text in the trailing metadata, which a peer writes as it likes."""
+"""Error codes by their text in the trailing metadata. The text is untrusted, because the peer
+writes it."""

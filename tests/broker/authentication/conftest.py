@@ -1,4 +1,4 @@
-"""Users that the tests of this room know, and an issuer of tokens."""
+"""SCRAM and PLAIN users for the authentication tests, and an issuer of tokens."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from ottla.broker.authentication.mechanism import SaslMechanism
 from ottla.broker.authentication.plain import PlainMechanism
 from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.broker.authentication.scram_server import ScramMechanism
-from ottla.model.scram import SCRAM_BY_NAME, ScramCredential
+from ottla.model.security.scram import SCRAM_BY_NAME, ScramCredential
 from ottla.node.clock_driver import RealRng
 
 SALT = b"3jkkpkavuwlq5rd8g1kvdaamxh"
@@ -33,28 +33,28 @@ def mechanisms() -> Mapping[str, SaslMechanism]:
 
 @pytest.fixture
 def rules(mechanisms: Mapping[str, SaslMechanism]) -> SaslRules:
-    """What the listener under test asks: sessions have no end."""
+    """SASL rules of the listener under test, whose sessions do not expire."""
     return SaslRules(mechanisms=mechanisms, session_ms_max={}, counts=SaslCounts())
 
 
-TOLD_MS = 2_000
-"""The end of a session as its client hears it: twice the least time between two renewals."""
+ANNOUNCED_MS = 2_000
+"""Announced lifetime of a session: twice the least time between two renewals."""
 
 
 @pytest.fixture
 def sessions_end_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell clients an earlier end of their session than the broker keeps to.
+    """Announce a shorter session lifetime to clients than the broker enforces.
 
-    librdkafka renews at 90 % of what it is told: its margin is 200 ms of two seconds, which a busy
-    machine misses.  With this the broker's own end, of a minute, is the margin.  That a session
-    ends when it was said to is tested in virtual time (`test_sasl_session.py`).
+    librdkafka renews at 90 % of the announced lifetime: its margin is 200 ms of two seconds, which
+    a busy machine misses.  With this fixture the margin is the broker's own lifetime, a minute.
+    `test_sasl_session.py` tests in virtual time that a session ends at its announced end.
     """
     kept = SaslSession._authenticated
 
-    def told(session: SaslSession, *values: Any, **named: Any) -> int:
-        return min(kept(session, *values, **named), TOLD_MS)
+    def shortened(session: SaslSession, *values: Any, **named: Any) -> int:
+        return min(kept(session, *values, **named), ANNOUNCED_MS)
 
-    monkeypatch.setattr(SaslSession, "_authenticated", told)
+    monkeypatch.setattr(SaslSession, "_authenticated", shortened)
 
 
 ISSUER, AUDIENCE = "https://issuer.example", "ottla"

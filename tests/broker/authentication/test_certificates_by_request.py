@@ -13,11 +13,11 @@ import trio
 from ottla.client import ClientSecurity, ConfigResource, open_admin
 from ottla.client.admin import Admin
 from ottla.client.network.connection import open_connection
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.model.tls.certificate import certificates_in
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.wire.messages.alter_configs_request import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -37,7 +37,7 @@ FIRST = ConfigResource(ConfigKind.BROKER, "1")
 
 
 @dataclass(frozen=True)
-class Served:
+class CertificateCluster:
     """A cluster whose first broker shows certificates on the listeners OUT and IN."""
 
     cluster: InProcessCluster
@@ -71,7 +71,7 @@ def parts_of(file: Path) -> tuple[str, str]:
 
 
 @pytest.fixture
-async def served(authority: "CertificateAuthority") -> AsyncIterator[Served]:
+async def served(authority: "CertificateAuthority") -> AsyncIterator[CertificateCluster]:
     """Two brokers; only the tests' own requests go without TLS."""
     file = authority.issue(common_name="broker")
     key, chain = parts_of(file)
@@ -88,11 +88,11 @@ async def served(authority: "CertificateAuthority") -> AsyncIterator[Served]:
         open_in_process_cluster(broker_count=2, broker_settings=settings) as cluster,
         open_admin(cluster.bootstrap) as admin,
     ):
-        yield Served(cluster, admin, str(authority.file), file)
+        yield CertificateCluster(cluster, admin, str(authority.file), file)
 
 
 async def test_new_connections_get_the_new_certificate_and_no_old_one_ends(
-    served: Served, authority: "CertificateAuthority"
+    served: CertificateCluster, authority: "CertificateAuthority"
 ) -> None:
     renewed = authority.issue(common_name="broker")
     host, port = served.address("OUT")
@@ -113,7 +113,7 @@ async def test_new_connections_get_the_new_certificate_and_no_old_one_ends(
 
 
 async def test_what_was_set_holds_after_a_restart_and_goes_with_the_setting(
-    served: Served, authority: "CertificateAuthority"
+    served: CertificateCluster, authority: "CertificateAuthority"
 ) -> None:
     renewed = authority.issue(common_name="broker")
     await served.alter({LOCATION: str(renewed)})
@@ -134,8 +134,8 @@ async def test_what_was_set_holds_after_a_restart_and_goes_with_the_setting(
     )
 
 
-async def test_a_key_that_is_set_is_never_told(
-    served: Served, authority: "CertificateAuthority"
+async def test_a_configured_key_is_never_described(
+    served: CertificateCluster, authority: "CertificateAuthority"
 ) -> None:
     renewed = authority.issue(common_name="broker")
     key, chain = parts_of(renewed)
@@ -149,7 +149,9 @@ async def test_a_key_that_is_set_is_never_told(
     assert not any("PRIVATE" in str(entry) for entry in found.values())
 
 
-async def refusal_of(served: Served, changes: dict[str, str | None], **options: Any) -> str:
+async def refusal_of(
+    served: CertificateCluster, changes: dict[str, str | None], **options: Any
+) -> str:
     with pytest.raises(RefusedError) as caught:
         await served.alter(changes, **options)
     assert caught.value.code == ErrorCode.INVALID_REQUEST
@@ -161,7 +163,7 @@ async def refusal_of(served: Served, changes: dict[str, str | None], **options: 
 
 
 async def test_what_cannot_be_served_is_refused_and_leaves_no_record(
-    served: Served,
+    served: CertificateCluster,
     authority: "CertificateAuthority",
     new_authority: Callable[[str], "CertificateAuthority"],
     tmp_path: Path,
@@ -182,7 +184,7 @@ async def test_what_cannot_be_served_is_refused_and_leaves_no_record(
     good.chmod(good.stat().st_mode | stat.S_IROTH)
     assert "every user of this machine" in await refusal_of(served, {LOCATION: str(good)})
     good.chmod(0o600)
-    # Tried out, and no more.
+    # A dry run.
     await served.alter({LOCATION: str(good)}, is_rehearsal=True)
     assert await served.shown() == der_of(served.file)
 
@@ -199,12 +201,12 @@ async def test_what_cannot_be_served_is_refused_and_leaves_no_record(
     ],
 )
 async def test_what_is_no_certificate_of_a_listener_is_refused(
-    served: Served, key: str, text: str, words: str
+    served: CertificateCluster, key: str, text: str, words: str
 ) -> None:
     assert words in await refusal_of(served, {key: text})
 
 
-async def test_only_the_broker_itself_takes_its_certificates(served: Served) -> None:
+async def test_only_the_broker_itself_takes_its_certificates(served: CertificateCluster) -> None:
     for name, words in (("2", "expected 1 but received 2"), ("", "broker id must be specified")):
         request = AlterConfigsRequest(
             resources=[
@@ -221,7 +223,7 @@ async def test_only_the_broker_itself_takes_its_certificates(served: Served) -> 
 
 
 async def test_the_old_request_takes_back_what_it_does_not_name(
-    served: Served, authority: "CertificateAuthority"
+    served: CertificateCluster, authority: "CertificateAuthority"
 ) -> None:
     renewed = authority.issue(common_name="broker")
     await served.alter({LOCATION: str(renewed)})
@@ -235,7 +237,7 @@ async def test_the_old_request_takes_back_what_it_does_not_name(
     assert await served.shown() == der_of(served.file)
 
 
-async def ask(served: Served, request: AlterConfigsRequest) -> Any:
+async def ask(served: CertificateCluster, request: AlterConfigsRequest) -> Any:
     """Send a request to the first broker."""
     async with open_connection(*served.address("PLAINTEXT")) as connection:
         return await connection.request(request, AlterConfigsResponse)

@@ -11,9 +11,9 @@ from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.request_memory import RequestMemory
-from ottla.model.acls import ANONYMOUS_USER
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.model.errors import ErrorCode, ProtocolError
+from ottla.model.security.acls import ANONYMOUS_USER
 from ottla.wire.apis import API_VERSIONS, HEARTBEAT
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message

@@ -1,4 +1,4 @@
-"""When the keys of tokens are read, in virtual time: at the start, from time to time, on demand."""
+"""Schedule of reading the token keys (JWKS), in virtual time: at start, periodic, on demand."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ottla.broker.authentication.jwks import KeySource
 from ottla.broker.authentication.jwks_driver import FORCED_PAUSE_S, KeyReader
 from ottla.client.network import web_fetch
 from ottla.client.network.web_fetch import WebFetchError
-from ottla.model.settings.oauth import OAuthRules
+from ottla.model.settings.security.oauth import OAuthRules
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 URL = "https://issuer.example/keys"

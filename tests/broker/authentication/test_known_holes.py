@@ -20,16 +20,16 @@ import trio
 from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.client import NotDeliveredError, open_admin, open_consumer, open_producer
 from ottla.client.testing import import_cluster, open_test_cluster
-from ottla.jepsen.in_process import InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ConfigError, OttlaError, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.limits import MIB
-from ottla.model.scram import SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.model.security.scram import SCRAM_SHA_256, ScramClient, ScramCredential
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
-from ottla.model.settings.client_security import login_of
 from ottla.model.settings.dynamic import check_broker_texts
+from ottla.model.settings.security.client_security import login_of
 from ottla.node.clock_driver import RealRng
+from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 
 import_cluster()
 

@@ -14,13 +14,13 @@ from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_stream
 from ottla.client.network.login import LOGIN, starter_of
 from ottla.client.network.pipeline import Pipeline
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.settings.security.sasl import SaslLogin
 from ottla.wire.apis import API, API_VERSIONS, HEARTBEAT, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -167,7 +167,9 @@ async def test_a_client_logs_in_and_is_served(
     assert broker.users == ["al"]
 
 
-async def test_a_task_logs_in_as_it_was_told(autojump_clock: MockClock, rules: SaslRules) -> None:
+async def test_a_task_logs_in_with_the_configured_credentials(
+    autojump_clock: MockClock, rules: SaslRules
+) -> None:
     LOGIN.set(SaslLogin("SCRAM-SHA-512", "al", "pw"))
     broker = Broker(rules)
     await heartbeat(await connected(broker, None))

@@ -1,4 +1,4 @@
-"""Two brokers whose clients, and who themselves, log in by tokens; unmodified clients use them."""
+"""Two brokers that authenticate clients and each other by OAuth tokens, with unmodified clients."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ import kafka.net.sasl.oauth
 import pytest
 import trio
 
-from ottla.bench.kafka_server import java_program
+from ottla.bench.kafka.kafka_server import java_program
 from ottla.broker.authentication import jwks_driver
 from ottla.client import (
     ConsumerConfig,
@@ -33,18 +33,18 @@ from ottla.client import (
     open_producer,
 )
 from ottla.client.network import bearer_tokens
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.oauthbearer import BearerToken
-from ottla.model.settings.client_security import ClientSecurity, login_of
-from ottla.model.settings.jaas import OAUTHBEARER_MODULE
-from ottla.model.settings.oauth import VALIDATOR
+from ottla.model.security.oauthbearer import BearerToken
+from ottla.model.settings.security.client_security import ClientSecurity, login_of
+from ottla.model.settings.security.jaas import OAUTHBEARER_MODULE
+from ottla.model.settings.security.oauth import VALIDATOR
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 
 USERS = "USERS"
 TIMEOUT_S = 60
 PAUSE_S = 0.005
-"""Between two sends: a renewal meets one on its way, and the load is no measurement."""
+"""Seconds between two sends: some sends meet a renewal, and the load is not for measuring."""
 URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
@@ -139,7 +139,7 @@ def settings_of(url: str) -> dict[str, str]:
 
 
 class Users:
-    """The cluster, and where it asks for tokens."""
+    """The cluster, and its issuer of tokens."""
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
@@ -189,11 +189,11 @@ def confluent_round(users: Users, token: Callable[[], str]) -> None:
 
 
 def confluent_failure(users: Users, token: str) -> str:
-    """Return what librdkafka reports of a token that is not taken."""
+    """Return librdkafka's error for a token that is refused."""
     found: list[str] = []
 
     def note(error: Any) -> None:
-        # A broker that serves nobody yet closes the connection, which is no answer to a token.
+        # A broker that does not serve yet closes the connection, which is no answer to a token.
         if error.name() == "_AUTHENTICATION" and "transport failure" not in error.str():
             found.append(error.str())
 
@@ -293,7 +293,7 @@ async def given(token: str) -> BearerToken:
     return BearerToken(token)
 
 
-async def test_our_own_client_is_told_that_its_token_is_not_taken(
+async def test_our_own_client_reports_that_its_token_was_refused(
     users: Users, provider: Provider
 ) -> None:
     security = ClientSecurity(

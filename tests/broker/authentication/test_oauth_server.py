@@ -1,4 +1,5 @@
-"""OAUTHBEARER's server side: which tokens are taken, and what a client learns of the others."""
+"""OAUTHBEARER's server side: accepted tokens, and the error that a client gets for a refused
+one."""
 
 import base64
 import hashlib
@@ -16,8 +17,8 @@ from ottla.broker.authentication.jwks import KeySource, parse_jwks
 from ottla.broker.authentication.mechanism import SaslReply
 from ottla.broker.authentication.oauth_server import OAuthMechanism
 from ottla.model.errors import CorruptDataError, RefusedError
-from ottla.model.jwt_claims import ClaimRules, TokenFault
-from ottla.model.oauthbearer import INVALID_TOKEN, bearer_message
+from ottla.model.security.jwt_claims import ClaimRules, TokenFault
+from ottla.model.security.oauthbearer import INVALID_TOKEN, bearer_message
 
 RULES = ClaimRules(audiences=("ottla",), issuer="https://issuer.example")
 

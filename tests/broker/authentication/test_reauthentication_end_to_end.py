@@ -11,16 +11,16 @@ import confluent_kafka
 import pytest
 import trio
 
-from ottla.bench.kafka_server import java_program
+from ottla.bench.kafka.kafka_server import java_program
 from ottla.client import ProducerConfig, open_admin, open_producer
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
-from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
+from ottla.model.settings.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 
 USERS = "USERS"
 TIMEOUT_S = 60
 FOR_S = float(os.environ.get("OTTLA_REAUTH_S", "5"))
 PAUSE_S = 0.005
-"""Between two sends: a renewal meets one on its way, and the load is no measurement."""
+"""Seconds between two sends: some sends meet a renewal, and the load is not for measuring."""
 SETTINGS = {
     "listeners": f"PLAINTEXT://{HOST}:0,{USERS}://{HOST}:0",
     "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{USERS}:SASL_PLAINTEXT",
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 async def cluster(sessions_end_late: None) -> AsyncIterator[InProcessCluster]:
-    """Return a broker whose sessions are to be renewed within two seconds, with the user al."""
+    """Return a broker whose sessions must be renewed within two seconds, with the user al."""
     async with open_in_process_cluster(broker_settings=SETTINGS) as found:
         async with open_admin(found.bootstrap) as admin:
             for mechanism in MECHANISMS[1:]:

@@ -19,9 +19,9 @@ from ottla.broker.authentication.sasl_session import (
 )
 from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.broker.network.dispatch import NotServedYetError, Peer
-from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import ErrorCode, ProtocolError
-from ottla.model.scram import SCRAM_SHA_256, ScramClient
+from ottla.model.security.acls import ANONYMOUS_USER
+from ottla.model.security.scram import SCRAM_SHA_256, ScramClient
 from ottla.node.clock_driver import RealRng
 from ottla.wire.apis import API, API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.codec import encode
@@ -73,7 +73,7 @@ METADATA_FRAME = frame_of(MetadataRequest(topics=None), 9)
 
 
 def outcome(session: SaslSession, frame: bytes, now_ms: int = NOW) -> Any:
-    """Return what became of a frame: pass, close, or the error code (late if it closes)."""
+    """Return the outcome of a frame: pass, close, or the error code (late if it closes)."""
     try:
         answer = session.on_frame(memoryview(frame), now_ms)
     except ProtocolError:
@@ -163,7 +163,7 @@ TABLE: dict[SaslState, dict[str, Any]] = {
     SaslState.DONE: {**dict.fromkeys(FRAMES, PASS), "empty": CLOSE},
     SaslState.FAILED: {},
 }
-"""What becomes of each frame in each state; a frame that is not named closes the connection."""
+"""Outcome of each frame in each state; a frame that is not listed closes the connection."""
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -190,7 +190,7 @@ def test_the_user_is_known_after_the_proof_alone(rules: SaslRules) -> None:
     assert rules.counts.successes == 1
 
 
-def test_a_wrong_password_leaves_nobody_behind(rules: SaslRules) -> None:
+def test_a_wrong_password_leaves_the_session_without_a_principal(rules: SaslRules) -> None:
     session = in_state(rules, SaslState.FAILED)
     assert session._peer.user == ANONYMOUS_USER
     assert not session.is_done
@@ -242,7 +242,7 @@ def test_frames_are_small_until_the_client_is_known(rules: SaslRules) -> None:
         assert session.frame_bytes_min == (0 if state is SaslState.RAW_TOKENS else None)
 
 
-def test_clients_are_told_to_return_while_the_users_are_not_known() -> None:
+def test_logins_are_retriable_until_the_users_are_loaded() -> None:
     mechanism = ScramMechanism(SCRAM_SHA_256, lambda: None, RealRng())
     rules = SaslRules(
         mechanisms={mechanism.name: mechanism}, session_ms_max={}, counts=SaslCounts()
@@ -257,7 +257,7 @@ def test_clients_are_told_to_return_while_the_users_are_not_known() -> None:
 
 @pytest.fixture
 def ending(rules: SaslRules) -> SaslRules:
-    """What a listener asks whose sessions last a minute."""
+    """SASL rules of a listener whose sessions last a minute."""
     return replace(rules, session_ms_max={"PLAIN": 60_000})
 
 
@@ -306,7 +306,7 @@ def test_a_late_handshake_still_saves_a_session(ending: SaslRules) -> None:
     ],
     ids=["another user", "wrong password", "another mechanism", "none", "a request", "twice"],
 )
-def test_whoever_logs_in_again_is_the_same(
+def test_a_client_reauthenticates_as_the_same_principal(
     ending: SaslRules, frames: list[bytes], expected: Any
 ) -> None:
     session = logged_in(ending)

@@ -8,7 +8,7 @@ import pytest
 from ottla.broker.authentication.mechanism import SaslMechanism
 from ottla.broker.authentication.scram_server import Credentials, ScramExchange, ScramMechanism
 from ottla.model.errors import OttlaError, ProtocolError, RefusedError
-from ottla.model.scram import SCRAM_BY_NAME, SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.model.security.scram import SCRAM_BY_NAME, SCRAM_SHA_256, ScramClient, ScramCredential
 from ottla.node.clock_driver import RealRng
 
 NAMES = sorted(SCRAM_BY_NAME)
@@ -19,7 +19,7 @@ def mechanism_of(credentials: Credentials | None) -> ScramMechanism:
 
 
 def log_in(mechanism: SaslMechanism, user: str, password: str) -> str | None:
-    """Log in as a client does; return who the server says we are."""
+    """Log in as a client does; return the user that the server authenticated, or None."""
     hashing = SCRAM_BY_NAME[mechanism.name]
     exchange = mechanism.begin()
     client = ScramClient(hashing, user, "clientnonce")
@@ -128,13 +128,13 @@ def test_a_proof_is_worth_nothing_in_the_next_exchange() -> None:
         repeated.respond(proof)
 
 
-def test_nobody_logs_in_as_somebody_else() -> None:
+def test_a_client_cannot_log_in_as_another_user() -> None:
     known = {"al": ScramCredential.of_password(SCRAM_SHA_256, "pw", b"salt", 4_096)}
     with pytest.raises(RefusedError, match="authorization id"):
         mechanism_of(known).begin().respond(b"n,a=ben,n=al,r=abc")
 
 
-def test_a_credential_with_too_few_iterations_lets_nobody_in() -> None:
+def test_a_credential_with_too_few_iterations_authenticates_no_client() -> None:
     known = {"al": ScramCredential.of_password(SCRAM_SHA_256, "pw", b"salt", 4_095)}
     with pytest.raises(OttlaError):
         log_in(mechanism_of(known), "al", "pw")

@@ -1,4 +1,4 @@
-"""Three brokers that encrypt all they say, to each other and to clients that are not ours."""
+"""Three brokers with TLS on all connections, among themselves and with unmodified clients."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.settings.jaas import PLAIN_MODULE
+from ottla.model.settings.security.jaas import PLAIN_MODULE
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 
 if TYPE_CHECKING:
     from tests.conftest import CertificateAuthority
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60
 RECORD_COUNT = 200
 OUT, KNOWN, LOGIN = "OUT", "KNOWN", "LOGIN"
-"""Listeners: for anybody, for clients with a certificate, for clients that log in."""
+"""Listeners: without authentication, with client certificates, with logins."""
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encrypted:
-    """The cluster, and what its clients need."""
+class TlsCluster:
+    """The cluster, and the certificates of its clients."""
 
     cluster: InProcessCluster
     ca: str
@@ -64,9 +64,9 @@ class Encrypted:
         return ",".join(f"{host}:{port}" for host, port in found)
 
     def tls(self, node: int, listener: str) -> ServedTls:
-        """Return what a broker serves on a listener."""
+        """Return the TLS state of a broker's listener."""
         server: Any = self.cluster.brokers[NodeId(node)].server
-        (found,) = [one for _, one in server._doors.values() if one.name == listener]
+        (found,) = [one for _, one in server._server_sockets.values() if one.name == listener]
         assert isinstance(found.tls, ServedTls)
         return found.tls
 
@@ -74,7 +74,7 @@ class Encrypted:
 @pytest.fixture
 async def encrypted(
     authority: "CertificateAuthority", new_authority: Callable[[str], "CertificateAuthority"]
-) -> AsyncIterator[Encrypted]:
+) -> AsyncIterator[TlsCluster]:
     """Three brokers that reach each other by certificates alone."""
     server_file = authority.issue(common_name="broker")
     foreign = new_authority("foreign")
@@ -99,7 +99,7 @@ async def encrypted(
         with trio.fail_after(TIMEOUT_S):
             while not all(map(_knows_al, cluster.brokers.values())):
                 await trio.sleep(0.05)
-        yield Encrypted(
+        yield TlsCluster(
             cluster=cluster,
             ca=str(authority.file),
             server_file=server_file,
@@ -116,7 +116,7 @@ def _knows_al(broker: Any) -> bool:
 # ---- clients that are not ours
 
 
-def confluent_settings(encrypted: Encrypted, listener: str, **more: str) -> dict[str, Any]:
+def confluent_settings(encrypted: TlsCluster, listener: str, **more: str) -> dict[str, Any]:
     settings = {
         "bootstrap.servers": encrypted.bootstrap(listener),
         "security.protocol": "SASL_SSL" if listener == LOGIN else "SSL",
@@ -153,7 +153,7 @@ def confluent_round(settings: dict[str, Any], value: bytes) -> None:
     assert {value + b"-%d" % number for number in range(RECORD_COUNT)} <= found
 
 
-def kafka_python_round(encrypted: Encrypted, listener: str, mechanism: str | None) -> None:
+def kafka_python_round(encrypted: TlsCluster, listener: str, mechanism: str | None) -> None:
     settings: dict[str, Any] = {
         "bootstrap_servers": encrypted.bootstrap(listener).split(","),
         "security_protocol": "SASL_SSL" if listener == LOGIN else "SSL",
@@ -180,7 +180,7 @@ def kafka_python_round(encrypted: Encrypted, listener: str, mechanism: str | Non
     consumer.close()
 
 
-async def aiokafka_round(encrypted: Encrypted, listener: str, mechanism: str | None) -> None:
+async def aiokafka_round(encrypted: TlsCluster, listener: str, mechanism: str | None) -> None:
     settings: dict[str, Any] = {
         "bootstrap_servers": encrypted.bootstrap(listener),
         "security_protocol": "SASL_SSL" if listener == LOGIN else "SSL",
@@ -210,7 +210,7 @@ async def aiokafka_round(encrypted: Encrypted, listener: str, mechanism: str | N
 CASES = ((OUT, None), (KNOWN, None), (LOGIN, "PLAIN"), (LOGIN, "SCRAM-SHA-512"))
 
 
-async def test_clients_that_are_not_ours_speak_tls(encrypted: Encrypted) -> None:
+async def test_clients_that_are_not_ours_speak_tls(encrypted: TlsCluster) -> None:
     with trio.fail_after(3 * TIMEOUT_S):
         for number, (listener, mechanism) in enumerate(CASES):
             more = {} if mechanism is None else login(mechanism)
@@ -229,7 +229,7 @@ async def test_clients_that_are_not_ours_speak_tls(encrypted: Encrypted) -> None
 
 
 def confluent_complaint(settings: dict[str, Any]) -> str:
-    """Return what librdkafka complains of before it can connect."""
+    """Return librdkafka's error of settings that it refuses before it connects."""
     found: list[str] = []
     admin = AdminClient({**settings, "error_cb": lambda error: found.append(error.str())})
     deadline = time.monotonic() + TIMEOUT_S
@@ -239,8 +239,8 @@ def confluent_complaint(settings: dict[str, Any]) -> str:
     return "\n".join(found)
 
 
-async def test_a_client_that_cannot_be_let_in_is_told_why_and_others_notice_nothing(
-    encrypted: Encrypted,
+async def test_a_refused_handshake_has_an_alert_with_its_reason_and_disturbs_no_other_client(
+    encrypted: TlsCluster,
 ) -> None:
     wrong = {
         "certificate verify failed": confluent_settings(
@@ -274,7 +274,7 @@ async def test_a_client_that_cannot_be_let_in_is_told_why_and_others_notice_noth
 # ---- our own client
 
 
-async def complaint(encrypted: Encrypted, listener: str, **settings: str) -> str:
+async def complaint(encrypted: TlsCluster, listener: str, **settings: str) -> str:
     """Return why our own client cannot connect."""
     values: dict[str, Any] = {
         "security_protocol": "SSL",
@@ -289,7 +289,7 @@ async def complaint(encrypted: Encrypted, listener: str, **settings: str) -> str
     return str(caught.value)
 
 
-async def test_our_own_client_speaks_tls(encrypted: Encrypted) -> None:
+async def test_our_own_client_speaks_tls(encrypted: TlsCluster) -> None:
     own = Path(encrypted.own_file).read_text()
     for listener, more in (
         (OUT, {}),
@@ -319,7 +319,7 @@ async def test_our_own_client_speaks_tls(encrypted: Encrypted) -> None:
         assert found == [bytes([number]) * 50_000 for number in range(100)]
 
 
-async def test_our_own_client_says_in_one_sentence_what_is_wrong(encrypted: Encrypted) -> None:
+async def test_our_own_client_says_in_one_sentence_what_is_wrong(encrypted: TlsCluster) -> None:
     with trio.fail_after(2 * TIMEOUT_S):
         said = await complaint(encrypted, OUT, ssl_truststore_location=encrypted.foreign_ca)
         assert "its certificate is not of a CA that is trusted here; set ssl.truststore" in said
@@ -340,7 +340,7 @@ async def test_our_own_client_says_in_one_sentence_what_is_wrong(encrypted: Encr
 
 
 async def test_a_new_certificate_is_taken_up_without_a_connection_ending(
-    encrypted: Encrypted,
+    encrypted: TlsCluster,
     authority: "CertificateAuthority",
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -348,7 +348,7 @@ async def test_a_new_certificate_is_taken_up_without_a_connection_ending(
     monkeypatch.setattr(certificates_driver, "LOOKS_AGAIN_AFTER_S", 0.05)
     caplog.set_level(logging.INFO, "ottla.broker.network")
 
-    def told() -> list[str]:
+    def logged_lines() -> list[str]:
         return caplog.text.splitlines()
 
     tls = encrypted.tls(1, OUT)
@@ -360,7 +360,7 @@ async def test_a_new_certificate_is_taken_up_without_a_connection_ending(
             count = sum(b.server.metrics["network.connections"] for b in brokers(encrypted))
             good = encrypted.server_file.read_bytes()
             encrypted.server_file.write_bytes(good[:200])
-            await until(lambda: "has a new" in caplog.text or "not taken up" in caplog.text)
+            await until(lambda: "has a new" in caplog.text or "cannot be used" in caplog.text)
             assert tls.context is before
             renewed = authority.issue(common_name="broker").read_bytes()
             encrypted.server_file.write_bytes(renewed)
@@ -372,13 +372,15 @@ async def test_a_new_certificate_is_taken_up_without_a_connection_ending(
             caplog.clear()
             encrypted.server_file.write_bytes(authority.issue("elsewhere").read_bytes())
             # Each listener says so for itself, in any order.
-            refused = "the new certificate of listener OUT is not taken up, the old one stays"
-            await until(lambda: any(refused in line and "ssl.allow." in line for line in told()))
+            refused = "the new certificate of listener OUT cannot be used, the old one stays"
+            await until(
+                lambda: any(refused in line and "ssl.allow." in line for line in logged_lines())
+            )
             assert tls.context is now
             await (await producer.send("t", b"at last", partition=0))
 
 
-def brokers(encrypted: Encrypted) -> list[Any]:
+def brokers(encrypted: TlsCluster) -> list[Any]:
     return list(encrypted.cluster.brokers.values())
 
 

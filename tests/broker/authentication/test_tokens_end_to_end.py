@@ -1,8 +1,7 @@
-"""Delegation tokens, and sessions whose credential is deleted, on a real cluster."""
+"""Delegation tokens, and open sessions whose credential is deleted, on a real cluster."""
 
 import os
 import subprocess
-from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,16 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.bench.kafka_server import java_program
+from ottla.bench.kafka.kafka_server import java_program
 from ottla.cli.users import token
 from ottla.client import ConnectionLostError, RefusedError, open_admin
 from ottla.client.network.connection import BrokerConnection, open_stream
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
-from ottla.model.delegation_tokens import token_password
 from ottla.model.errors import ErrorCode
-from ottla.model.settings.client_security import ClientSecurity
-from ottla.model.settings.jaas import SCRAM_MODULE
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.security.delegation_tokens import token_password
+from ottla.model.settings.security.client_security import ClientSecurity
+from ottla.model.settings.security.jaas import SCRAM_MODULE
+from ottla.model.settings.security.sasl import SaslLogin
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -36,6 +35,7 @@ from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
 from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
+from tests.cli_verbs import run_verb
 
 USERS = "USERS"
 SECRET = "a secret of the cluster"
@@ -184,9 +184,6 @@ async def test_sessions_of_a_deleted_user_end_and_those_of_a_changed_password_do
 
 
 async def ottla_token(bootstrap: str, *words: str) -> int:
-    parser = ArgumentParser()
-    token.configure(parser)
-    parsed = parser.parse_args([*words, "--bootstrap", bootstrap])
     security = ClientSecurity(
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism=MECHANISM,
@@ -194,7 +191,7 @@ async def ottla_token(bootstrap: str, *words: str) -> int:
         sasl_password="pw",
     )
     async with open_admin(bootstrap, security=security) as admin:
-        return await token.VERBS[parsed.verb](admin, parsed)
+        return await run_verb(token, admin, *words)
 
 
 async def test_the_command_makes_lists_renews_and_ends_tokens(users: Users, capsys: Any) -> None:
@@ -288,7 +285,7 @@ async def test_kafkas_own_tool_and_client_use_tokens(
 
 
 async def test_our_own_client_logs_in_by_a_token_of_its_login_module(users: Users) -> None:
-    from ottla.model.settings.client_security import login_of
+    from ottla.model.settings.security.client_security import login_of
 
     with trio.fail_after(TIMEOUT_S):
         made = await create(await users.connect())
@@ -304,7 +301,7 @@ async def test_our_own_client_logs_in_by_a_token_of_its_login_module(users: User
         login = login_of(texts)
         assert login is not None
         assert login.is_token
-        from ottla.model.settings.jaas import parse_jaas
+        from ottla.model.settings.security.jaas import parse_jaas
 
         security = ClientSecurity(
             security_protocol="SASL_PLAINTEXT",

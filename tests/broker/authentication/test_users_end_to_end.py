@@ -1,4 +1,4 @@
-"""Two brokers that ask each other and their clients who they are, used by unmodified clients."""
+"""Two brokers that authenticate each other and their clients by SCRAM, with unmodified clients."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -23,11 +23,11 @@ from ottla.client import (
 )
 from ottla.client.admin_parts.admin_quotas import QuotaChange
 from ottla.client.network.connection import open_connection
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.settings.jaas import PLAIN_MODULE, SCRAM_MODULE
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.settings.security.jaas import PLAIN_MODULE, SCRAM_MODULE
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
 
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Users:
-    """The cluster, and where it asks who its clients are."""
+    """The cluster, and its SCRAM users."""
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
@@ -148,7 +148,7 @@ def kafka_python_round(bootstrap: str, mechanism: str) -> None:
 
 
 def samples_of(broker: Broker) -> dict[str, Any]:
-    """Return what /metrics shows of the listener USERS."""
+    """Return the samples of the listener USERS at /metrics."""
     return {
         family.name: sample[1]
         for family in broker.registry.collect()
@@ -233,7 +233,7 @@ async def test_who_does_not_log_in_is_not_served(users: Users) -> None:
 
 
 def produce_throttled(bootstrap: str, user: str, count: int) -> list[int]:
-    """Produce records of 10 kB, one by one; return the throttle times that were told."""
+    """Produce records of 10 kB, one by one; return the throttle times of the responses."""
     throttles: list[int] = []
     settings = confluent_settings(bootstrap, "PLAIN", "plain")
     producer = confluent_kafka.Producer(

@@ -1,4 +1,4 @@
-"""A broker whose second listener asks who its clients are, with an authorizer over its image."""
+"""A broker whose second listener authenticates clients, with an authorizer over its image."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,29 +10,29 @@ import pytest
 from ottla.broker.broker_driver import Broker
 from ottla.client import open_admin
 from ottla.client.network.connection import BrokerConnection, open_connection, open_stream
-from ottla.jepsen.in_process import HOST, InProcessCluster, open_in_process_cluster
-from ottla.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN, creation_of
-from ottla.model.acls import AclEntry
 from ottla.model.ids import NodeId
-from ottla.model.settings.authorizer import (
+from ottla.model.security.acls import AclEntry
+from ottla.model.settings.security.authorizer import (
     AUTHORIZER_CLASS,
     STANDARD_AUTHORIZER,
     SUPER_USERS,
 )
-from ottla.model.settings.jaas import PLAIN_MODULE
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.settings.security.jaas import PLAIN_MODULE
+from ottla.model.settings.security.sasl import SaslLogin
+from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 from ottla.wire.apis import response_class
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from tests.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN, creation_of
 
 USERS, PASSWORD = "USERS", "secret"
 ENTRIES_AT_ONCE = 500
 
 
 class SecuredBroker:
-    """The broker, and its users: what each may do is what the test says last."""
+    """The broker and its users; the ACLs of each are those that the test set last."""
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
@@ -110,8 +110,9 @@ async def _secured(
 
 @pytest.fixture
 def open_secured() -> Callable[..., AbstractAsyncContextManager[SecuredBroker]]:
-    """Return what opens a broker with these users, some of them super users.
+    """Return a function that opens a broker with given users, some of them super users.
 
-    The password of each is the same.  Who does not log in is a super user too: the broker itself.
+    All users have the same password. An unauthenticated connection is a super user too: it is the
+    broker's own.
     """
     return _secured

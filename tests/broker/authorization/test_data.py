@@ -1,4 +1,4 @@
-"""Produce and Fetch of clients that may use some topics: what is kept from the logs, and when."""
+"""Produce and Fetch of clients with access to some topics: partitions withheld, and when."""
 
 from typing import Any
 from uuid import UUID
@@ -7,8 +7,8 @@ import pytest
 
 from ottla.broker.logs.fetch_session import CHECKED_AGAIN
 from ottla.broker.replicas.partition import Partition
-from ottla.model.acls import CLUSTER_NAME
 from ottla.model.errors import ErrorCode
+from ottla.model.security.acls import CLUSTER_NAME
 from ottla.wire.apis import PRODUCE
 from ottla.wire.messages.fetch_request import (
     FetchPartition,
@@ -167,7 +167,7 @@ async def test_each_allowed_topic_is_decided_once_for_a_connection(
     assert authorizer.asked == [("READ", "TOPIC", "open")]
 
 
-async def test_a_consumer_reads_what_it_may_and_is_told_of_the_rest(
+async def test_a_consumer_reads_its_permitted_topics_and_an_error_for_each_other(
     guarded: World, authorizer: Authorizer
 ) -> None:
     for name in ("open", "closed"):
@@ -196,7 +196,7 @@ async def test_what_is_revoked_is_not_read_by_an_open_session(
     assert codes(guarded, call) == {"open": REFUSED}
 
 
-async def test_a_session_is_told_of_a_revoked_topic_that_is_idle(
+async def test_a_fetch_session_reports_a_revoked_topic_that_is_idle(
     guarded: World, authorizer: Authorizer
 ) -> None:
     await guarded.add("open")
@@ -228,12 +228,12 @@ async def test_a_session_of_many_partitions_looks_at_some_with_each_fetch(
     session.failed.clear()
     authorizer.allowed.clear()
     guarded.authorization.use(authorizer)
-    told = [
+    errors = [
         len(codes(guarded, guarded.fetch(fetched(guarded, session=(first.session_id, epoch)))))
         for epoch in (1, 2)
     ]
-    assert told[0] == CHECKED_AGAIN
-    assert told[1] >= 100
+    assert errors[0] == CHECKED_AGAIN
+    assert errors[1] >= 100
 
 
 async def test_a_fetch_that_waits_is_given_nothing_that_was_revoked_meanwhile(

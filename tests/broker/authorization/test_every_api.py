@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.broker_core import BROKER_API_KEYS
-from ottla.jepsen.oracles.acl_cases import (
+from ottla.wire.api import AnyOf, Decider, Need, Scope, When
+from ottla.wire.apis import API
+from tests.jepsen.oracles.acl_cases import (
     ACL_CASES,
     BROKER_CASES,
     CONTROLLER_CASES,
@@ -16,8 +17,6 @@ from ottla.jepsen.oracles.acl_cases import (
     refusal_in,
     request_of,
 )
-from ottla.wire.api_permissions import PERMISSIONS, AnyOf, Decider, Need, Scope, When
-from ottla.wire.apis import OWN_KEYS_FROM
 
 OpenSecured = Callable[..., Any]  # the `open_secured` fixture, in conftest.py
 
@@ -49,6 +48,13 @@ async def test_every_api_is_refused_without_what_its_row_says_and_served_with_it
     assert wrong == {}
 
 
+async def test_a_broker_serves_every_row_that_says_so(open_secured: OpenSecured) -> None:
+    served = {key for key, row in API.items() if row.is_served and row.on_broker}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_secured(["al"]) as secured:
+            assert secured.broker.dispatcher.api_keys == served
+
+
 def test_every_row_that_a_broker_decides_has_a_case() -> None:
     """So that no API is gated without being asked here; answers that hide are tested apart."""
     asked = {
@@ -57,8 +63,8 @@ def test_every_row_that_a_broker_decides_has_a_case() -> None:
         for group in case.needs
         for operation, resource in group
     }
-    for key, row in PERMISSIONS.items():
-        if row.decider is Decider.BROKER and (key in BROKER_API_KEYS or key >= OWN_KEYS_FROM):
+    for key, row in API.items():
+        if row.decider is not Decider.CONTROLLER and row.is_served:
             for one in row.needs:
                 needs = one.needs if isinstance(one, AnyOf) else (one,)
                 is_of_answer = not all(map(is_refused_with_a_code, needs))

@@ -1,4 +1,4 @@
-"""Gates: what they take out of requests, and what they put into answers."""
+"""Authorization gates: parts they remove from requests, and errors they add to responses."""
 
 from collections.abc import Generator
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 
 from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.network.steps import run_through
-from ottla.model.acls import CLUSTER_NAME
-from ottla.model.authorizer import AllowAll
 from ottla.model.errors import ErrorCode
+from ottla.model.security.acls import CLUSTER_NAME
+from ottla.model.security.authorizer import AllowAll
 from ottla.wire import apis
 from ottla.wire.apis import (
     API,
@@ -179,7 +179,7 @@ def test_without_an_authorizer_nothing_is_asked() -> None:
 
 
 def test_each_api_has_a_gate(guarded: World, authorizer: Authorizer) -> None:
-    """An API that nobody thought of would raise a KeyError, which closes its connection."""
+    """An API without a gate would raise a KeyError, which closes its connection."""
     assert set(guarded.authorization._gates) == set(API)
 
 

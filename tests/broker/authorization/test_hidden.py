@@ -1,4 +1,4 @@
-"""Answers that leave out what a client may not see, and options that it may not have."""
+"""Responses without the resources that a client may not describe, and options it may not use."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,9 +7,14 @@ from uuid import UUID
 import pytest
 import trio
 
-from ottla.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN, entry, refusal_in
-from ottla.model.acls import OPERATIONS, AclEntry, AclOperation, AclPermission, ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.model.security.acls import (
+    OPERATIONS,
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    ResourceType,
+)
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
@@ -25,6 +30,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.jepsen.oracles.acl_cases import GROUP, TOPIC, TXN, entry, refusal_in
 
 OpenSecured = Callable[..., Any]  # the `open_secured` fixture, in conftest.py
 OP, R = AclOperation, ResourceType
@@ -61,7 +67,7 @@ async def test_all_topics_are_those_that_may_be_described(open_secured: OpenSecu
         assert found[0].topic_authorized_operations == bits((OP.READ, OP.DESCRIBE))
 
 
-async def test_a_topic_that_is_refused_is_not_told_from_one_that_is_not_there(
+async def test_a_forbidden_topic_looks_like_an_absent_one(
     open_secured: OpenSecured,
 ) -> None:
     async with open_secured([ANN]) as secured:

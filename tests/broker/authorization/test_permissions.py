@@ -1,4 +1,4 @@
-"""What a connection keeps of decisions, for how long, and what is decided for each request."""
+"""Cached authorization decisions of a connection: their lifetime, and decisions per request."""
 
 import logging
 from dataclasses import replace
@@ -13,8 +13,14 @@ from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 from ottla.wire.apis import DESCRIBE_GROUPS, PRODUCE
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.wire.messages.produce_request import ProduceRequest, TopicProduceData

@@ -1,4 +1,4 @@
-"""A broker with ACLs that may not write what clients push says what to allow it."""
+"""A broker without the ACL to write client telemetry logs the ACL that is missing."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -7,11 +7,11 @@ import trio
 
 from ottla.broker.metrics.telemetry_topic_driver import MAY_NOT, TelemetryTopic
 from ottla.client.network.login import LOGIN
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.settings.sasl import SaslLogin
-from ottla.node.secure_cluster_driver import allow
-from ottla.telemetry.topic_exporter_driver import TOPIC, TopicRecord
+from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.security.sasl import SaslLogin
+from ottla.node.local.secure_cluster_driver import allow
+from ottla.telemetry.exporters.topic_exporter_driver import TOPIC, TopicRecord
 from tests.broker.authorization.conftest import PASSWORD, SecuredBroker
 
 TIMEOUT_S = 60
@@ -37,7 +37,7 @@ async def test_a_broker_that_may_not_create_or_write_the_topic_names_the_entries
             return None
 
         async def until(code: ErrorCode | None) -> str:
-            """Write until it ends with this code; return what is said."""
+            """Write until the result has an error code; return the log line."""
             while True:
                 found = await refusal()
                 if (None if found is None else found.code) is code:

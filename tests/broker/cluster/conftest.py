@@ -11,7 +11,6 @@ import pytest
 
 from ottla.broker.broker_core import make_auto_create, register_metadata_apis
 from ottla.broker.cluster.cluster_apis import (
-    CLUSTER_API_KEYS,
     register_early_apis,
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
@@ -19,10 +18,10 @@ from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.network.connection import Connection, Pending
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Apart, run_through
+from ottla.broker.network.steps import ThreadWork, run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -38,7 +37,7 @@ from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
 from ottla.proto import controller_pb2 as pb
-from ottla.wire.apis import API, FIND_COORDINATOR, request_class, response_class
+from ottla.wire.apis import API, BROKER_KEYS, request_class, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_response_header, encode_request_header, frame
@@ -111,21 +110,21 @@ def make_image() -> MetadataImage:
 
 @types.coroutine
 def one_step() -> Generator[None]:
-    """Hand control back once to whoever steps the coroutine."""
+    """Yield once to the caller that steps the coroutine."""
     yield
 
 
 class Controller:
-    """Answers forwarded requests with what the test put in; keeps them."""
+    """Answers forwarded requests with the responses of the test, and records the requests."""
 
     def __init__(self) -> None:
         self.requests: list[Message] = []
         self.principals: list[str] = []
-        """Whom the requests were forwarded for."""
+        """Principals of the forwarded requests."""
         self.pause = False
         self.throttle_time_ms = 0
         self.metadata_offset = Offset(78)
-        """Where the records of an answer end: just after the first image."""
+        """End offset of the records in a response: just after the first image."""
         self.answer: Callable[[Any], Message] | RefusedError = RefusedError(
             ErrorCode.REQUEST_TIMED_OUT
         )
@@ -170,7 +169,7 @@ class Client:
         self.pending: list[tuple[ResponseSlot, Coroutine[Any, Any, Message | None]]] = []
         self.faults: list[Exception] = []
         self.stepped_count = 0
-        """Requests whose steps were not all done at once."""
+        """Number of requests whose steps were not all done at once."""
         self.apart_count = 0
         """Works that were done apart from the loop."""
         register_early_apis(
@@ -185,7 +184,7 @@ class Client:
                 problems=lambda: ["t-0 is offline: no space left"],
                 metric_sources=[lambda: {"b": 2.0}, lambda: {"a": 1}],
             ),
-            coming=CLUSTER_API_KEYS | {0, 1, FIND_COORDINATOR},
+            coming=BROKER_KEYS,
             offers_telemetry=lambda: False,
         )
         register_metadata_apis(
@@ -237,8 +236,8 @@ class Client:
         pending: Pending,
     ) -> None:
         result: Any = pending
-        while isinstance(result, Generator | Apart):
-            if isinstance(result, Apart):
+        while isinstance(result, Generator | ThreadWork):
+            if isinstance(result, ThreadWork):
                 self.apart_count += 1
                 result = result.then(result.work())
             else:
@@ -286,7 +285,7 @@ class Client:
         await self.watch.publish(delta, image)
 
     def image_with(self, name: str, *, leaders: Sequence[int]) -> MetadataImage:
-        """Return the image with one more topic, whose partitions are led as said."""
+        """Return the image with one more topic, whose partitions have the given leaders."""
         partitions = {index: partition(leader, leader) for index, leader in enumerate(leaders)}
         topic_id = UUID(int=3000 + len(self.metadata.image.topics))
         topic = Topic(name, topic_id, PersistentMap(partitions))
@@ -310,5 +309,5 @@ class Client:
 
 @pytest.fixture
 def new_client() -> Callable[..., Client]:
-    """Return what makes a client of a broker of its own, with the settings given."""
+    """Return a function that creates a client of a new broker with the given settings."""
     return Client

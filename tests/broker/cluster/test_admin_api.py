@@ -1,4 +1,4 @@
-"""What the active controller decides: passed on, and answered when its records are here."""
+"""Requests that the active controller decides: forwarded, and answered after their records."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.admin_api import SEEN_HERE_MS_MAX
-from ottla.broker.cluster.refusals import REFUSALS
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import Provenance
 from ottla.model.errors import ErrorCode, RefusedError
@@ -16,6 +15,7 @@ from ottla.wire.apis import (
     API,
     CREATE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
+    FORWARDED_KEYS,
     RENEW_DELEGATION_TOKEN,
     request_class,
 )
@@ -38,7 +38,7 @@ Client = Any  # the class of the fixture, in conftest.py
 NewClient = Callable[..., Client]
 
 REFUSED_HERE = {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
-"""What is not passed on for a client that has not logged in."""
+"""Requests that are not forwarded for an unauthenticated client."""
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -57,7 +57,7 @@ async def test_create_topics_is_answered_once_this_broker_has_the_topic(
 
 
 async def test_a_change_is_answered_once_this_broker_has_its_records(new_client: NewClient) -> None:
-    """Whatever they are, and whatever else they came with."""
+    """This holds for every kind of record, and for records committed with others."""
     client = new_client()
     client.controller.answer = lambda _: UnregisterBrokerResponse()
     request = UnregisterBrokerRequest(broker_id=3)
@@ -173,11 +173,11 @@ async def test_validating_a_topic_waits_for_nothing(new_client: NewClient) -> No
     ("api_key", "version"),
     [
         (key, version)
-        for key in sorted(REFUSALS.keys() - REFUSED_HERE)
+        for key in sorted(FORWARDED_KEYS - REFUSED_HERE)
         for version in API[key].advertised
     ],
 )
-async def test_a_controller_out_of_reach_is_told_in_each_apis_own_form(
+async def test_an_unreachable_controller_is_an_error_in_each_apis_own_form(
     new_client: NewClient, api_key: int, version: int
 ) -> None:
     client = new_client()
@@ -195,7 +195,7 @@ async def test_a_controller_out_of_reach_is_told_in_each_apis_own_form(
     parts = parts or getattr(answer, "responses", None) or [answer]
     codes = {getattr(part, "error_code", None) for part in parts}
     if request in (request_class(api_key)(),) and not hasattr(answer, "error_code"):
-        return  # nothing was asked for, so there is nobody to tell
+        return  # the request is empty, so there is nothing to report
     if api_key == 43 and version == 0:
         return  # ElectLeaders 0 has an error for each partition only
     assert codes == {ErrorCode.REQUEST_TIMED_OUT}

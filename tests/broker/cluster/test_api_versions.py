@@ -1,4 +1,4 @@
-"""ApiVersions: what a client is told that it may ask, and of whom."""
+"""ApiVersions: the versions and features that a broker announces to each kind of client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ async def test_every_version_of_api_versions_lists_what_is_served_and_what_is_co
         assert (0 in lowest.values()) == (version >= 4)
 
 
-async def test_an_unknown_version_of_api_versions_is_told_the_versions_of_it(
+async def test_an_unknown_version_of_api_versions_is_answered_with_the_supported_versions(
     new_client: NewClient,
 ) -> None:
     client = new_client()

@@ -1,9 +1,11 @@
-"""DescribeCleaner and CleanLogs, our own: what an operator sees of compaction, and may ask for."""
+"""DescribeCleaner and CleanLogs, ottla's own requests: the state of compaction, and cleaning on
+demand."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -18,12 +20,11 @@ from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.cleaner import CleanerConfig
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.workbench import read_values
+from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.log.log import Log
+from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.messages.clean_logs_request import CleanLogsRequest, TopicToClean
 from ottla.wire.messages.clean_logs_response import CleanLogsPartitionResult, CleanLogsResponse
@@ -35,10 +36,11 @@ from ottla.wire.messages.describe_cleaner_response import (
     DescribeCleanerResponse,
     DescribedCleanerLog,
 )
+from tests.storage.log.workbench import read_values
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 COMPACTED = LogConfig(is_compacted=True, is_deleted_by_retention=False, segment_bytes=1 << 20)
-CONTEXT = cast(RequestContext, None)
+CONTEXT = cast(RequestContext, SimpleNamespace(api_version=0))
 ROUND_S = 20
 
 
@@ -88,7 +90,9 @@ class Operator:
     async def clean(self, *partitions: TopicPartition, is_retry: bool = False) -> CleanLogsResponse:
         topics = [TopicToClean(name=at.topic, partitions=[at.partition]) for at in partitions]
         request = CleanLogsRequest(retry=is_retry, topics=topics if partitions else None)
-        return await self._clean.handle(CONTEXT, request)
+        answer = await self._clean.handle(CONTEXT, request)
+        assert isinstance(answer, CleanLogsResponse)
+        return answer
 
     async def cleaned(
         self, at: TopicPartition, *, is_retry: bool = False
@@ -241,7 +245,7 @@ async def test_a_retry_of_all_names_those_that_failed(autojump_clock: MockClock)
 async def test_a_log_that_is_offline_is_shown_and_not_compacted(autojump_clock: MockClock) -> None:
     async with operated() as operator:
         log = await operator.add(A0)
-        log.failure = "/d/a-0: its disk failed"
+        log.health.failure = "/d/a-0: its disk failed"
 
         row = await operator.row(A0)
 
@@ -268,7 +272,8 @@ async def test_a_request_without_bounds_is_refused(
 ) -> None:
     async with operated() as operator:
         api = CleanLogsApi(operator.logs, lambda: 0)
-        assert (await api.handle(CONTEXT, request_of())).error_code == code
+        answer: Any = await api.handle(CONTEXT, request_of())
+        assert answer.error_code == code
 
 
 async def test_a_broker_without_cleaners_says_so(autojump_clock: MockClock) -> None:

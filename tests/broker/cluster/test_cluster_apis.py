@@ -7,14 +7,42 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.cluster.cluster_apis import (
-    CLUSTER_API_KEYS,
+from ottla.wire.apis import (
+    API,
+    API_VERSIONS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
+    DESCRIBE_NODE,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    FIND_COORDINATOR,
+    FORWARDED_KEYS,
+    LIST_CONFIG_RESOURCES,
+    METADATA,
+    request_class,
 )
-from ottla.wire.apis import API, request_class
 from ottla.wire.codec_examples import example
 
 Client = Any  # the class of the fixture, in conftest.py
 NewClient = Callable[..., Client]
+
+FROM_METADATA = (
+    METADATA,
+    FIND_COORDINATOR,
+    API_VERSIONS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_CLUSTER,
+    LIST_CONFIG_RESOURCES,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_NODE,
+)
 
 
 class SeededRng(random.Random):
@@ -27,7 +55,7 @@ class SeededRng(random.Random):
         return UUID(int=self.getrandbits(128))
 
 
-@pytest.mark.parametrize("api_key", sorted(CLUSTER_API_KEYS | {10, 18, 20000}))
+@pytest.mark.parametrize("api_key", sorted(FORWARDED_KEYS.union(FROM_METADATA)))
 async def test_random_requests_of_every_version_are_answered(
     new_client: NewClient, api_key: int
 ) -> None:

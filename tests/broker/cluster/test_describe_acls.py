@@ -1,4 +1,4 @@
-"""DescribeAcls: the entries that a filter asks for, from this broker's image."""
+"""DescribeAcls: the ACLs that match a filter, from this broker's image."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,8 +10,14 @@ from ottla.broker.network.steps import run_through
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import acl_record
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.errors import ErrorCode
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.describe_acls_request import DescribeAclsRequest
 from ottla.wire.messages.describe_acls_response import DescribeAclsResponse

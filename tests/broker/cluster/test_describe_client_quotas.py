@@ -11,7 +11,7 @@ from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode
-from ottla.model.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -56,7 +56,7 @@ def found(*asked: Asked, strict: bool = False) -> list[tuple[QuotaEntity, ...]]:
     )
 
 
-def test_without_a_filter_all_are_told_with_their_limits() -> None:
+def test_all_quotas_are_described_without_a_filter() -> None:
     assert found() == sorted(ENTITIES)
     response = described(("user", DEFAULT, None))
     assert response.entries is not None

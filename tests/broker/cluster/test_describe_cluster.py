@@ -1,4 +1,4 @@
-"""DescribeCluster: who is there."""
+"""DescribeCluster: the brokers and controllers of a cluster."""
 
 from collections.abc import Callable
 from typing import Any

@@ -5,9 +5,9 @@ from typing import Any
 
 from ottla.broker.cluster.describe_node import DescribeNodeApi, offline_problems
 from ottla.model.ids import NodeId, TopicPartition
-from ottla.model.settings.disks import DiskConfig
-from ottla.storage.disk_room import DiskRoom
-from ottla.storage.disk_seam import Space
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.storage.directories.disk_room import DiskRoom
+from ottla.storage.disk.disk_seam import Space
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 
 Client = Any  # the class of the fixture, in conftest.py
@@ -25,7 +25,7 @@ async def test_describe_node_tells_the_state_the_recovery_and_the_numbers(
     assert [(m.name, m.value) for m in answer.metrics] == [("a", 1.0), ("b", 2.0)]
 
 
-def test_the_room_of_directories_is_told_and_what_is_wrong_with_it_comes_first() -> None:
+def test_free_space_of_directories_is_described_and_problems_come_first() -> None:
     filling, full, unknown = (DiskRoom(f"/{name}", DiskConfig()) for name in "abc")
     filling.on_measured(Space(1_000, 50), 0)
     full.on_measured(Space(1_000, 0), 0)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who has a credential, never what is in it."""
+"""DescribeUserScramCredentials: users and their mechanisms, never the credentials."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import scram_credential_record
 from ottla.model.errors import ErrorCode
-from ottla.model.scram import ScramCredential
+from ottla.model.security.scram import ScramCredential
 from ottla.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
     UserName,
@@ -49,17 +49,17 @@ def described(*users: str, of_all: bool = False) -> dict[str, Any]:
     }
 
 
-def test_all_users_are_told_where_none_is_named() -> None:
+def test_all_users_are_described_when_the_request_names_none() -> None:
     expected = {"al": (0, [(1, 4_096), (2, 8_192)]), "ben": (0, [(2, 4_096)])}
     assert described(of_all=True) == expected
     assert described() == expected
 
 
-def test_the_users_that_are_named_are_told_and_no_others() -> None:
+def test_only_the_requested_users_are_described() -> None:
     assert described("ben", "nosuch") == {"ben": (0, [(2, 4_096)]), "nosuch": NOT_FOUND}
 
 
-def test_a_user_who_is_named_twice_is_told_once_and_refused() -> None:
+def test_a_user_requested_twice_is_refused_once() -> None:
     assert described("al", "ben", "al") == {
         "al": (ErrorCode.DUPLICATE_RESOURCE, []),
         "ben": (0, [(2, 4_096)]),

@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates, and the topics that must be there first."""
+"""FindCoordinator: the coordinator of a key, and the internal topics created before it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ async def test_a_coordinator_leads_the_partition_that_has_the_state(
 
 
 @pytest.mark.parametrize("leader", [-1, 3])
-async def test_a_group_whose_partition_nobody_leads_has_no_coordinator(
+async def test_a_group_whose_partition_has_no_leader_has_no_coordinator(
     new_client: NewClient, leader: int
 ) -> None:
     client = new_client()

@@ -1,4 +1,4 @@
-"""Kept answers where an authorizer decides: whose they are, for how long, and what is not kept."""
+"""Cached responses with an authorizer: per user and host, their lifetime, and uncached requests."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,16 +15,16 @@ from ottla.metadata.acl_table import AclTable
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acls import (
+from ottla.model.errors import ErrorCode
+from ottla.model.run_now import run_now
+from ottla.model.security.acls import (
     AclEntry,
     AclOperation,
     AclPermission,
     PatternType,
     ResourceType,
 )
-from ottla.model.errors import ErrorCode
-from ottla.model.run_now import run_now
-from ottla.model.settings.authorizer import AuthorizerConfig
+from ottla.model.settings.security.authorizer import AuthorizerConfig
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -71,7 +71,7 @@ class CountedAuthorization:
     is_active = True
 
     def __init__(self, authorization: Authorization, count: Callable[[], None]) -> None:
-        self.asker_of = authorization.asker_of
+        self.client_key_of = authorization.client_key_of
         self.decide_again = authorization.decide_again
         self._serve = authorization.serve
         self._count = count
@@ -81,7 +81,7 @@ class CountedAuthorization:
         return self._serve(context, request, handler)
 
 
-class Guarded:
+class AuthorizingBroker:
     """A broker with an authorizer, and connections of users at hosts."""
 
     def __init__(self, first: Client, *, allows_without_entry: bool = False) -> None:
@@ -94,7 +94,7 @@ class Guarded:
             lambda topic_id: None, lambda key, code: None, self.authorizer
         )
         self.decided_count = 0
-        """Requests that came as far as the authorizer."""
+        """Number of requests that reached the authorizer."""
         first.dispatcher.gates = CountedAuthorization(self.authorization, self.count)
         self._clients: dict[tuple[str, str], Client] = {}
 
@@ -140,14 +140,16 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(new_client: NewClient) -> Guarded:
-    return Guarded(new_client())
+def guarded(new_client: NewClient) -> AuthorizingBroker:
+    return AuthorizingBroker(new_client())
 
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_what_a_user_asked_before_is_answered_without_a_decision(guarded: Guarded) -> None:
+async def test_what_a_user_asked_before_is_answered_without_a_decision(
+    guarded: AuthorizingBroker,
+) -> None:
     guarded.use([entry(), entry(name="kafka-cluster", resource=CLUSTER)])
     described = DescribeClusterRequest(include_cluster_authorized_operations=True)
     first = [await guarded.ask(AL, named("orders")), await guarded.ask(AL, described, 1)]
@@ -164,7 +166,7 @@ async def test_what_a_user_asked_before_is_answered_without_a_decision(guarded: 
 
 
 async def test_the_next_answer_is_by_the_newest_entries_on_an_open_connection(
-    guarded: Guarded,
+    guarded: AuthorizingBroker,
 ) -> None:
     guarded.use([entry()])
     for _ in range(2):
@@ -179,9 +181,9 @@ async def test_the_next_answer_is_by_the_newest_entries_on_an_open_connection(
 
 
 async def test_an_answer_by_older_entries_is_not_kept_for_those_of_the_image(
-    guarded: Guarded,
+    guarded: AuthorizingBroker,
 ) -> None:
-    """The image is replaced before the authorizer has been told of it."""
+    """The image is replaced before the authorizer receives it."""
     guarded.use([entry()])
     guarded.learn([])
     assert await guarded.codes(AL, "orders") == [0]
@@ -189,7 +191,7 @@ async def test_an_answer_by_older_entries_is_not_kept_for_those_of_the_image(
     assert await guarded.codes(AL, "orders") == [DENIED]
 
 
-async def test_users_and_hosts_have_answers_of_their_own(guarded: Guarded) -> None:
+async def test_users_and_hosts_have_answers_of_their_own(guarded: AuthorizingBroker) -> None:
     guarded.use([entry(host="10.0.0.0/16"), entry(BO, "audit")])
     for _ in range(2):
         assert await guarded.codes(AL, "orders") == [0]
@@ -201,7 +203,7 @@ async def test_users_and_hosts_have_answers_of_their_own(guarded: Guarded) -> No
 
 
 async def test_a_connection_that_logs_in_as_another_user_has_the_answers_of_that_one(
-    guarded: Guarded,
+    guarded: AuthorizingBroker,
 ) -> None:
     guarded.use([entry()])
     assert await guarded.codes(AL, "orders") == [0]
@@ -209,7 +211,7 @@ async def test_a_connection_that_logs_in_as_another_user_has_the_answers_of_that
     assert await guarded.codes(AL, "orders") == [DENIED]
 
 
-async def test_all_topics_are_those_that_each_user_sees(guarded: Guarded) -> None:
+async def test_all_topics_are_those_that_each_user_sees(guarded: AuthorizingBroker) -> None:
     guarded.use([entry(), entry(BO, "audit")])
     everything = MetadataRequest(topics=None)
     for _ in range(2):
@@ -219,22 +221,22 @@ async def test_all_topics_are_those_that_each_user_sees(guarded: Guarded) -> Non
     assert guarded.decided_count == 3
 
 
-async def test_operations_in_kept_answers_are_those_of_the_user(guarded: Guarded) -> None:
+async def test_operations_in_kept_answers_are_those_of_the_user(guarded: AuthorizingBroker) -> None:
     guarded.use([entry(operation=OP.READ), entry(BO, operation=OP.ALL)])
     asked = named("orders", include_topic_authorized_operations=True)
-    told: dict[str, set[int]] = {}
+    operations: dict[str, set[int]] = {}
     for _ in range(2):
         for user in (AL, BO, ROOT):
             (topic,) = (await guarded.ask(user, asked)).topics
-            told.setdefault(user, set()).add(topic.topic_authorized_operations)
+            operations.setdefault(user, set()).add(topic.topic_authorized_operations)
         (topic,) = (await guarded.ask(AL, named("orders"))).topics
         assert topic.topic_authorized_operations == UNSET
-    assert told[AL] == {1 << OP.READ | 1 << OP.DESCRIBE}
-    assert told[BO] == told[ROOT] != told[AL]
+    assert operations[AL] == {1 << OP.READ | 1 << OP.DESCRIBE}
+    assert operations[BO] == operations[ROOT] != operations[AL]
 
 
 async def test_what_is_denied_by_name_is_decided_and_logged_each_time(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+    guarded: AuthorizingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[Any] = []
     audit = guarded.authorizer._audit
@@ -247,7 +249,7 @@ async def test_what_is_denied_by_name_is_decided_and_logged_each_time(
 
 
 async def test_every_request_is_decided_where_what_is_allowed_is_logged(
-    guarded: Guarded, caplog: pytest.LogCaptureFixture
+    guarded: AuthorizingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded.use([entry()])
     caplog.set_level("INFO", "ottla.authorizer")
@@ -309,10 +311,10 @@ def test_every_answer_is_the_one_that_is_made_afresh(
     new_client: NewClient, allows_without_entry: bool, history: list[Any]
 ) -> None:
     keeping, fresh = (
-        Guarded(new_client(), allows_without_entry=allows_without_entry) for _ in range(2)
+        AuthorizingBroker(new_client(), allows_without_entry=allows_without_entry) for _ in range(2)
     )
 
-    def answer(guarded: Guarded, user: str, host: str, asked: tuple[Message, int]) -> Any:
+    def answer(guarded: AuthorizingBroker, user: str, host: str, asked: tuple[Message, int]) -> Any:
         return run_now(guarded.ask(user, copied(asked[0]), asked[1], host=host))
 
     def ask(user: str, host: str, asked: tuple[Message, int]) -> None:

@@ -1,4 +1,4 @@
-"""Metadata: topics by name and id, and those that a client has made by asking."""
+"""Metadata: topics by name and by id, and topics that a request creates."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +62,7 @@ async def test_no_topics_asked_for_are_none_answered(new_client: NewClient) -> N
 async def test_where_all_brokers_are_fenced_the_one_that_answers_is_named(
     new_client: NewClient,
 ) -> None:
-    """A client that is told of no broker at all may ask nobody ever again."""
+    """A client that receives an empty broker list may never send another request."""
     client = new_client()
     image = client.metadata.image
     fenced = {node: replace(one, is_fenced=True) for node, one in image.brokers.items()}
@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_while_its_topic_is_made_leaves_nothing_behin
     assert client.purgatory.waiting_count == 0
 
 
-async def test_with_no_advertised_address_a_client_is_told_the_one_it_reached(
+async def test_the_reached_address_is_advertised_when_none_is_configured(
     new_client: NewClient,
 ) -> None:
     client = new_client(BrokerConfig(node_id=NodeId(1)))
@@ -200,7 +200,9 @@ async def test_with_no_advertised_address_a_client_is_told_the_one_it_reached(
     assert [(b.host, b.port) for b in answer.brokers] == [("10.0.0.1", 9092), ("broker2", 9092)]
 
 
-async def test_a_listener_with_a_host_is_told_as_all_brokers_tell_it(new_client: NewClient) -> None:
+async def test_a_listener_with_a_host_is_advertised_alike_by_all_brokers(
+    new_client: NewClient,
+) -> None:
     """Else one broker would go by two names, and a client hold two connections to it."""
     listeners = (ConfiguredEndpoint("PLAINTEXT", "broker1", 9092),)
     client = new_client(BrokerConfig(node_id=NodeId(1), listeners=listeners))
@@ -209,7 +211,7 @@ async def test_a_listener_with_a_host_is_told_as_all_brokers_tell_it(new_client:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 12])
-async def test_authorized_operations_are_told_when_asked_for(
+async def test_authorized_operations_are_included_on_request(
     new_client: NewClient, version: int
 ) -> None:
     request = MetadataRequest(
@@ -265,7 +267,7 @@ async def test_a_request_asked_again_is_answered_the_same_until_the_image_change
     assert [topic.error_code for topic in (await client.ask(request, 12)).topics] == [0, 0]
 
 
-async def test_clients_that_came_in_by_other_addresses_are_not_told_each_others(
+async def test_each_client_is_answered_with_the_address_it_connected_to(
     new_client: NewClient,
 ) -> None:
     everywhere = (ConfiguredEndpoint("PLAINTEXT", "", 9092),)

@@ -1,4 +1,4 @@
-"""Who reports, and what came last, as our own admin messages tell it."""
+"""Reporting clients and their latest pushes, through ottla's own admin messages."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,22 +8,22 @@ from ottla.broker.metrics.telemetry_admin import INSTANCES_MAX, TelemetryAdminAp
 from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.storage.meta_properties import uuid_to_text
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.instances import ClientInstances
-from ottla.telemetry.subscriptions import ClientTraits
+from ottla.storage.directories.meta_properties import uuid_to_text
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.instances import ClientInstances
+from ottla.telemetry.clients.subscriptions import ClientTraits
 from ottla.wire.messages.describe_client_instances_request import DescribeClientInstancesRequest
 from ottla.wire.messages.describe_client_instances_response import DescribeClientInstancesResponse
 from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsRequest
 from ottla.wire.messages.tail_client_metrics_response import TailClientMetricsResponse
 
 FIRST_ID = 1_000
-"""Ids below a hundred are nobody's."""
+"""First client instance id; ids below a hundred are unassigned."""
 
 
 class Broker:
-    """Some clients, and what they pushed."""
+    """Some clients, and their pushes."""
 
     def __init__(self) -> None:
         self.instances = ClientInstances(fresh_id=lambda: UUID(int=7), payload_bytes_max=100)
@@ -86,7 +86,7 @@ def test_what_a_client_has_not_done_yet_has_no_time() -> None:
     assert (found.client_id, found.last_push_ms_ago, found.push_count) == (None, -1, 0)
 
 
-def test_many_clients_are_told_page_by_page() -> None:
+def test_many_clients_are_described_page_by_page() -> None:
     broker = Broker()
     numbers = [FIRST_ID + (index * 7) % 25 for index in range(25)]
     for number in numbers:
@@ -96,7 +96,7 @@ def test_many_clients_are_told_page_by_page() -> None:
     while True:
         answer = broker.describe(after=after, limit=10)
         pages.append([one.client_instance_id.int for one in answer.instances])
-        # Who speaks between two pages is neither told twice nor left out.
+        # A client that pushes between two pages is neither listed twice nor left out.
         broker.enter(FIRST_ID + 3, "app")
         if not answer.more:
             break
@@ -106,7 +106,7 @@ def test_many_clients_are_told_page_by_page() -> None:
     assert [number for page in pages for number in page] == sorted(numbers)
 
 
-def test_nobody_gets_more_than_one_page_at_once() -> None:
+def test_a_response_has_at_most_one_page() -> None:
     broker = Broker()
     for index in range(INSTANCES_MAX + 1):
         broker.enter(FIRST_ID + index, "app")
@@ -115,7 +115,7 @@ def test_nobody_gets_more_than_one_page_at_once() -> None:
     assert len(broker.describe(limit=-1).instances) == 1
 
 
-def test_what_was_pushed_is_told_as_it_lies_there() -> None:
+def test_pushed_metrics_are_returned_unchanged() -> None:
     broker = Broker()
     instance_id = UUID(int=FIRST_ID)
     labels = ClientLabels(instance_id, "app", "User:a", "librdkafka", "2.13", "10.0.0.9", 3)

@@ -1,9 +1,9 @@
-"""A broker that is asked wrong things, over a real socket.
+"""A broker that gets invalid requests, over a real socket.
 
-With KAFKA_BOOTSTRAP=host:port in the environment that is any Kafka of one node, else one of ours.
-Transactions that touch `error-table-stuck` are decided and never complete: in ours it has no leader
-(its replica was on a second broker, which is gone); Kafka neither drops a marker that is larger
-than its topic's max.message.bytes nor sends it again.
+With KAFKA_BOOTSTRAP=host:port in the environment it is any Kafka of one node, otherwise ottla.
+Transactions that touch `error-table-stuck` are decided and never complete: in ottla the topic has
+no leader (its replica was on a second broker, which is gone); Kafka neither drops a marker that is
+larger than its topic's max.message.bytes nor sends it again.
 """
 
 import os
@@ -61,11 +61,12 @@ class AskedBroker:
         self._connection = connection
         self._served: dict[int, range] = {}
         self.skip_epochs: Callable[[str], None] | None = None
-        """Gives a transactional id the last epoch, in ours; Kafka is asked for each."""
+        """Gives a transactional id the last epoch, in ottla; with Kafka, by a request for each
+        epoch."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the broker is one of ours."""
+        """Set if the broker is one of ours, not Kafka's."""
         return self.skip_epochs is not None
 
     async def prepare(self) -> None:
@@ -135,7 +136,7 @@ class AskedBroker:
         return LAST_EPOCH
 
     async def accepted(self, request: Message) -> Any:
-        """Return the answer to something nobody refuses, in the newest version of both."""
+        """Return the response to an always accepted request, in its newest shared version."""
         answer = await self.ask(request)
         assert code_in(answer) is ErrorCode.NONE, answer
         return answer
@@ -183,7 +184,7 @@ async def open_broker() -> AsyncIterator[AskedBroker]:
         host, port = here.addresses["PLAINTEXT"]
         await make_leaderless(host, port)
         await gone.leave()
-        coordinator = here._transactions
+        coordinator = here.core.transactions
 
         def skip_epochs(transactional_id: str) -> None:
             (shard,) = coordinator.shards()

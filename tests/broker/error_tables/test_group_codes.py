@@ -1,6 +1,6 @@
-"""Whatever a group refuses is refused with Kafka's own code, in each version, over a real socket.
+"""Every refusal of a group has Kafka's own error code, in each version, over a real socket.
 
-The codes are those of Apache Kafka 4.1, asked with this very table (`conftest.py` says how).
+The codes are those of Apache Kafka 4.1, which answered this very table (`conftest.py` says how).
 """
 
 import operator
@@ -53,7 +53,7 @@ METADATA_BYTES_MAX = 4_096
 
 
 class Group(NamedTuple):
-    """A group as it is, and who speaks to it."""
+    """A group in some state, and the member that sends the requests."""
 
     id: str
     topic_ids: Mapping[str, UUID] = {}
@@ -62,9 +62,9 @@ class Group(NamedTuple):
     member: str = ""
     """Its one member, which is static."""
     replaced: str = ""
-    """Who was that instance before."""
+    """Member id that the static instance had before."""
     instance: str | None = None
-    """The instance that is named in what is asked."""
+    """The group instance id of the request."""
 
 
 Of = Callable[[Group], Any]
@@ -74,13 +74,13 @@ REPLACED: Of = operator.attrgetter("replaced")
 
 
 def old(by: int) -> Of:
-    """Return so many epochs ago."""
+    """Return a function from a group to its epoch minus a count."""
     return lambda group: group.epoch - by
 
 
 @dataclass(frozen=True)
 class Row:
-    """One wrong thing to do, and what it is answered from which version on."""
+    """One invalid request, and its error code from each version on."""
 
     name: str
     build: Callable[..., Message]
@@ -94,7 +94,7 @@ class Row:
         return [one for one in API[api_key].advertised if one >= min(self.codes)]
 
     def request(self, group: Group, version: int) -> Message:
-        """Return what is asked: who speaks is of the group, all else of the request."""
+        """Return the request: its sender is from the group, the rest from the row."""
         changes = {
             key: value(group) if callable(value) else value for key, value in self.changes.items()
         }
@@ -102,7 +102,7 @@ class Row:
         return self.build(group._replace(**who), version, **changes)
 
     def code(self, version: int) -> str:
-        """Return what is answered in a version."""
+        """Return the expected error code of a version."""
         return self.codes[max(first for first in self.codes if first <= version)]
 
 
@@ -373,7 +373,7 @@ NOBODY = [
     row("consumer joins with an empty instance", come, "INVALID_REQUEST", instance=""),
     row("consumer joins with an empty rack", come, "INVALID_REQUEST", rack_id=""),
     row(
-        "consumer joins with an assignor nobody has",
+        "consumer joins with an unknown assignor",
         come,
         "UNSUPPORTED_ASSIGNOR",
         server_assignor="other",
@@ -489,7 +489,7 @@ async def no_group(broker: Any) -> Group:
 
 
 async def classic_group(broker: Any, protocol_type: str = "consumer") -> Group:
-    """Return a stable group whose one static member has replaced another."""
+    """Return a stable classic group whose one static member has replaced another."""
     group = await no_group(broker)
     newcomer = group._replace(instance=INSTANCE)
     joined = await broker.accepted(join(newcomer, 9, protocol_type=protocol_type))
@@ -503,14 +503,14 @@ async def classic_group(broker: Any, protocol_type: str = "consumer") -> Group:
 
 
 async def connect_group(broker: Any) -> Group:
-    """Return such a group whose members are no consumers."""
+    """Return a group of protocol type connect, whose members are no consumers."""
     return await classic_group(broker, "connect")
 
 
 async def consumer_group(broker: Any) -> Group:
     """Return a group of the consumer protocol whose one static member has replaced another.
 
-    It is in its third epoch: each other subscription makes one.
+    It is in its third epoch: each changed subscription makes one.
     """
     group = await no_group(broker)
     newcomer = group._replace(instance=INSTANCE)
@@ -548,7 +548,7 @@ async def outcomes(
         (connect_group, CONNECT),
         (consumer_group, CONSUMER),
     ],
-    ids=["nobody", "classic", "connect", "consumer"],
+    ids=["absent", "classic", "connect", "consumer"],
 )
 async def test_each_code_is_kafkas_in_every_version(
     broker: Any, make: Callable[[Any], Awaitable[Group]], rows: list[Row]

@@ -1,4 +1,4 @@
-"""The groups of one partition without a broker, and what is told of one of them."""
+"""Bench for the groups of one partition, without a broker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.consumer_group import ConsumerGroup
-from ottla.broker.groups.offsets import CommittedOffset
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
+from ottla.broker.groups.offsets.committed_offsets import CommittedOffset
 from ottla.broker.groups.shard import GroupShard
 from ottla.jepsen.world.walk.group_bench import GROUP, REBALANCE_MS, GroupBench, GroupRequest
 
 
 class Groups(GroupBench):
-    """The bench, and what is told of its one group."""
+    """Bench that also describes its one group."""
 
     @property
     def group(self) -> ClassicGroup:
@@ -30,11 +30,11 @@ class Groups(GroupBench):
         return group
 
     def restart(self) -> None:
-        """Let another leader take over: all it knows is the log, as far as it is committed."""
+        """Change the leader: the new one loads the committed part of the log."""
         self.fail_over(self.committed_count)
 
     def check_replay(self) -> None:
-        """What the log says of consumer groups is what is in memory."""
+        """Assert that replaying the log gives the consumer groups in memory."""
         assert _consumer_groups(self.replayed()) == _consumer_groups(self.shard)
 
     def enter(
@@ -42,7 +42,7 @@ class Groups(GroupBench):
     ) -> GroupRequest:
         """Join a consumer group."""
         more.setdefault("rebalance_ms", REBALANCE_MS)
-        return self.beat(member_id, 0, owned={}, topics=topics, **more)
+        return self.consumer_heartbeat(member_id, 0, owned={}, topics=topics, **more)
 
     def fetched(self, topic: str = "orders", index: int = 0) -> CommittedOffset | None:
         ((_, _, offset),) = self.fetch(topic, index).answer

@@ -1,4 +1,4 @@
-"""What admins are told of groups of either protocol, by three APIs."""
+"""Groups of either protocol, as three admin APIs describe them."""
 
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
+from ottla.broker.groups.consumer.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.codec import encode
@@ -21,7 +21,7 @@ from ottla.wire.messages.list_groups_request import ListGroupsRequest
 NO_OPERATIONS = -(1 << 31)
 
 
-class Door:
+class CoordinatorDouble:
     """A coordinator of one shard, which has every group but "elsewhere"."""
 
     is_loading = False
@@ -41,7 +41,7 @@ class Door:
 def describe(groups: Any, *group_ids: str, is_served: bool = True, **more: Any) -> Any:
     """Ask ConsumerGroupDescribe."""
     api = ConsumerGroupDescribeApi(
-        Door(groups),  # type: ignore[arg-type]
+        CoordinatorDouble(groups),  # type: ignore[arg-type]
         default_assignor="uniform",
         is_served=lambda: is_served,
         image=lambda: groups.topics.image,
@@ -53,7 +53,7 @@ def describe(groups: Any, *group_ids: str, is_served: bool = True, **more: Any) 
 
 def describe_classic(groups: Any, *group_ids: str, version: int, **more: Any) -> list[Any]:
     """Ask DescribeGroups."""
-    answer: Any = GroupAdminApis(Door(groups)).describe(  # type: ignore[arg-type]
+    answer: Any = GroupAdminApis(CoordinatorDouble(groups)).describe(  # type: ignore[arg-type]
         SimpleNamespace(api_version=version, permissions=None),  # type: ignore[arg-type]
         DescribeGroupsRequest(groups=list(group_ids), **more),
     )
@@ -61,8 +61,8 @@ def describe_classic(groups: Any, *group_ids: str, version: int, **more: Any) ->
 
 
 def listed(groups: Any, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> set[str]:
-    """Ask ListGroups; return what it says of each group in one line."""
-    answer: Any = GroupAdminApis(Door(groups)).list(  # type: ignore[arg-type]
+    """Send ListGroups; return one line for each group in the response."""
+    answer: Any = GroupAdminApis(CoordinatorDouble(groups)).list(  # type: ignore[arg-type]
         SimpleNamespace(api_version=5, permissions=None),  # type: ignore[arg-type]
         ListGroupsRequest(states_filter=list(states), types_filter=list(types)),
     )
@@ -76,12 +76,12 @@ def partitions(assignment: Assignment) -> dict[tuple[UUID, str], list[int]]:
     return {(one.topic_id, one.topic_name): one.partitions for one in assignment.topic_partitions}
 
 
-def beat(groups: Any, member_id: str) -> None:
+def consumer_heartbeat(groups: Any, member_id: str) -> None:
     member = groups.consumers.members[member_id]
-    groups.beat(member_id, member.member_epoch, owned=member.assigned)
+    groups.consumer_heartbeat(member_id, member.member_epoch, owned=member.assigned)
 
 
-def test_a_consumer_group_is_told_with_its_epochs_and_its_members_with_both_assignments(
+def test_a_consumer_group_is_described_with_its_epochs_and_both_assignments_of_members(
     groups: Any,
 ) -> None:
     orders, payments = groups.make_topic("orders", 2), groups.make_topic("payments", 1)
@@ -119,7 +119,7 @@ def test_while_a_member_gives_up_its_target_is_not_its_assignment(groups: Any) -
     assert partitions(old.assignment) == {(topic, "orders"): [0, 1]}
     assert len(partitions(old.target_assignment)[topic, "orders"]) == 1
     for member_id in ("b", "a", "b", "a"):
-        beat(groups, member_id)
+        consumer_heartbeat(groups, member_id)
     assert describe(groups).group_state == "Stable"
 
 
@@ -131,12 +131,12 @@ def test_a_topic_that_is_gone_is_left_out(groups: Any) -> None:
     assert partitions(describe(groups).members[0].assignment) == {(kept, "orders"): [0]}
 
 
-def test_operations_are_told_when_asked_for(groups: Any) -> None:
+def test_operations_are_described_on_request(groups: Any) -> None:
     groups.enter("a")
     assert describe(groups, include_authorized_operations=True).authorized_operations == 3400
 
 
-def test_a_member_that_still_speaks_the_classic_protocol_is_told_apart(groups: Any) -> None:
+def test_a_member_of_the_classic_protocol_is_described_as_such(groups: Any) -> None:
     topic = groups.make_topic("orders", 2)
     groups.enter("new")
     subscribed = ConsumerProtocolSubscription(topics=["orders"])
@@ -188,7 +188,9 @@ def test_describe_groups_finds_no_consumer_group_and_says_why_since_version_6(
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_operations_are_told_of_every_group_without_an_error(groups: Any, version: int) -> None:
+def test_operations_are_described_for_every_group_without_an_error(
+    groups: Any, version: int
+) -> None:
     groups.commit(group_id="classic")
     found = describe_classic(
         groups,

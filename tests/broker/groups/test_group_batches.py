@@ -1,18 +1,17 @@
-"""What one event decided is in the log as a whole, or not at all."""
+"""The records of one decision are in the log as a whole, or not at all."""
 
-from ottla.broker.groups.effects import Outbox
-from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES, batches_of
-from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.coordinators.effects import CoordinatorRecord, Outbox
+from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES, batches_of
 from ottla.wire.batch import batches
 from ottla.wire.records import scan
 
 VALUE_BYTES = 100
 FIVE_BYTES = 5 * (2 + VALUE_BYTES + RECORD_OVERHEAD_BYTES)
-"""As much as five records may take."""
+"""Size of five records with their overhead."""
 
 
-def event(*names: str) -> list[GroupRecord]:
-    return [GroupRecord(name.encode(), bytes(VALUE_BYTES)) for name in names]
+def event(*names: str) -> list[CoordinatorRecord]:
+    return [CoordinatorRecord(name.encode(), bytes(VALUE_BYTES)) for name in names]
 
 
 def keys_of(data: bytes) -> list[list[str]]:
@@ -60,5 +59,5 @@ def test_an_outbox_keeps_apart_what_two_events_wrote() -> None:
     effects = outbox.take()
 
     assert effects.writes == [[first, second], [third]]
-    assert effects.records == [first, second, third]
+    assert [one for write in effects.writes for one in write] == [first, second, third]
     assert outbox.take().writes == []

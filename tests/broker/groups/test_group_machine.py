@@ -1,4 +1,4 @@
-"""A consumer group and its offsets, against members that do what they are told."""
+"""A consumer group and its offsets, against members that obey their assignments."""
 
 import os
 from typing import Any
@@ -24,7 +24,7 @@ Place = tuple[UUID, int]
 
 
 class Member:
-    """One member as a client that revokes first, and owns only what it was told."""
+    """A member as a client that revokes first, and owns only partitions assigned to it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +67,9 @@ class Membership(RuleBasedStateMachine):
         member = self.members[name]
         if member.epoch == 0:
             member.topics = topics
-            asked = self.groups.beat(name, 0, owned={}, topics=topics, rebalance_ms=REBALANCE_MS)
+            asked = self.groups.consumer_heartbeat(
+                name, 0, owned={}, topics=topics, rebalance_ms=REBALANCE_MS
+            )
             self.hears(member, asked)
 
     @rule(name=names)
@@ -85,7 +87,7 @@ class Membership(RuleBasedStateMachine):
     def leaves(self, name: str) -> None:
         member = self.members[name]
         if member.epoch > 0:
-            self.groups.beat(name, -1)
+            self.groups.consumer_heartbeat(name, -1)
             member.stop()
 
     def beats(self, member: Member, **more: Any) -> None:
@@ -93,10 +95,13 @@ class Membership(RuleBasedStateMachine):
             owned: dict[UUID, list[int]] = {}
             for topic_id, index in sorted(member.owned):
                 owned.setdefault(topic_id, []).append(index)
-            self.hears(member, self.groups.beat(member.name, member.epoch, owned=owned, **more))
+            self.hears(
+                member,
+                self.groups.consumer_heartbeat(member.name, member.epoch, owned=owned, **more),
+            )
 
     def hears(self, member: Member, asked: GroupRequest) -> None:
-        """Act on a response: revoke, then own what is assigned."""
+        """Apply a response: revoke first, then own the assigned partitions."""
         assert asked.is_answered
         member.heard_ms = self.groups.mono_ms
         if asked.code is not ErrorCode.NONE:
@@ -113,7 +118,7 @@ class Membership(RuleBasedStateMachine):
 
     @rule(name=names, topic=st.sampled_from(TOPICS), offset=st.integers(0, 50), back=st.booleans())
     def commits(self, name: str, topic: str, offset: int, back: bool) -> None:
-        """Commit with the member's epoch, or with one that is no longer its own."""
+        """Commit with the member's epoch, or with an old one."""
         member = self.members[name]
         epoch = member.epoch + 7 if back else member.epoch
         asked = self.groups.commit(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.groups.classic_group import ClassicGroup, GroupState, group_of
-from ottla.broker.groups.classic_member import ClassicMember
-from ottla.broker.groups.effects import MemberClient
+from ottla.broker.coordinators.effects import MemberClient
+from ottla.broker.groups.classic.classic_group import ClassicGroup, GroupState, group_of
+from ottla.broker.groups.classic.classic_member import ClassicMember
 from ottla.broker.groups.group_records import (
     group_key,
     group_value,
@@ -16,7 +16,7 @@ from ottla.broker.groups.group_records import (
     offset_value,
     read_record,
 )
-from ottla.broker.groups.offsets import CommittedOffset, committed_offset_of
+from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, committed_offset_of
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire.codec import encode

@@ -1,4 +1,4 @@
-"""A group's own settings are in force with the answer that says so, over a real socket."""
+"""A group's own settings are in force when their change is acknowledged, over a real socket."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def test_settings_of_a_group_are_made_again_only_where_it_has_some_of_its_own() 
     assert settings.of(image, "other") is settings.of(EMPTY, "g")
 
 
-async def test_a_groups_members_are_told_its_own_interval_as_soon_as_it_is_set() -> None:
+async def test_a_groups_own_interval_reaches_its_members_as_soon_as_it_is_set() -> None:
     settings = {
         "offsets.topic.num.partitions": "1",
         "group.consumer.heartbeat.interval.ms": "7000",

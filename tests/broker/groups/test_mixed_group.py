@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.groups.embedded_protocol import (
+from ottla.broker.groups.consumer.embedded_protocol import (
     assignment_bytes,
     read_assignment,
     read_subscription,
@@ -25,7 +25,7 @@ REBALANCE_MS = 60_000
 
 
 def subscription(*topics: str, version: int = 3, **owned: list[int]) -> bytes:
-    """Return what a consumer of the classic protocol says to its leader."""
+    """Return a classic consumer's subscription metadata for its leader."""
     value = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[
@@ -42,7 +42,7 @@ def join(groups: Any, member_id: str = "", *topics: str, **more: Any) -> Any:
 
 
 def part_of(groups: Any, asked: Any) -> dict[UUID, set[int]]:
-    """Return what a SyncGroup's answer assigns."""
+    """Return the assignment in a SyncGroup response."""
     assert asked.code is ErrorCode.NONE
     found: Mapping[UUID, frozenset[int]] = read_assignment(asked.answer.assignment, groups.topics)
     return {topic_id: set(indexes) for topic_id, indexes in found.items()}
@@ -79,7 +79,7 @@ def test_a_classic_group_takes_in_a_consumer_and_both_share_its_topics(groups: A
     assert done.answer.generation_id == 2
     assert part_of(groups, groups.sync(old, 2)) == kept
     assert groups.heartbeat(old, 2) is ErrorCode.NONE
-    assert given(groups.beat("new", 2)) == {topic: {0, 1, 2, 3} - kept[topic]}
+    assert given(groups.consumer_heartbeat("new", 2)) == {topic: {0, 1, 2, 3} - kept[topic]}
     assert groups.consumers.state == "Stable"
     groups.check_replay()
     assert groups.commit(member_id=old, generation_id=2).answer == [[ErrorCode.NONE]]
@@ -93,10 +93,10 @@ def test_an_eager_member_gives_everything_up_with_its_join(groups: Any) -> None:
     groups.enter("new")
     assert join(groups, old).answer.generation_id == 2
     has = part_of(groups, groups.sync(old, 2))
-    assert given(groups.beat("new", 2)) == {topic: {0, 1, 2, 3} - has[topic]}
+    assert given(groups.consumer_heartbeat("new", 2)) == {topic: {0, 1, 2, 3} - has[topic]}
 
 
-def test_a_classic_member_is_told_when_what_it_waits_for_is_free(groups: Any) -> None:
+def test_a_classic_member_rebalances_when_its_partition_is_free(groups: Any) -> None:
     topic = groups.make_topic("orders", 4)
     groups.enter("new")
     asked = join(groups)
@@ -104,11 +104,11 @@ def test_a_classic_member_is_told_when_what_it_waits_for_is_free(groups: Any) ->
     assert asked.answer.generation_id == 2
     assert part_of(groups, groups.sync(old, 2)) == {}
     assert groups.heartbeat(old, 2) is ErrorCode.NONE
-    told = groups.beat("new", 1)
-    groups.beat("new", 1, owned=given(told))
+    answer = groups.consumer_heartbeat("new", 1)
+    groups.consumer_heartbeat("new", 1, owned=given(answer))
     assert groups.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert join(groups, old).answer.generation_id == 2
-    assert part_of(groups, groups.sync(old, 2)) == {topic: {0, 1, 2, 3} - given(told)[topic]}
+    assert part_of(groups, groups.sync(old, 2)) == {topic: {0, 1, 2, 3} - given(answer)[topic]}
 
 
 def test_held_joins_are_sent_back_when_the_group_goes_over(groups: Any) -> None:
@@ -127,9 +127,9 @@ def test_with_the_last_consumer_gone_the_group_is_classic_again(groups: Any) -> 
     groups.enter("new")
     join(groups, old)
     groups.sync(old, 2)
-    groups.beat("new", 2)
+    groups.consumer_heartbeat("new", 2)
     groups.commit(9, member_id=old, generation_id=2)
-    groups.beat("new", -1)
+    groups.consumer_heartbeat("new", -1)
     assert groups.group.state == "PreparingRebalance"
     assert groups.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     assert join(groups, old).answer.generation_id == 3
@@ -138,13 +138,13 @@ def test_with_the_last_consumer_gone_the_group_is_classic_again(groups: Any) -> 
     assert list(groups.group.members) == [old]
 
 
-def test_a_coordinator_that_dies_on_the_way_back_leaves_nobody_at_rest(groups: Any) -> None:
+def test_a_downgrade_interrupted_by_a_failover_makes_every_member_rejoin(groups: Any) -> None:
     topic = groups.make_topic("orders", 4)
     old = classic_group(groups, topic)
     groups.enter("new")
     join(groups, old)
     groups.sync(old, 2)
-    groups.beat("new", -1)
+    groups.consumer_heartbeat("new", -1)
     groups.restart()
     assert groups.heartbeat(old, 2) is ErrorCode.ILLEGAL_GENERATION
 
@@ -153,7 +153,7 @@ def test_what_a_member_has_is_known_when_the_group_goes_over_again_at_once(group
     topic = groups.make_topic("orders", 4)
     old = classic_group(groups, topic)
     groups.enter("new")
-    groups.beat("new", -1)
+    groups.consumer_heartbeat("new", -1)
     assert given(groups.enter("newer")) == {}
     assert groups.consumers.members[old].assigned == {topic: frozenset(range(4))}
 
@@ -198,7 +198,7 @@ def test_a_classic_member_that_is_silent_or_slow_is_out(groups: Any, last_asked:
     if last_asked == "sync":
         groups.sync(old, 2)
         groups.grow_topic("orders", 5)
-        groups.beat("new", 2)
+        groups.consumer_heartbeat("new", 2)
         assert groups.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     groups.pass_time(7_999)
     assert old in groups.consumers.members
@@ -217,10 +217,10 @@ def test_classic_members_leave_by_their_own_request(groups: Any) -> None:
     ]
     assert groups.leave((old, None)).answer == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert list(groups.consumers.members) == ["new"]
-    groups.beat("new", 2)
-    assert given(groups.beat("new", 3, topics=["orders"], owned={}, rebalance_ms=1)) == {
-        topic: {0, 1, 2, 3}
-    }
+    groups.consumer_heartbeat("new", 2)
+    assert given(
+        groups.consumer_heartbeat("new", 3, topics=["orders"], owned={}, rebalance_ms=1)
+    ) == {topic: {0, 1, 2, 3}}
 
 
 LEAVERS = {
@@ -233,7 +233,7 @@ LEAVERS = {
     "an unknown id": (("stranger", None), ErrorCode.UNKNOWN_MEMBER_ID),
     "no id": (("", None), ErrorCode.UNKNOWN_MEMBER_ID),
 }
-"""What LeaveGroup names, and Kafka 4.4's answer for members of the consumer protocol."""
+"""Members named by LeaveGroup, and Kafka 4.4's answer for those of the consumer protocol."""
 
 
 @pytest.mark.parametrize("name", LEAVERS)
@@ -252,7 +252,7 @@ def test_an_admin_removes_members_of_the_consumer_protocol(groups: Any, name: st
     assert set(groups.consumers.members) == {"new", "static"} - gone
     assert groups.consumers.group_epoch == epoch + len(gone)
     for member_id in gone:
-        assert groups.beat(member_id, 1).code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert groups.consumer_heartbeat(member_id, 1).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_all_members_that_one_request_removes_leave_in_one_epoch(groups: Any) -> None:
@@ -291,11 +291,13 @@ def test_who_goes_over_itself_is_not_waited_for_as_a_classic_member(groups: Any)
     old = classic_group(groups, topic)
     groups.enter("new")
     assert groups.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    epoch = groups.beat(old, 1, topics=["orders"], owned={topic: range(4)}).answer.member_epoch
+    epoch = groups.consumer_heartbeat(
+        old, 1, topics=["orders"], owned={topic: range(4)}
+    ).answer.member_epoch
     for _ in range(REBALANCE_MS // 10_000):
         groups.pass_time(10_000)
         member = groups.consumers.members[old]
-        epoch = groups.beat(old, epoch, owned=member.assigned).answer.member_epoch
+        epoch = groups.consumer_heartbeat(old, epoch, owned=member.assigned).answer.member_epoch
     assert groups.consumers.members[old].classic is None
 
 
@@ -340,7 +342,7 @@ def test_a_policy_may_forbid_to_go_back(make_groups: Any, policy: str) -> None:
     groups.make_topic("orders", 4)
     groups.enter("new")
     old = join(groups).answer.member_id
-    groups.beat("new", -1)
+    groups.consumer_heartbeat("new", -1)
     assert list(groups.consumers.members) == [old]
     assert groups.heartbeat(old, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 

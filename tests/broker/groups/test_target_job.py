@@ -1,4 +1,4 @@
-"""Targets of large groups: computed in steps, while the group goes on."""
+"""Target assignments of large groups: computed in steps, while the group serves requests."""
 
 from random import Random
 from typing import Any
@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.groups import backlog
-from ottla.broker.groups.backlog import STEPS_AT_ONCE
+from ottla.broker.coordinators import backlog
+from ottla.broker.coordinators.backlog import STEPS_AT_ONCE
 from ottla.broker.network import steps
 from ottla.jepsen.world.walk.group_bench import GroupRequest
 from ottla.model.errors import ErrorCode
@@ -33,17 +33,17 @@ def partitions_of(asked: GroupRequest) -> dict[UUID, set[int]]:
 
 @pytest.fixture
 def busy(groups: Any) -> Any:
-    """A group of one member and many partitions, whose work waits for the driver."""
+    """A group of one member and many partitions, whose target job waits for the driver."""
     groups.topic = groups.make_topic("orders", COUNT)
     assert groups.enter("a").answer.member_epoch == 1
     groups.is_working = False
     return groups
 
 
-def test_who_joins_a_large_group_waits_for_its_target_and_nobody_else_does(busy: Any) -> None:
+def test_only_the_joining_member_of_a_large_group_waits_for_its_target(busy: Any) -> None:
     joined = busy.enter("b")
     assert not joined.is_answered
-    assert busy.beat("a", 1).answer.error_code == ErrorCode.NONE
+    assert busy.consumer_heartbeat("a", 1).answer.error_code == ErrorCode.NONE
     busy.commit(group_id="other")
     assert "other" in busy.shard.groups
     assert work_off(busy) > STEPS_AT_ONCE
@@ -67,12 +67,12 @@ def test_a_small_group_is_answered_at_once(groups: Any) -> None:
 
 def test_a_member_that_leaves_meanwhile_gets_nothing(busy: Any) -> None:
     joined = busy.enter("b")
-    assert busy.beat("b", -1).answer.member_epoch == -1
+    assert busy.consumer_heartbeat("b", -1).answer.member_epoch == -1
     work_off(busy)
     assert joined.answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert set(busy.consumers.targets) == {"a"}
     busy.is_working = True
-    busy.beat("a", 1)
+    busy.consumer_heartbeat("a", 1)
     assert len(busy.consumers.target_of("a")[busy.topic]) == COUNT
     busy.check_replay()
 
@@ -91,7 +91,7 @@ def test_a_static_member_that_comes_back_meanwhile_has_what_its_old_id_was_given
 ) -> None:
     busy.is_working = True
     busy.enter("s1", instance_id="s")
-    busy.beat("s1", -2, instance_id="s")
+    busy.consumer_heartbeat("s1", -2, instance_id="s")
     busy.is_working = False
     busy.enter("b")
     again = busy.enter("s2", instance_id="s")
@@ -110,14 +110,14 @@ def test_a_topic_that_goes_meanwhile_is_nobodys(busy: Any) -> None:
     work_off(busy)
     assert joined.is_answered
     busy.is_working = True
-    busy.beat("a", 1)
+    busy.consumer_heartbeat("a", 1)
     assert busy.consumers.targets == {"a": {}, "b": {}}
 
 
 def test_who_subscribes_other_topics_meanwhile_is_given_none_but_those(busy: Any) -> None:
     users = busy.make_topic("users", 2)
     busy.enter("b")
-    busy.beat("a", 1, topics=["users"])
+    busy.consumer_heartbeat("a", 1, topics=["users"])
     for _ in range(COUNT):
         if busy.consumers.target_epoch > 1:
             break
@@ -133,10 +133,10 @@ def test_a_deposed_leader_tells_those_who_wait(busy: Any) -> None:
     assert joined.answer is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_group_that_ends_meanwhile_leaves_nobody_waiting(busy: Any) -> None:
+def test_a_group_that_ends_during_a_target_job_answers_its_waiting_members(busy: Any) -> None:
     joined = busy.enter("b")
-    busy.beat("b", -1)
-    busy.beat("a", -1)
+    busy.consumer_heartbeat("b", -1)
+    busy.consumer_heartbeat("a", -1)
     assert busy.delete().code is ErrorCode.NONE
     again = busy.enter("c")
     work_off(busy)
@@ -159,9 +159,9 @@ def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
     states: dict[str, tuple[int, dict[UUID, set[int]]]] = {}
     joining: dict[str, GroupRequest] = {}
 
-    def beat(name: str) -> None:
+    def consumer_heartbeat(name: str) -> None:
         epoch, owned = states[name]
-        heard(name, groups.beat(name, epoch, owned=owned))
+        heard(name, groups.consumer_heartbeat(name, epoch, owned=owned))
 
     def heard(name: str, asked: GroupRequest) -> None:
         answer = asked.answer
@@ -183,10 +183,10 @@ def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
             topics = random.choice((["orders"], ["users"], ["orders", "users"]))
             joining[f"m{number}"] = groups.enter(f"m{number}", topics)
         elif action == "beat" and states:
-            beat(random.choice(sorted(states)))
+            consumer_heartbeat(random.choice(sorted(states)))
         elif action == "leave" and states:
             name = random.choice(sorted(states))
-            groups.beat(name, -1)
+            groups.consumer_heartbeat(name, -1)
             del states[name]
         elif action == "topics" and not random.randrange(5):
             groups.grow_topic("orders", len(groups.topics.topic("orders").partitions) + 1)
@@ -203,7 +203,7 @@ def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
         groups.settle()
         settle_joins()
         for name in list(states):
-            beat(name)
+            consumer_heartbeat(name)
     assert not joining
     held = sorted(
         (topic_id, i) for _, owned in states.values() for topic_id in owned for i in owned[topic_id]

@@ -11,15 +11,15 @@ from ottla.broker.logs import cold_reads
 from ottla.broker.logs.cold_reads import RANGES_PER_PARTITION_MAX
 from ottla.broker.logs.fetch import DISK_WAIT_MS
 from ottla.broker.logs.read_ahead_driver import ReadAheads
-from ottla.broker.logs.single_fetches import SingleFetches
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage import segment
-from ottla.storage.disk_seam import NotCachedError
-from ottla.storage.segment import RECENT_BATCH_COUNT_MAX
+from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.segments import segment
+from ottla.storage.segments.segment import RECENT_BATCH_COUNT_MAX
 from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
@@ -51,7 +51,6 @@ def ask(
     wait_ms: int = 500,
     bytes_min: int = 1,
     bytes_max: int = 1_000,
-    handle: Any = None,
 ) -> Any:
     """Begin a fetch of (topic, offset)s."""
     topics = [
@@ -70,7 +69,7 @@ def ask(
         session_epoch=-1,
         topics=topics,
     )
-    return world.run(handle or world.fetch_api.handle, world.call(1, 18), request)
+    return world.fetch(request)
 
 
 def parts(call: Any) -> list[PartitionData]:
@@ -159,13 +158,13 @@ async def test_a_range_that_many_ask_for_is_brought_in_once(cold: World) -> None
 
 async def test_a_partition_has_a_few_ranges_brought_in_at_once(cold: World) -> None:
     partition = cold.table.find("cold", 0)
-    reads, file = cold.fetch_api.cold_reads, partition.log._segments[0].file
+    reads, file = cold.fetch_api.cold_reads, partition.log.state.segments[0].file
     for position in range(3 * RANGES_PER_PARTITION_MAX):
         assert not reads.bring_in(partition, NotCachedError(file, position, 1))
     assert reads.range_count == len(cold.ranges_due) == RANGES_PER_PARTITION_MAX
 
 
-async def test_a_disk_that_fails_is_told_of_by_the_fetch_that_waits_for_it(cold: World) -> None:
+async def test_a_disk_failure_is_reported_by_the_waiting_fetch(cold: World) -> None:
     call = ask(cold, ("cold", 3))
     ((_, done),) = cold.ranges_due
     done(OSError(errno.EIO, "the disk fails as asked"))
@@ -218,10 +217,10 @@ async def test_who_reads_on_to_the_end_waits_but_once_and_is_followed_no_longer(
 ) -> None:
     monkeypatch.setattr(cold_reads, "AHEAD_BYTES", 8_192)
     monkeypatch.setattr(segment, "COLD_BLOCK_BYTES", segment.WALK_BLOCK_BYTES)
-    reads, single = cold.fetch_api.cold_reads, SingleFetches(cold.fetch_api)
+    reads = cold.fetch_api.cold_reads
     offset = waited = 0
     while offset < COUNT:
-        call = ask(cold, ("cold", offset), bytes_max=bytes_max, handle=single.handle)
+        call = ask(cold, ("cold", offset), bytes_max=bytes_max)
         waited += not call.is_completed
         await settle(cold)
         (part,) = parts(call)
@@ -231,21 +230,21 @@ async def test_who_reads_on_to_the_end_waits_but_once_and_is_followed_no_longer(
     assert reads.range_count == 0
 
 
-async def test_a_cold_read_takes_nobody_else_from_the_short_way(cold: World) -> None:
-    single = SingleFetches(cold.fetch_api)
-    ask(cold, ("cold", 3), handle=single.handle)
+async def test_a_cold_read_lets_few_records_of_other_partitions_be_copied(cold: World) -> None:
+    ask(cold, ("cold", 3))
     assert cold.fetch_api.cold_reads.readers
     cold.table.find("hot", 0).append(
         cold.batch(b"news"), acks=1, now_ms=cold.clock.wall_ms(), mono_ms=1_000
     )
-    call = ask(cold, ("hot", COUNT), handle=single.handle)
-    assert call.is_completed
-    assert len(call.slot.chunks) == 1, "an answer in one piece is that of the short way"
+    call = ask(cold, ("hot", COUNT))
+    (part,) = parts(call)
+    assert part.records
+    assert not any(isinstance(chunk, FileSlice) for chunk in call.slot.chunks), "they are copied"
 
 
 async def test_readers_that_are_followed_are_bounded(cold: World) -> None:
     partition = cold.table.find("cold", 0)
-    reads, file = cold.fetch_api.cold_reads, partition.log._segments[0].file
+    reads, file = cold.fetch_api.cold_reads, partition.log.state.segments[0].file
     for position in range(0, 100 * cold_reads.READERS_PER_FILE_MAX, 100):
         reads.bring_in(partition, NotCachedError(file, position, 1))
         cold.ranges_due.pop()[1](None)

@@ -10,7 +10,7 @@ from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import INTERNAL_TOPICS
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -33,7 +33,7 @@ def append(world: World, partition: Partition, count: int) -> None:
 
 
 def fetched(world: World, partition: Partition, replica: NodeId, log_start_offset: int) -> None:
-    """Do what the fetch of a follower does that has everything."""
+    """Apply the fetch of a follower that has all records."""
     assert partition.log is not None
     partition.on_follower_fetch(
         replica,

@@ -1,4 +1,4 @@
-"""A topic is announced before its logs are made: who asks for one earlier waits for it."""
+"""Requests for a topic between its announcement and the creation of its logs wait for the logs."""
 
 from collections.abc import Collection
 from typing import Any
@@ -42,7 +42,7 @@ World = Any  # the class of the `world` fixture, in conftest.py
 
 
 class Edge:
-    """The edge of a world's partitions, and what passed it."""
+    """The entry point of a world's partitions, which records the requests that passed it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -106,7 +106,7 @@ async def test_a_request_that_names_very_much_is_looked_at_in_part(world: World)
     assert edge.events == ["served"] * 2
 
 
-async def test_nobody_waits_for_the_log_of_a_follower(world: World) -> None:
+async def test_requests_do_not_wait_for_the_log_of_a_follower(world: World) -> None:
     edge = Edge(world)
     partition = await added(world, 0, replicas=(1, 2), leader=2)
     world.table.opening["t"] = {partition: None}

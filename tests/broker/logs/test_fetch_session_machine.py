@@ -1,4 +1,4 @@
-"""Fetch sessions of several clients, against what each of them wants and what the logs hold."""
+"""Fetch sessions of several clients, against the wanted partitions of each and the logs."""
 
 import os
 from typing import Any
@@ -104,7 +104,7 @@ class Sessions(RuleBasedStateMachine):
         first, second = (
             decode(FetchResponse, FETCH_VERSION, self.send(frame)[HEADER_BYTES:]) for _ in "ab"
         )
-        if request.session_epoch > 0 and not first.error_code:
+        if request.session_epoch > 0 and first.session_id:  # 0 if its last partition is gone
             assert second.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         self.handlers[client].reset()
 
@@ -117,30 +117,30 @@ class Sessions(RuleBasedStateMachine):
         for _ in range(FETCHES):
             self.fetch(client, reads=True)
         assert all(self.ends[at] == offset for at, offset in self.wanted[client].items())
-        response, told = self.ask(client)
+        response, returned = self.ask(client)
         if self.take(client, response) and response.session_id:
-            assert not told, "SettledMeansSilent: an idle partition is told again"
+            assert not returned, "SettledMeansSilent: an idle partition is returned again"
 
     def want(self, client: int, index: int, offset: int) -> None:
         self.wanted[client][index] = offset
         self.handlers[client].want(TopicIdPartition(id_of(TOPIC), index), asked(index, offset))
 
     def fetch(self, client: int, *, reads: bool) -> None:
-        """Fetch, hold the response to the logs, and go on behind what came."""
-        response, told = self.ask(client)
+        """Fetch, check the response against the logs, and continue after its records."""
+        response, returned = self.ask(client)
         if not self.take(client, response):
             return
         wanted = self.wanted[client]
-        assert told.keys() <= wanted.keys()
+        assert returned.keys() <= wanted.keys()
         for index, offset in wanted.items():
             if self.ends[index] > offset:
-                found = list(batches(memoryview(told[index].records)))
+                found = list(batches(memoryview(returned[index].records)))
                 assert found[0][1].base_offset <= offset < found[0][1].end_offset
                 assert found[-1][1].end_offset == self.ends[index]
-            elif index in told:
-                assert not told[index].records
-                assert told[index].high_watermark == self.ends[index]
-        for index, data in told.items():
+            elif index in returned:
+                assert not returned[index].records
+                assert returned[index].high_watermark == self.ends[index]
+        for index, data in returned.items():
             if reads and data.records:
                 self.want(client, index, self.ends[index])
 
@@ -153,7 +153,7 @@ class Sessions(RuleBasedStateMachine):
         return response, {one.partition_index: one for one in parts}
 
     def take(self, client: int, response: FetchResponse) -> bool:
-        """Return whether the session goes on, or a new one was opened or refused a slot."""
+        """Return whether the session continues, or a new one was opened or refused a slot."""
         try:
             self.handlers[client].take(response)
         except RefusedError:
@@ -170,8 +170,8 @@ class Sessions(RuleBasedStateMachine):
         assert self.sessions.partition_count == sum(len(one.targets) for one in sessions)
 
     @invariant()
-    def a_session_holds_what_its_client_told(self) -> None:
-        """Of a client that told everything, the session holds all it wants and nothing else."""
+    def a_session_holds_the_partitions_its_client_sent(self) -> None:
+        """The session of a client that sent all its changes holds exactly its wanted partitions."""
         for handler, wanted in zip(self.handlers, self.wanted, strict=True):
             session = self.sessions._sessions.get(handler._session_id)
             is_open = session is not None and session.epoch == handler._epoch

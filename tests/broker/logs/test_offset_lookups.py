@@ -16,7 +16,7 @@ from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, ProducerId
-from ottla.storage.verification import UNGUARDED
+from ottla.storage.producers.verification import UNGUARDED
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.list_offsets_request import (

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused and how, and when the answer leaves."""
+"""Produce: appends, refusals and their errors, and the time of the response."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs.produce import PARTITIONS_PER_STEP
-from ottla.broker.network.steps import Apart
+from ottla.broker.network.steps import ThreadWork, is_steps
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.limits import KIB, MIB
-from ottla.model.settings.topic import TopicConfig
-from ottla.storage.validate import INSPECTED_RECORDS_MAX
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.storage.log.validate import INSPECTED_RECORDS_MAX
 from ottla.wire.batch import patch_max_timestamp
 from ottla.wire.batch_builder import (
     ControlType,
@@ -120,7 +120,7 @@ async def test_acks_0_is_not_answered(world: World) -> None:
 
 
 async def test_an_error_under_acks_0_closes_the_connection(world: World) -> None:
-    call = world.produce(request(world, "nobody", world.batch(b"a"), acks=0))
+    call = world.produce(request(world, "absent", world.batch(b"a"), acks=0))
     assert call.slot.closes_connection
 
 
@@ -255,15 +255,15 @@ async def test_acks_that_do_not_exist_are_refused(world: World, acks: int) -> No
 @pytest.mark.parametrize(
     ("version", "topic", "index", "expected"),
     [
-        (12, "nobody", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (13, "nobody", 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (12, "absent", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (13, "absent", 0, ErrorCode.UNKNOWN_TOPIC_ID),
         (12, "t", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (13, "t", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (12, "elsewhere", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (13, "elsewhere", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_partitions_that_are_not_here_are_told_apart(
+async def test_absent_partitions_have_distinct_errors(
     world: World, version: int, topic: str, index: int, expected: ErrorCode
 ) -> None:
     await world.add("t")
@@ -448,7 +448,7 @@ async def test_a_large_batch_is_looked_at_apart_from_the_loop(world: World) -> N
     asked = request(world, "t", packed(*[KEYED] * 1_000))
     call = world.call(0, 13)
     pending = world.produce_api.handle(call.context, asked)
-    assert isinstance(pending, Apart)
+    assert isinstance(pending, ThreadWork)
     assert partition.log is not None
     assert partition.log.end_offset == 0
     results = pending.work()
@@ -465,7 +465,7 @@ async def test_a_small_batch_is_looked_at_at_once(world: World) -> None:
     assert isinstance(world.produce_api.handle(call.context, asked), ProduceResponse)
 
 
-async def test_a_batch_that_nobody_looks_at_is_appended_at_once(world: World) -> None:
+async def test_a_batch_that_needs_no_inspection_is_appended_at_once(world: World) -> None:
     await world.add("t")
     call = world.call(0, 13)
     asked = request(world, "t", packed(*[UNKEYED] * 10_000))
@@ -479,7 +479,7 @@ async def test_a_large_batch_that_contradicts_itself_is_looked_at_apart(world: W
     pending = world.produce_api.handle(
         world.call(0, 13).context, request(world, "t", memoryview(batch))
     )
-    assert isinstance(pending, Apart)
+    assert isinstance(pending, ThreadWork)
     response = pending.then(pending.work())
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert partition.log is not None
@@ -544,9 +544,10 @@ async def test_very_many_partitions_are_appended_to_in_steps(world: World) -> No
         for index in range(count)
     ]
     call = world.call(0, 13)
-    steps = world.produce_api.handle_large(call.context, asked)
-    assert sum(1 for _ in steps) == 6
-    call = world.run(world.produce_api.handle_large, world.call(0, 13), asked)
+    steps = world.produce_api.handle(call.context, asked)
+    assert is_steps(steps)
+    assert sum(1 for _ in steps) == 4, "the first of six has been done, and the last returns"
+    call = world.produce(asked)
     (answered,) = call.response(ProduceResponse).responses
     assert [one.index for one in answered.partition_responses] == list(range(count))
     codes = [one.error_code for one in answered.partition_responses]
@@ -559,9 +560,9 @@ async def test_only_a_large_answer_that_was_waited_for_is_encoded_apart(
 ) -> None:
     partition = await world.add("t", replicas=(1, 2))
     asked = request(world, "t", world.batch(b"a"), acks=-1)
-    api = world.produce_api
-    handle = api.handle_large if is_large else api.handle
-    call = world.run(handle, world.call(0, 13), asked)
+    if is_large:
+        asked.topic_data += [TopicProduceData(topic_id=UUID(int=99))] * PARTITIONS_PER_STEP
+    call = world.produce(asked)
     assert not call.is_completed
     partition.on_follower_fetch(
         NodeId(2),

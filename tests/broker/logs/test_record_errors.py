@@ -6,8 +6,8 @@ import pytest
 import trio.testing
 
 from ottla.model.errors import ErrorCode
-from ottla.model.settings.topic import TopicConfig
-from ottla.storage.validate import NEEDS_KEY, RECORDS_INLINE
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.storage.log.validate import NEEDS_KEY, RECORDS_INLINE
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,

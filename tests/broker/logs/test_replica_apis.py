@@ -1,4 +1,4 @@
-"""DescribeLogDirs and DescribeProducers: what an operator may ask of this broker's replicas."""
+"""DescribeLogDirs and DescribeProducers: the state of this broker's replicas."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from ottla.broker.network.steps import finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.storage.disk_seam import Space
-from ottla.storage.log import Log
-from ottla.storage.verification import UNGUARDED
+from ottla.storage.disk.disk_seam import Space
+from ottla.storage.log.log import Log
+from ottla.storage.producers.verification import UNGUARDED
 from ottla.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -39,7 +39,7 @@ ROOM = Space(1_000, 400)
 
 @dataclass(eq=False)
 class Directory:
-    """A log directory whose room and health the test sets."""
+    """A log directory whose free space and health are set by the test."""
 
     path: str
     is_live: bool = True
@@ -121,7 +121,7 @@ async def test_each_directory_tells_its_replicas_their_sizes_and_its_room(world:
     assert not first.is_cordoned
 
 
-async def test_only_the_replicas_asked_for_are_told_but_every_directory_is(world: World) -> None:
+async def test_only_requested_replicas_but_all_directories_are_described(world: World) -> None:
     b0, b1 = [await world.add("b", index=at) for at in (0, 1)]
     answer = await log_dirs(
         world, Directory("/d1").hold(b0), Directory("/d2").hold(b1), topics={"b": [1], "none": [0]}
@@ -134,12 +134,12 @@ async def test_only_the_replicas_asked_for_are_told_but_every_directory_is(world
     ]
 
 
-async def test_no_topics_asked_for_are_none_told(world: World) -> None:
+async def test_an_empty_topic_list_describes_no_topics(world: World) -> None:
     b0 = await world.add("b")
     assert (await log_dirs(world, Directory("/d").hold(b0), topics={})).results[0].topics == []
 
 
-async def test_a_directory_that_is_offline_is_told_as_a_storage_error(world: World) -> None:
+async def test_an_offline_directory_is_a_storage_error(world: World) -> None:
     """Kafka: KAFKA_STORAGE_ERROR, no topics, the volume's bytes unknown (-1)."""
     b0 = await world.add("b")
     dead, failing = Directory("/dead", is_live=False).hold(b0), Directory("/bad", room=OSError(5))
@@ -172,7 +172,7 @@ async def describe(world: World, topic: str, *indexes: int) -> list[PartitionRes
     return found
 
 
-async def test_producers_are_told_with_what_is_remembered_of_them(world: World) -> None:
+async def test_producers_are_described_with_their_remembered_state(world: World) -> None:
     partition = await world.add("t")
     append(world, partition)
     append(world, partition, producer_id=9, producer_epoch=1, base_sequence=0)
@@ -197,7 +197,7 @@ async def test_a_follower_tells_its_producers_too(world: World) -> None:
     assert (result.error_code, result.active_producers) == (ErrorCode.NONE, [])
 
 
-async def test_what_is_not_here_is_told_as_what_it_is(world: World) -> None:
+async def test_an_absent_partition_has_the_error_of_its_cause(world: World) -> None:
     await world.add("elsewhere", replicas=(2,), leader=2)
     await world.add("new", is_log_there=False)
     broken = await world.add("broken", is_log_there=False)
@@ -217,7 +217,7 @@ async def test_what_is_not_here_is_told_as_what_it_is(world: World) -> None:
 
 
 def move(world: World, path: str, topic: str, index: int, logs: Logs) -> ErrorCode:
-    """Ask for a replica to lie in a directory; return the answer's code."""
+    """Request the move of a replica to a directory; return the error code of the response."""
     api = AlterReplicaLogDirsApi(table=world.table, logs=logs)
     asked = AlterReplicaLogDirTopic(name=topic, partitions=[index])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])

@@ -7,8 +7,8 @@ import pytest
 from ottla.broker.quotas.replication_quota import PIECE_BYTES_MIN, PIECES_PER_S
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX
-from ottla.model.settings.throttled_replicas import throttled_replicas
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.throttled_replicas import throttled_replicas
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.wire.messages.fetch_request import (
     FetchPartition,
     FetchRequest,
@@ -58,7 +58,7 @@ def sizes(call: Any) -> list[int]:
 
 
 async def add(world: World, topic: str, throttled: str = "", *, in_sync: bool = False) -> Any:
-    """Make a topic whose follower may be out of sync, with one batch."""
+    """Create a topic whose follower may be out of sync, with one batch."""
     config = TopicConfig(leader_replication_throttled_replicas=throttled_replicas(throttled))
     partition = await world.add(topic, replicas=(1, FOLLOWER), config=config)
     if not in_sync:
@@ -210,7 +210,7 @@ async def test_a_follower_is_held_no_longer_than_it_asks_for(world: World) -> No
     assert sizes(call) == [0]
 
 
-async def test_a_throttled_follower_is_still_told_where_its_log_parts_and_what_is_wrong(
+async def test_a_throttled_follower_still_receives_diverging_epochs_and_errors(
     world: World,
 ) -> None:
     await add(world, "t", "*")

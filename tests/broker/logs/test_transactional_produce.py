@@ -1,15 +1,15 @@
-"""Batches of transactions: what their coordinator is asked, and what the producer is told."""
+"""Transactional batches: the request to their coordinator, and the response to the producer."""
 
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from ottla.broker.logs.transaction_questions import TransactionOperation
+from ottla.broker.logs.verification_requests import TransactionOperation
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, ProducerId
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.wire.batch_builder import ControlType, build_end_transaction_marker
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
@@ -139,15 +139,15 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("said", "version", "told"), TOLD)
-async def test_what_the_coordinator_says_is_told_as_the_version_knows_it(
-    world: World, said: ErrorCode, version: int, told: ErrorCode
+@pytest.mark.parametrize(("said", "version", "expected"), TOLD)
+async def test_a_coordinator_error_is_translated_for_the_request_version(
+    world: World, said: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     partition = await world.add("t")
     await world.add("t", index=1)
     world.coordinators.codes["t", 0] = said
     answers = send(world, ("t", 0, batch(world)), ("t", 1, batch(world)), version=version)
-    assert answers == [(told, -1), (ErrorCode.NONE, 0)]
+    assert answers == [(expected, -1), (ErrorCode.NONE, 0)]
     assert partition.log.end_offset == 0
 
 

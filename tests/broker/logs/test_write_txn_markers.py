@@ -1,4 +1,4 @@
-"""The ends of transactions: who is told what, and what read_committed sees when they are there."""
+"""Transaction markers: the response for each, and the records that read_committed returns after."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.storage.verification import UNGUARDED
+from ottla.storage.producers.verification import UNGUARDED
 from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
@@ -49,9 +49,9 @@ class Offsets:
         self.asked: list[tuple[int, TransactionEnd, Callable[[ErrorCode], None]]] = []
 
     def end_transaction(
-        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+        self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
-        self.asked.append((index, end, asker))
+        self.asked.append((index, end, responder))
 
 
 def write(
@@ -286,9 +286,9 @@ async def test_offsets_are_the_group_coordinator_s(world: World) -> None:
     offsets = Offsets()
     call = write(world, (OFFSETS_TOPIC, 4), ("t", 0), is_commit=False, offsets=offsets)
     assert not call.is_completed
-    ((index, end, asker),) = offsets.asked
+    ((index, end, responder),) = offsets.asked
     assert (index, end.producer_id, end.is_commit) == (4, PRODUCER, False)
-    asker(ErrorCode.NONE)
+    responder(ErrorCode.NONE)
     assert codes(call) == [ErrorCode.NONE, ErrorCode.NONE]
     call = write(world, (OFFSETS_TOPIC, 4), offsets=offsets)
     offsets.asked[-1][-1](ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

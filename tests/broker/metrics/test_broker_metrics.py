@@ -1,4 +1,4 @@
-"""What a real broker tells at /metrics, read by Prometheus's own parser for Python."""
+"""The metrics of a real broker at /metrics, read by Prometheus's own parser for Python."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -105,7 +105,7 @@ async def test_what_was_produced_is_counted_by_topic_and_in_all(cluster: Cluster
     assert sum(each.value(replicated_out, topic=TOPIC) for each in scrapes) == sent
 
 
-async def test_every_partition_is_told_where_it_has_a_replica(cluster: ClusterUnderTest) -> None:
+async def test_every_partition_is_reported_by_each_replica(cluster: ClusterUnderTest) -> None:
     await produce(cluster)
     first, second = [await scrape(broker) for broker in cluster.brokers.values()]
 
@@ -206,7 +206,7 @@ async def test_refusals_are_counted_by_request_and_code(cluster: ClusterUnderTes
     assert (await scrape(follower)).value(name, request="Produce", error=code) == 1
 
 
-async def test_errors_that_nobody_foresaw_are_counted_by_what_they_ended(
+async def test_unexpected_errors_are_counted_by_the_kind_of_owner_they_ended(
     cluster: ClusterUnderTest,
 ) -> None:
     broker = next(iter(cluster.brokers.values()))
@@ -242,7 +242,7 @@ async def test_flushes_that_acknowledgements_wait_for_are_timed(cluster: Cluster
 
 
 async def compacted(cluster: ClusterUnderTest) -> int:
-    """Compact a topic on broker 1, whose cleaner then fails another; return bytes read."""
+    """Compact a topic on broker 1, whose cleaner then fails on another; return the bytes read."""
     topic, other = TopicPartition("states", 0), TopicPartition("others", 0)
     async with open_admin(cluster.bootstrap) as admin:
         for name in ("states", "others"):

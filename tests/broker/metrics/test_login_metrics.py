@@ -24,13 +24,13 @@ def test_handshakes_count_as_kafka_counts_them() -> None:
         "tls.tls.handshakes.succeeded": 7.0,
         "tls.tls.handshakes.failed": 2.0,
     }
-    told = {
+    values = {
         family.name.removeprefix("kafka_server_socket_server_metrics_"): dict(
             filter(None, family.samples)
         )
         for family in login_families(authenticators, network)
     }
     # Behind a handshake the client still has to log in.
-    assert told["successful_authentication_total"] == {("USERS",): 5, ("TLS",): 7}
-    assert told["failed_authentication_total"] == {("USERS",): 1 + 3, ("TLS",): 2}
-    assert told["successful_reauthentication_total"] == {("USERS",): 2, ("TLS",): 0}
+    assert values["successful_authentication_total"] == {("USERS",): 5, ("TLS",): 7}
+    assert values["failed_authentication_total"] == {("USERS",): 1 + 3, ("TLS",): 2}
+    assert values["successful_reauthentication_total"] == {("USERS",): 2, ("TLS",): 0}

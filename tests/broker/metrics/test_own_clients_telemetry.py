@@ -1,4 +1,5 @@
-"""Our own clients report to a whole broker (KIP-714), beside librdkafka, which reports the same."""
+"""Our own clients push metrics to a whole broker (KIP-714), beside librdkafka, with equal
+values."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -21,7 +22,7 @@ from ottla.client import (
 from ottla.client.telemetry.push_session import UNSUBSCRIBED_INTERVAL_MS
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.ids import NodeId, uuid_text
-from ottla.telemetry.instances import ClientInstance
+from ottla.telemetry.clients.instances import ClientInstance
 from tests.client.telemetry.test_metric_points import STANDARD_OF_CONSUMERS, STANDARD_OF_PRODUCERS
 
 TIMEOUT_S = 60
@@ -55,7 +56,7 @@ def pushed(broker: Broker, client_id: str) -> ClientInstance | None:
 
 
 def values(broker: Broker, client_id: str) -> dict[str, float]:
-    """Return what /metrics has of a client, summed over labels."""
+    """Return the values of a client at /metrics, summed over labels."""
     found: dict[str, float] = {}
     for row in broker.telemetry.series.rows():
         if f'client_id="{client_id}"' in row.labels:

@@ -1,4 +1,4 @@
-"""What a whole broker and its controller send of themselves to a collector."""
+"""The metrics that a whole broker and its controller export to a collector."""
 
 import sys
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""How many traces become spans, where more finish than that."""
+"""Bound on the number of spans when more traces finish than that."""
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ from ottla.broker.metrics.request_spans_driver import send_request_spans, write_
 from ottla.broker.network.dispatch import Peer
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTraces
 from ottla.model.errors import ErrorCode
-from ottla.model.settings.exporters import ExporterConfig
+from ottla.model.settings.telemetry.exporters import ExporterConfig
 from ottla.node.clock_driver import RealRng
 from ottla.wire.apis import PRODUCE
 from ottla.wire.headers import RequestHeader

@@ -1,4 +1,4 @@
-"""What clients that report are answered, over a broker's connection without its socket."""
+"""Responses to clients that push telemetry, over a broker's connection without its socket."""
 
 from typing import Any
 from uuid import UUID
@@ -11,13 +11,13 @@ from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import Connection, Pending
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId
-from ottla.telemetry.instances import ClientInstance, ClientInstances
-from ottla.telemetry.subscriptions import ClientTraits
-from ottla.wire.apis import API_VERSIONS, TELEMETRY_API_KEYS, response_class
+from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
+from ottla.telemetry.clients.subscriptions import ClientTraits
+from ottla.wire.apis import API, API_VERSIONS, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_response_header, encode_request_header, frame
@@ -32,7 +32,7 @@ ZSTD = 4
 
 
 class Broker:
-    """Telemetry behind a dispatcher; keeps what was pushed until the test says what it came to."""
+    """Telemetry behind a dispatcher, which stores each push until the test gives its outcome."""
 
     def __init__(self, payload_bytes_max: int = 1_000) -> None:
         self.now_ms = 5_000
@@ -100,7 +100,7 @@ class Client:
         raise AssertionError(f"given up: {reason}")
 
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
-        raise AssertionError("telemetry mutes nobody")
+        raise AssertionError("telemetry mutes no connection")
 
     def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
         raise AssertionError("telemetry is answered without a task")
@@ -158,7 +158,7 @@ def test_a_get_tells_everything_that_a_client_needs_to_push(broker: Broker) -> N
 @pytest.mark.parametrize(
     ("software", "metrics"), [("kgo", [""]), ("apache-kafka-java", ["*"]), ("librdkafka", ["*"])]
 )
-def test_each_client_is_told_to_report_everything_in_the_form_that_it_understands(
+def test_each_client_is_subscribed_to_everything_in_a_form_it_understands(
     broker: Broker, software: str, metrics: list[str]
 ) -> None:
     client = Client(broker)
@@ -171,7 +171,9 @@ def test_the_apis_are_listed_only_while_they_are_offered(broker: Broker) -> None
     client = Client(broker)
     assert listed_by(client) == {API_VERSIONS}
     broker.is_offered = True
-    assert listed_by(client) == {API_VERSIONS} | TELEMETRY_API_KEYS
+    assert listed_by(client) == {API_VERSIONS} | {
+        key for key, row in API.items() if row.is_optional
+    }
 
 
 def test_a_connection_that_was_never_offered_telemetry_is_refused_it(broker: Broker) -> None:
@@ -215,7 +217,7 @@ def test_a_push_is_answered_when_its_content_has_been_taken_in(broker: Broker) -
     assert broker.instances.counts.exported == 1
 
 
-def test_a_push_without_content_is_fine_and_nobody_is_bothered(broker: Broker) -> None:
+def test_an_empty_push_is_accepted_and_reaches_no_exporter(broker: Broker) -> None:
     client = Client(broker)
     assert client.ask(client.push(client.get(), metrics=b"")).error_code == 0
     assert broker.taken == []
@@ -229,7 +231,7 @@ def test_a_push_without_content_is_fine_and_nobody_is_bothered(broker: Broker) -
         (ErrorCode.THROTTLING_QUOTA_EXCEEDED, INTERVAL_MS),
     ],
 )
-def test_content_that_cannot_be_taken_in_is_told_and_the_connection_lives(
+def test_unreadable_content_is_an_error_and_the_connection_survives(
     broker: Broker, failure: ErrorCode, throttle_ms: int
 ) -> None:
     client = Client(broker)
@@ -264,7 +266,7 @@ def test_a_bad_push_gets_its_error_and_is_not_taken_in(
     assert not client.connection.is_closed
 
 
-def test_what_comes_too_early_is_told_how_much_too_early(broker: Broker) -> None:
+def test_an_early_request_is_answered_with_its_remaining_wait(broker: Broker) -> None:
     client = Client(broker)
     push = client.push(client.get(), metrics=b"")
     assert client.ask(push).error_code == 0
@@ -275,7 +277,7 @@ def test_what_comes_too_early_is_told_how_much_too_early(broker: Broker) -> None
     assert client.get(push.client_instance_id).throttle_time_ms == 600
 
 
-def test_no_client_is_told_to_wait_so_long_that_it_would_hold_back_all_else() -> None:
+def test_no_client_is_throttled_so_long_that_its_other_requests_stall() -> None:
     broker = Broker()
     broker.instances.on_subscriptions({"all": {"metrics": "*", "interval.ms": "3600000"}})
     client = Client(broker)
@@ -323,7 +325,7 @@ def test_a_client_that_names_no_software_or_none_that_is_legal_is_of_unknown_mak
     )
 
 
-def test_a_client_goes_with_its_connection_and_its_open_push_hurts_nobody(
+def test_a_client_is_removed_with_its_connection_and_its_open_push_is_harmless(
     broker: Broker,
 ) -> None:
     client, other = Client(broker), Client(broker, connection_id=2)

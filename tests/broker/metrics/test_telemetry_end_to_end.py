@@ -1,4 +1,4 @@
-"""Clients report to a whole broker: unmodified ones, and ours, which says what none should."""
+"""Clients push metrics to a whole broker: unmodified ones, and ours with invalid pushes."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId, uuid_text
 from ottla.model.limits import MIB
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.telemetry.instances import ClientInstance
+from ottla.telemetry.clients.instances import ClientInstance
 from ottla.wire.compression import Codec, compress
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
@@ -141,7 +141,7 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
         assert list(broker.telemetry.series.rows()) == []
 
 
-async def test_an_unmodified_producer_follows_a_change_and_is_never_told_to_wait() -> None:
+async def test_an_unmodified_producer_follows_a_subscription_change_without_throttles() -> None:
     async with open_test_cluster(settings=SCRAPED) as cluster:
         telemetry = broker_of(cluster).telemetry
 
@@ -162,13 +162,13 @@ async def test_an_unmodified_producer_follows_a_change_and_is_never_told_to_wait
         await trio.to_thread.run_sync(producer.close, 60)
 
 
-async def test_an_unmodified_producer_is_told_no_interval_that_it_cannot_keep() -> None:
+async def test_an_unmodified_producer_gets_an_interval_that_it_can_keep() -> None:
     async with open_test_cluster() as cluster:
         instances = broker_of(cluster).telemetry.instances
         await subscribe(cluster.bootstrap, metrics="*", interval_ms="3600000")
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
         await eventually(lambda: len(instances) == 1)
-        # Told an hour, it asks at once, again and again.
+        # After an answer of one hour, it asks at once, again and again.
         await trio.sleep(0.3)
         assert instances.counts.throttled == 0
         assert [one.effective.interval_ms for one in instances] == [1_500_000]
@@ -213,7 +213,7 @@ async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next
         assert after.subscription_id == before.subscription_id
 
 
-async def test_a_client_that_hangs_up_is_known_no_more() -> None:
+async def test_a_client_that_disconnects_is_forgotten() -> None:
     async with open_test_cluster(settings=OFFERED) as cluster:
         instances = broker_of(cluster).telemetry.instances
         async with connected(cluster) as connection:
@@ -232,7 +232,7 @@ async def test_a_client_that_hangs_up_is_known_no_more() -> None:
         (SCRAPED, False),
     ],
 )
-async def test_clients_are_offered_to_report_only_where_somebody_wants_it(
+async def test_telemetry_is_offered_only_where_an_exporter_uses_it(
     settings: dict[str, str], is_offered: bool
 ) -> None:
     async with open_test_cluster(settings=settings) as cluster:
@@ -291,7 +291,7 @@ async def test_the_bound_on_a_push_is_the_brokers_setting() -> None:
 
 
 def metrics_data(name: str, value: int) -> bytes:
-    """Return what a client pushes of one counter."""
+    """Return the OTLP of a push of one counter."""
     point = NumberDataPoint(as_int=value, time_unix_nano=2, start_time_unix_nano=1)
     counter = Sum(
         data_points=[point],
@@ -368,9 +368,9 @@ async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> No
             "org_apache_kafka_producer_record_send_total",
             (len(Codec) + 1) * SENT,
         )
-        told = await scraped(broker_of(cluster))
-        assert told["kafka_server_client_metrics_instance_count"] == 1
-        assert told["kafka_server_client_metrics_unknown_subscription_request_count_total"] == 1
-        assert told["kafka_server_client_metrics_throttle_count_total"] == 8
-        assert told["kafka_server_client_metrics_plugin_export_count_total"] == len(Codec) + 1
-        assert told["kafka_server_client_metrics_plugin_error_count_total"] == 3
+        metrics = await scraped(broker_of(cluster))
+        assert metrics["kafka_server_client_metrics_instance_count"] == 1
+        assert metrics["kafka_server_client_metrics_unknown_subscription_request_count_total"] == 1
+        assert metrics["kafka_server_client_metrics_throttle_count_total"] == 8
+        assert metrics["kafka_server_client_metrics_plugin_export_count_total"] == len(Codec) + 1
+        assert metrics["kafka_server_client_metrics_plugin_error_count_total"] == 3

@@ -1,10 +1,10 @@
-"""The ring of what clients pushed last: bounded, in order, and honest about what it dropped."""
+"""The ring buffer of the latest pushes: bounded, in order, with an exact count of dropped ones."""
 
 from uuid import UUID
 
-from ottla.broker.metrics.telemetry_tail import FROM_NOW, FROM_OLDEST, Tailed, TelemetryTail
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.exporter import LabelledPush
+from ottla.broker.metrics.telemetry_tail import FROM_NOW, FROM_OLDEST, TailPage, TelemetryTail
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.exporter import LabelledPush
 
 LOTS = 1_000_000
 
@@ -17,7 +17,7 @@ def push(otlp: bytes, client: str = "app") -> LabelledPush:
 def ask(
     tail: TelemetryTail, cursor: int, *names: str | UUID, bytes_max: int = LOTS
 ) -> tuple[int, int, list[bytes]]:
-    found: Tailed = tail.since(cursor, names=names or None, bytes_max=bytes_max)
+    found: TailPage = tail.since(cursor, names=names or None, bytes_max=bytes_max)
     return found.cursor, found.missed, [one.otlp for _, one in found.pushes]
 
 
@@ -35,7 +35,7 @@ def test_a_reader_gets_what_came_since_it_last_asked() -> None:
     assert ask(tail, FROM_OLDEST) == (cursor, 0, [b"a", b"b", b"c"])
 
 
-def test_what_is_new_drives_out_what_is_oldest_and_the_reader_is_told() -> None:
+def test_new_pushes_evict_the_oldest_and_the_reader_gets_the_count() -> None:
     tail = TelemetryTail(pushes_max=2, bytes_max=10)
     begin = ask(tail, FROM_NOW)[0]
     tail.offer([push(b"1"), push(b"2"), push(b"3")])

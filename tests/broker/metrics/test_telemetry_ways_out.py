@@ -1,4 +1,4 @@
-"""What an unmodified client pushes leaves a whole broker by every way that its settings name."""
+"""Pushes of an unmodified client leave a broker through every configured exporter."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +9,9 @@ import trio
 
 from ottla.client import ConfigKind, ConfigResource, TopicPartition, open_admin, open_consumer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import decode_record
-from ottla.telemetry.otlp import Point
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_record import decode_record
+from ottla.telemetry.clients.otlp import Point
 
 Collector = Any  # the class of the fixture, in conftest.py
 
@@ -38,7 +38,7 @@ async def reporting(cluster: ClusterUnderTest) -> AsyncIterator[None]:
 
 
 async def first_record(cluster: ClusterUnderTest) -> tuple[bytes | None, bytes | None]:
-    """Return key and value of the topic's first record, once it is there."""
+    """Return key and value of the topic's first record, once it exists."""
     async with open_admin(cluster.bootstrap) as admin:
         while TOPIC.topic not in await admin.list_topics():
             await trio.sleep(0.05)

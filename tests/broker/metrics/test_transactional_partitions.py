@@ -1,4 +1,4 @@
-"""What leaders of data show of transactions."""
+"""Metrics of transactions that leaders of data partitions report."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from ottla.broker.metrics.transactional_partitions import (
 )
 from ottla.broker.network.request_times import BOUNDS_NS, NS_PER_MS
 from ottla.model.ids import ProducerId
-from ottla.storage.verification import UNGUARDED
-from ottla.telemetry.instruments import Histogram, Summary
+from ottla.storage.producers.verification import UNGUARDED
+from ottla.telemetry.metrics.instruments import Histogram, Summary
 
 World = Any  # the class of the `world` fixture, in conftest.py
 

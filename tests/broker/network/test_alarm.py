@@ -18,7 +18,7 @@ class TrioClock:
 
 
 class Deadlines:
-    """A list of deadlines that remembers when each came due."""
+    """A list of deadlines that records when each was reached."""
 
     def __init__(self, *deadlines_ms: int) -> None:
         self.clock = TrioClock()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.broker.network.connection import Connection, Pending
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode, ProtocolError
@@ -76,7 +76,7 @@ def commit(correlation_id: int) -> bytes:
 
 
 class Host:
-    """Collects what a connection asks of its host, and runs coroutines only when told."""
+    """Host of a connection that records its requests, and runs coroutines only on demand."""
 
     def __init__(self) -> None:
         self.work_count = 0
@@ -315,7 +315,7 @@ def test_a_coroutine_of_produce_keeps_its_records_while_more_is_read() -> None:
     assert world.take_answered_ids() == [1, 2, 3]
 
 
-def test_an_error_under_acks_0_closes_after_the_answers_before_it_and_takes_up_no_more() -> None:
+def test_an_error_under_acks_0_closes_after_earlier_responses_and_drops_later_requests() -> None:
     world = World()
     world.holds = {1, 2}
     world.feed(produce(1))
@@ -448,7 +448,7 @@ def test_requests_that_take_long_end_the_turn_and_the_rest_waits_for_the_next() 
     assert world.take_answered_ids() == list(range(8))
 
 
-def test_no_more_requests_are_taken_up_than_may_be_in_flight() -> None:
+def test_requests_in_flight_are_bounded() -> None:
     world = World(ConnectionLimits(requests_in_flight_max=2))
     world.holds = {0, 1, 2}
     world.feed(produce(0) + produce(1) + produce(2))
@@ -676,7 +676,7 @@ def test_an_answer_that_waits_for_those_before_it_has_queued() -> None:
     assert watch.answers_queued(PRODUCE, PRODUCE_VERSION) == (1, 600), "the first did not wait"
 
 
-def test_what_leaves_within_its_turn_is_not_told_as_sent_slowly() -> None:
+def test_a_response_sent_within_its_turn_has_no_send_time() -> None:
     world = World()
     watch = Watch(world)
     world.feed(heartbeat(1))

@@ -85,15 +85,15 @@ async def test_a_fault_of_the_handler_is_raised() -> None:
 
 async def test_a_request_that_is_given_up_is_abandoned() -> None:
     held: list[RequestContext] = []
-    told: list[str] = []
+    calls: list[str] = []
 
     def keep(context: RequestContext, request: Any) -> None:
-        context.slot.on_abandoned = lambda: told.append("abandoned")
+        context.slot.on_abandoned = lambda: calls.append("abandoned")
         held.append(context)
 
     with trio.move_on_after(0):
         await loopback_to(keep).request(ASKED, WriteTxnMarkersResponse)
-    assert told == ["abandoned"]
+    assert calls == ["abandoned"]
     held[0].slot.complete(ANSWER)  # and what comes of it later is nothing to anyone
 
 

@@ -7,7 +7,7 @@ from ottla.broker.network.purgatory import COST_PER_TURN, DEAD_TIMERS_KEPT, Purg
 
 
 class Entry(WaitingEntry):
-    """Completes when told to; remembers how it ended."""
+    """Entry that completes on demand, and records how it ended."""
 
     kind = "Entry"
 
@@ -65,7 +65,7 @@ def test_entries_expire_at_their_deadline_earliest_first() -> None:
     purgatory = Purgatory()
     order: list[str] = []
 
-    class Named(Entry):
+    class NamedEntry(Entry):
         def __init__(self, name: str) -> None:
             super().__init__()
             self.name = name
@@ -73,9 +73,9 @@ def test_entries_expire_at_their_deadline_earliest_first() -> None:
         def on_expire(self) -> None:
             order.append(self.name)
 
-    purgatory.watch(["k"], Named("late"), 30)
-    purgatory.watch(["k"], Named("early"), 10)
-    purgatory.watch(["k"], Named("middle"), 20)
+    purgatory.watch(["k"], NamedEntry("late"), 30)
+    purgatory.watch(["k"], NamedEntry("early"), 10)
+    purgatory.watch(["k"], NamedEntry("middle"), 20)
     assert purgatory.next_deadline_ms == 10
     assert purgatory.expire(9) == 0
     assert purgatory.expire(20) == 2
@@ -83,7 +83,7 @@ def test_entries_expire_at_their_deadline_earliest_first() -> None:
     assert purgatory.waiting_count == 1
 
 
-def test_the_driver_is_told_of_an_earlier_deadline_only() -> None:
+def test_only_an_earlier_deadline_notifies_the_driver() -> None:
     purgatory, calls = Purgatory(), []
     purgatory.on_earlier_deadline = lambda: calls.append(purgatory.next_deadline_ms)
     purgatory.watch(["k"], Entry(), 50)
@@ -147,7 +147,7 @@ def test_finished_entries_do_not_pile_up_behind_a_far_deadline() -> None:
     assert keeper.endings == ["expired"]
 
 
-def test_who_waits_is_told_by_kind() -> None:
+def test_waiting_entries_are_counted_by_kind() -> None:
     class Other(Entry):
         kind = "Other"
 
@@ -160,8 +160,8 @@ def test_who_waits_is_told_by_kind() -> None:
     assert purgatory.waiting_by_kind() == {"Entry": 1, "Other": 1}
 
 
-class Failing(Entry):
-    """Meets a bug of ours, and remembers that its owner was ended."""
+class FailingEntry(Entry):
+    """Raises an unexpected error, and records that its owner was ended."""
 
     def try_complete(self) -> bool:
         raise RuntimeError("a bug")
@@ -175,7 +175,7 @@ class Failing(Entry):
 
 
 def test_an_entry_that_meets_a_bug_ends_alone_and_the_others_are_woken() -> None:
-    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory, failing, sound = Purgatory(), FailingEntry(), Entry()
     purgatory.watch(["a"], failing, 100)
     purgatory.watch(["a"], sound, 100)
     sound.can_complete = True
@@ -187,7 +187,7 @@ def test_an_entry_that_meets_a_bug_ends_alone_and_the_others_are_woken() -> None
 
 
 def test_an_entry_that_meets_a_bug_at_its_deadline_ends_alone() -> None:
-    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory, failing, sound = Purgatory(), FailingEntry(), Entry()
     purgatory.watch(["a"], failing, 100)
     purgatory.watch(["a"], sound, 100)
     assert purgatory.expire(100) == 2
@@ -228,7 +228,7 @@ def test_very_many_entries_are_woken_some_in_each_turn() -> None:
     assert purgatory.waiting_count == 0
 
 
-def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_out() -> None:
+def test_many_wakes_of_one_key_work_in_bounded_turns_and_reach_every_entry() -> None:
     purgatory = Purgatory()
     entries = [Entry() for _ in range(2 * COST_PER_TURN + 1)]
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Where the time of requests goes, by a stopwatch by hand."""
+"""Times of requests by stage, measured with a stopwatch set by hand."""
 
 from ottla.broker.network.request_times import NS_PER_MS, RequestTimes
-from ottla.telemetry.instruments import Summary
+from ottla.telemetry.metrics.instruments import Summary
 from ottla.wire.apis import FETCH, METADATA
 
 BEAN = "kafka_network_requestmetrics_"
@@ -15,7 +15,7 @@ class Stopwatch:
         self.now_ns += round(ms * NS_PER_MS)
 
 
-def told(times: RequestTimes, name: str) -> dict[tuple[str, ...], object]:
+def samples_of(times: RequestTimes, name: str) -> dict[tuple[str, ...], object]:
     (family,) = [each for each in times.families(0) if each and each.name == BEAN + name]
     return dict(sample for sample in family.samples if sample is not None)
 
@@ -27,11 +27,11 @@ def test_what_its_handler_answers_has_local_time_only() -> None:
     times.of(METADATA, 9).note(started_ns, 0, watch.now_ns)
 
     for name in ("localtimems", "totaltimems"):
-        summary = told(times, name)["Metadata",]
+        summary = samples_of(times, name)["Metadata",]
         assert isinstance(summary, Summary)
         assert (summary.value_count, summary.value_sum) == (1, 4)
         assert 3.2 < summary.quantiles[0][1] < 5
-    waited = told(times, "remotetimems")["Metadata",]
+    waited = samples_of(times, "remotetimems")["Metadata",]
     assert isinstance(waited, Summary)
     assert waited.value_count == 0
 
@@ -45,13 +45,13 @@ def test_what_waits_has_remote_time_too() -> None:
     times.of(FETCH, 17).note(started_ns, handled_ns, watch.now_ns)
 
     sums = {
-        name: told(times, name)["Fetch",].value_sum  # type: ignore[attr-defined]
+        name: samples_of(times, name)["Fetch",].value_sum  # type: ignore[attr-defined]
         for name in ("localtimems", "remotetimems", "totaltimems")
     }
     assert sums == {"localtimems": 1, "remotetimems": 20, "totaltimems": 21}
 
 
-def test_fetches_are_told_of_consumers_of_followers_and_of_all() -> None:
+def test_fetches_are_counted_of_consumers_of_followers_and_in_total() -> None:
     times = RequestTimes()
     for _ in range(3):
         times.of(FETCH, 17).note(0, 0, 0)
@@ -59,7 +59,7 @@ def test_fetches_are_told_of_consumers_of_followers_and_of_all() -> None:
     for _ in range(5):
         times.of_followers(17).note(0, 0, 0)
 
-    assert told(times, "requests_total") == {
+    assert samples_of(times, "requests_total") == {
         ("FetchConsumer", "17"): 3,
         ("Fetch", "17"): 8,
         ("FetchConsumer", "12"): 1,
@@ -68,7 +68,7 @@ def test_fetches_are_told_of_consumers_of_followers_and_of_all() -> None:
     }
     counts = {
         labels: summary.value_count  # type: ignore[attr-defined]
-        for labels, summary in told(times, "totaltimems").items()
+        for labels, summary in samples_of(times, "totaltimems").items()
     }
     assert counts == {("FetchConsumer",): 4, ("Fetch",): 9, ("FetchFollower",): 5}
 
@@ -77,5 +77,5 @@ def test_without_a_stopwatch_requests_are_counted_and_take_no_time() -> None:
     times = RequestTimes()
     times.of(METADATA, 9).note(0, 0, 0)
 
-    assert told(times, "requests_total") == {("Metadata", "9"): 1}
-    assert told(times, "totaltimems")["Metadata",].value_sum == 0  # type: ignore[attr-defined]
+    assert samples_of(times, "requests_total") == {("Metadata", "9"): 1}
+    assert samples_of(times, "totaltimems")["Metadata",].value_sum == 0  # type: ignore[attr-defined]

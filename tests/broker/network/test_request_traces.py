@@ -1,4 +1,4 @@
-"""Some requests are traced, on a connection driven by hand."""
+"""Sampling and timing of request traces, on a connection driven by the test."""
 
 import random
 from uuid import UUID
@@ -66,7 +66,7 @@ def begun(
 
 
 @pytest.mark.parametrize("ratio", [0.01, 0.1, 0.5, 1.0])
-def test_so_many_requests_are_traced_as_was_asked(ratio: float) -> None:
+def test_the_configured_ratio_of_requests_is_traced(ratio: float) -> None:
     traces = RequestTraces(ratio, Chance(), now_ns=lambda: 0)
     count = 20_000
 
@@ -138,7 +138,7 @@ def test_what_does_not_wait_has_no_such_part() -> None:
     assert [name for name, _, _ in trace.parts()] == ["receive", "handle", "answer"]
 
 
-def test_traces_that_nobody_takes_are_dropped_and_counted() -> None:
+def test_traces_without_a_consumer_are_dropped_and_counted() -> None:
     traces = RequestTraces(1.0, Chance(), now_ns=lambda: 0)
     for _ in range(TRACES_HELD_MAX + 3):
         trace = begun(traces)

@@ -1,4 +1,4 @@
-"""Parts of a request that wait at the same time."""
+"""Parts of one request that wait concurrently."""
 
 import pytest
 import trio

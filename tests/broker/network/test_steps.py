@@ -21,9 +21,9 @@ from ottla.broker.network.paced_driver import PacedWork
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import (
     STEP_COST,
-    Apart,
     StepPace,
     Steps,
+    ThreadWork,
     begun,
     finished,
     is_steps,
@@ -32,8 +32,8 @@ from ottla.broker.network.steps import (
 )
 from ottla.broker.quotas.request_quotas import RequestCharge, RequestQuotas
 from ottla.model.errors import ProtocolError
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.node.clock_driver import RealClock
 from ottla.wire.apis import METADATA
 from ottla.wire.codec import encode
@@ -54,7 +54,7 @@ PEER = Peer(
 
 
 class Owner:
-    """Stands for the connection of a slot."""
+    """Double of the connection that owns a slot."""
 
     def __init__(self) -> None:
         self.completed: list[ResponseSlot] = []
@@ -137,7 +137,7 @@ async def test_no_garbage_is_collected_while_costly_answers_are_made() -> None:
 
     async def wait() -> Any:
         are_enabled.append(gc.isenabled())
-        return Apart(lambda: are_enabled.append(gc.isenabled()), lambda _: MetadataResponse())
+        return ThreadWork(lambda: are_enabled.append(gc.isenabled()), lambda _: MetadataResponse())
 
     owner = Owner()
     assert await PacedWork().result_of(slot_of(owner), steps()) is None
@@ -167,7 +167,7 @@ async def test_work_of_threads_is_charged() -> None:
 
     slot = slot_of(Owner())
     slot.charge = charge = RequestCharge(quotas, "", "")
-    assert await PacedWork(clock=clock).result_of(slot, Apart(burn, note)) is None
+    assert await PacedWork(clock=clock).result_of(slot, ThreadWork(burn, note)) is None
     (decoding_ns,) = used
     assert decoding_ns >= 2_000_000
     assert charge.used_ns > 0, "encoding is charged, too, after the settlement"
@@ -183,7 +183,7 @@ async def test_garbage_is_collected_again_after_a_costly_answer_that_failed() ->
     assert gc.isenabled()
 
 
-async def test_nobody_goes_on_for_a_client_that_has_gone() -> None:
+async def test_work_stops_for_a_client_that_disconnected() -> None:
     done: list[str] = []
     slot = slot_of(Owner())
     slot.abandon()
@@ -214,7 +214,7 @@ def test_a_request_with_few_elements_is_decoded_at_once() -> None:
 
 def test_a_request_with_many_elements_is_decoded_apart() -> None:
     pending = dispatched(large_request(INLINE_ELEMENTS_BYTES_MAX // 50))
-    assert isinstance(pending, Apart)
+    assert isinstance(pending, ThreadWork)
     answer = pending.then(pending.work())
     assert isinstance(answer, MetadataResponse)
     assert answer.controller_id == INLINE_ELEMENTS_BYTES_MAX // 50
@@ -222,7 +222,7 @@ def test_a_request_with_many_elements_is_decoded_apart() -> None:
 
 def test_a_large_request_that_is_none_is_refused_when_it_is_decoded() -> None:
     pending = dispatched(large_request(20_000)[:-1])
-    assert isinstance(pending, Apart)
+    assert isinstance(pending, ThreadWork)
     with pytest.raises(MalformedRequestError):
         pending.work()
 
@@ -234,13 +234,13 @@ def test_a_small_request_that_is_none_is_refused_at_once() -> None:
 
 def test_the_memory_of_a_requests_elements_is_bounded_at_all() -> None:
     pending = dispatched(large_request(700_000))
-    assert isinstance(pending, Apart)
+    assert isinstance(pending, ThreadWork)
     with pytest.raises(MalformedRequestError):
         pending.work()
 
 
 class CompiledCoroutine:
-    """A coroutine as mypyc makes it: it has what a generator has, too."""
+    """A coroutine in mypyc's form, which also has the methods of a generator."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""What is done once at the end of a turn."""
+"""Work that is done once at the end of an event-loop turn."""
 
 from ottla.broker.network.turn_end import TurnEnd
 from ottla.model.unexpected_errors import UnexpectedErrors

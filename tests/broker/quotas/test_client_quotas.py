@@ -1,4 +1,4 @@
-"""What clients used of a quota: shared by their names, kept over changes, bounded in memory."""
+"""Usage of client quotas: shared by client names, kept over changes, bounded in memory."""
 
 import heapq
 from collections.abc import Callable
@@ -9,12 +9,13 @@ import pytest
 
 from ottla.broker.quotas import client_quotas
 from ottla.broker.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas
-from ottla.model.quota_limits import Limits, QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import Limits, QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 ANY_CLIENT = (QuotaEntity("client-id", True, ""),)
 SHAPE = WindowShape(11, 1_000)
+MOST = 1 << 20
 
 
 def quotas_of(limit: float, **options: Any) -> ClientQuotas:
@@ -23,7 +24,7 @@ def quotas_of(limit: float, **options: Any) -> ClientQuotas:
     return quotas
 
 
-def test_whoever_has_no_limit_is_not_measured() -> None:
+def test_a_client_without_a_quota_is_not_measured() -> None:
     quotas = quotas_of(100)
 
     assert quotas.record("ANONYMOUS", "other", 1e12, 0) == 0
@@ -80,18 +81,6 @@ def test_records_without_credit_are_not_given_and_not_charged() -> None:
     assert usage.rate.per_second(3_000) == 130, "what was not given counts nowhere"
 
 
-def test_what_the_credit_does_not_surely_cover_is_undecided_where_that_is_asked_for() -> None:
-    quotas = quotas_of(100)
-
-    assert quotas.offer("ANONYMOUS", "loader", 1_000, 0, is_certain=True) == (False, 0)
-    assert quotas.offer("ANONYMOUS", "loader", 999, 0, is_certain=True) == (True, 0)
-    assert quotas.offer("ANONYMOUS", "loader", 1, 0, is_certain=True) == (False, 0)
-    assert quotas.offer("ANONYMOUS", "other", 1e12, 0, is_certain=True) == (True, 0)
-    (usage,) = quotas.usages.values()
-    assert usage.rate.per_second(0) == 99.9
-    assert usage.throttled_until_ms == 0
-
-
 def test_a_batch_larger_than_all_credit_is_given_to_a_client_that_saved_up() -> None:
     quotas = quotas_of(100)
 
@@ -107,13 +96,18 @@ def test_to_a_client_without_a_limit_everything_is_given() -> None:
 
 def test_the_most_at_once_is_the_credit_and_the_share_of_a_window_at_least() -> None:
     quotas = quotas_of(100)
+    found = quotas.find("ANONYMOUS", "loader", 0)
 
-    assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 1_000
-    assert quotas.most_at_once("ANONYMOUS", "other", 0) is None
+    assert quotas.find("ANONYMOUS", "other", 0) is None
+    assert found is not None
+    assert quotas.most_at_once(found, MOST, 0) == 1_000
+    assert quotas.most_at_once(found, 999, 0) == 999
+    assert quotas.most_at_once(found, 0, 0) == 1
     quotas.record("ANONYMOUS", "loader", 700, 0)
-    assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 300
-    quotas.record("ANONYMOUS", "loader", 300, 0)
-    assert quotas.most_at_once("ANONYMOUS", "loader", 0) == 100
+    assert quotas.most_at_once(found, MOST, 0) == 300
+    assert quotas.most_at_once(found, MOST, 1_000) == 400
+    quotas.record("ANONYMOUS", "loader", 400, 1_000)
+    assert quotas.most_at_once(found, MOST, 1_000) == 100
 
 
 @pytest.mark.parametrize("window_count", [1, 2, 11])
@@ -130,7 +124,7 @@ def test_a_first_burst_is_throttled_by_the_formula_of_kafka(window_count: int) -
 
 
 def test_every_step_equals_a_plain_account() -> None:
-    """What came in at the limit, ten seconds of it at most, less what was used."""
+    """Tokens accrued at the limit, ten seconds of it at most, less those used."""
     random, quotas = Random(20), quotas_of(1_000)
     credit, last_ms, now_ms = 10_000.0, 0, 0
     for _ in range(3_000):
@@ -188,13 +182,15 @@ def test_producers_get_their_limit(limit: float, instance_count: int, request_by
 def test_consumers_get_their_limit(
     limit: float, instance_count: int, fetch_bytes: int, batch_bytes: int
 ) -> None:
-    """However much they ask for: Kafka gives 0.5 of 1 MB/s to one that asks for 50 MiB."""
+    """The limit holds for any fetch size: Kafka grants 0.5 of 1 MB/s to a consumer that asks for 50
+    MiB."""
     quotas = quotas_of(limit)
 
     def turn(now_ms: int) -> tuple[int, int]:
-        most = quotas.most_at_once("ANONYMOUS", "loader", now_ms)
-        assert most is not None
-        whole_batches = max(1, int(min(most, fetch_bytes)) // batch_bytes)
+        found = quotas.find("ANONYMOUS", "loader", now_ms)
+        assert found is not None
+        most = quotas.most_at_once(found, fetch_bytes, now_ms)
+        whole_batches = max(1, most // batch_bytes)
         is_given, delay_ms = quotas.offer(
             "ANONYMOUS", "loader", whole_batches * batch_bytes, now_ms
         )

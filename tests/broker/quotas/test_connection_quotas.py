@@ -7,8 +7,8 @@ import pytest
 from ottla.broker.quotas import connection_quotas
 from ottla.broker.quotas.client_quotas import IDLE_MS_MAX
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
-from ottla.model.quota_limits import ClientEntity, QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.connections import ConnectionBounds
 
 SHAPE = WindowShape(11, 1_000)
@@ -220,7 +220,7 @@ def test_counts_return_to_nothing() -> None:
 
 
 def test_over_all_windows_a_listener_accepts_what_its_rate_allows() -> None:
-    """Storms take their credit as soon as it is there, which is every eleven windows."""
+    """Bursts use their credit as soon as it accrues, which is every eleven windows."""
     quotas = quotas_of(ConnectionBounds(rate_max=20))
     now_ms, counted = 0, 0
     while now_ms < 77_000:

@@ -6,7 +6,7 @@ import trio
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.model.limits import INT64_MAX, KIB
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 
 PIECE = 256 * KIB
 

@@ -1,4 +1,4 @@
-"""Limits by the operator's own code: what it decides holds, and what it breaks is noted."""
+"""Quotas by an operator's own callback: its limits apply, and its errors are logged."""
 
 import math
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ import pytest
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.errors import ConfigError
-from ottla.model.quota_limits import ClientEntity, QuotaEntity
 from ottla.model.quotas.quota_callback import CustomLimits, QuotaCallback, load_callback
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.unexpected_errors import UnexpectedErrors
 
@@ -25,7 +25,7 @@ class Tenants:
     def __init__(self) -> None:
         self.limits: dict[str, Any] = {"red": 100}
         self.has_changed = False
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.configs: Mapping[str, str] = {}
         self.asked = 0
 
@@ -44,17 +44,17 @@ class Tenants:
         return self.limits.get(metric_tags["tenant"]) if quota_type == "PRODUCE" else None
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
-        self.told.append((quota_type, entity, value))
+        self.calls.append((quota_type, entity, value))
 
     def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
-        self.told.append((quota_type, entity))
+        self.calls.append((quota_type, entity))
 
     def quota_reset_required(self, quota_type: str) -> bool:
         has_changed, self.has_changed = self.has_changed, False
         return has_changed
 
 
-class Refusing(Tenants):
+class RefusingTenants(Tenants):
     def configure(self, configs: Mapping[str, str]) -> None:
         raise ValueError("no directory of tenants")
 
@@ -133,7 +133,7 @@ def test_limits_of_the_cluster_are_reported_where_they_change() -> None:
     world.quotas.set_quotas({LOADER: {RATE: 6.0}})
     world.quotas.set_quotas({})
 
-    assert world.tenants.told == [
+    assert world.tenants.calls == [
         ("PRODUCE", LOADER, 5.0),
         ("PRODUCE", LOADER, 6.0),
         ("PRODUCE", LOADER),
@@ -156,7 +156,7 @@ def test_a_callback_that_is_not_there_stops_the_start(name: str) -> None:
 
 def test_a_callback_may_refuse_the_start() -> None:
     with pytest.raises(ConfigError, match="no directory of tenants"):
-        load_callback(f"{__name__}:Refusing", {})
+        load_callback(f"{__name__}:RefusingTenants", {})
 
 
 def test_a_class_of_java_is_refused_with_the_reason() -> None:

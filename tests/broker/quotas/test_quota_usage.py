@@ -1,4 +1,4 @@
-"""What is shown of limited clients: the throttled first, bounded, gone after an idle hour."""
+"""Limited clients as they are shown: the throttled first, bounded, removed after an idle hour."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.quotas.idle_driver import IdleUsages
 from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
 from ottla.broker.quotas.request_quotas import RequestQuotas
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.node.clock_driver import RealClock
 from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageRequest
 

@@ -1,4 +1,4 @@
-"""Quotas of replication: the figures of the sampled rate, and how long what is throttled waits."""
+"""Quotas of replication: the sampled rate, and the wait of a throttled replica."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from ottla.broker.quotas.replication_quota import (
 )
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX
-from ottla.model.rates import SimpleRate, WindowShape
+from ottla.model.quotas.rates import SimpleRate, WindowShape
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.quotas import QuotaConfig
 
 
 class Time:
-    """Time that stands until the test moves it."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.ms = 1_000

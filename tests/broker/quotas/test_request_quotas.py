@@ -1,4 +1,4 @@
-"""How requests are charged: what an answer tells, and until when its connection is not read."""
+"""Charges of requests: the throttle time in a response, and the mute of its connection."""
 
 import logging
 
@@ -9,11 +9,13 @@ from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer
 from ottla.broker.quotas.client_quotas import REPORT_MS
+from ottla.broker.quotas.quota_types import QUOTA_TYPES
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.log_events import event_of, fields_of
 from ottla.model.log_limiter import LINES_PER_WINDOW_MAX
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.quotas.rates import WindowShape
+from ottla.model.settings.quotas import CLIENT_KEYS, CONTROLLER_MUTATION_RATE
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -34,7 +36,7 @@ TEST = (QuotaEntity("client-id", False, "test"),)
 
 
 class HandClock:
-    """Time that stands until the test moves it."""
+    """A clock that the test moves."""
 
     now_ms = 1_000
 
@@ -67,8 +69,8 @@ class Owner:
         raise fault
 
 
-class Charged:
-    """Requests of one client whose quotas are set."""
+class QuotaWorld:
+    """Requests of one client with the given quotas."""
 
     def __init__(self, **limits: float) -> None:
         self.clock = HandClock()
@@ -81,7 +83,7 @@ class Charged:
 
     @property
     def used_percent(self) -> float:
-        """What the client used of the request quota, over ten windows."""
+        """Usage of the client's request quota, over ten windows."""
         usages = self.quotas.request.usages
         return sum(usage.rate.per_second(self.clock.now_ms) for usage in usages.values())
 
@@ -96,12 +98,16 @@ class Charged:
         return slot
 
 
+def test_every_limit_that_clients_may_have_is_one_of_a_broker_or_of_the_controller() -> None:
+    assert QUOTA_TYPES.keys() | {CONTROLLER_MUTATION_RATE} == CLIENT_KEYS
+
+
 def test_without_any_limit_nothing_is_charged() -> None:
-    assert not Charged().quotas.is_active
+    assert not QuotaWorld().quotas.is_active
 
 
-def test_a_produce_above_its_rate_is_told_and_muted() -> None:
-    world = Charged(producer_byte_rate=100)
+def test_a_produce_above_its_rate_is_throttled_and_muted() -> None:
+    world = QuotaWorld(producer_byte_rate=100)
     slot = world.arrive(PRODUCE, 1_996)
     response = ProduceResponse()
 
@@ -115,7 +121,7 @@ def test_a_client_that_is_throttled_is_logged_once_a_minute_for_each_quota(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    world = Charged(producer_byte_rate=1_000, request_percentage=1)
+    world = QuotaWorld(producer_byte_rate=1_000, request_percentage=1)
     for _ in range(3):
         slot = world.arrive(PRODUCE, 19_996)
         slot.complete(ProduceResponse())
@@ -149,7 +155,7 @@ def test_clients_that_are_throttled_under_ever_new_names_do_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    world = Charged()
+    world = QuotaWorld()
     world.quotas.set_quotas({ANY_CLIENT: {"producer_byte_rate": 1_000}})
     for number in range(100):
         header = RequestHeader(PRODUCE, 9, 7, f"client-{number}", 0)
@@ -159,15 +165,15 @@ def test_clients_that_are_throttled_under_ever_new_names_do_not_fill_the_log(
 
 
 def test_a_produce_without_an_answer_is_muted_all_the_same() -> None:
-    world = Charged(producer_byte_rate=100)
+    world = QuotaWorld(producer_byte_rate=100)
 
     world.arrive(PRODUCE, 1_996).complete_silently()
 
     assert world.owner.muted_until_ms == world.clock.now_ms + 10_000
 
 
-def test_the_longer_throttle_is_told() -> None:
-    world = Charged(producer_byte_rate=100)
+def test_the_longer_throttle_is_returned() -> None:
+    world = QuotaWorld(producer_byte_rate=100)
     response = ProduceResponse(throttle_time_ms=20_000)
 
     world.arrive(PRODUCE, 1_996).complete(response)
@@ -176,7 +182,7 @@ def test_the_longer_throttle_is_told() -> None:
 
 
 def test_time_of_the_loop_is_charged_in_percent_of_a_second() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     # 110 ms of 10 s are 1.1 percent; a tenth above the limit takes a tenth of the time again.
     world.loop_ns += 110_000_000
@@ -189,7 +195,7 @@ def test_time_of_the_loop_is_charged_in_percent_of_a_second() -> None:
 
 
 def test_a_request_is_throttled_for_one_window_at_most() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     world.loop_ns += 5_000_000_000
     response = MetadataResponse()
@@ -200,7 +206,7 @@ def test_a_request_is_throttled_for_one_window_at_most() -> None:
 
 
 def test_what_a_request_waits_for_costs_its_client_nothing() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(FETCH, version=12)
     slot.handled_ns = slot.started_ns
     world.loop_ns += 5_000_000_000
@@ -212,7 +218,7 @@ def test_what_a_request_waits_for_costs_its_client_nothing() -> None:
 
 
 def test_steps_of_an_answer_are_charged() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     slot.handled_ns = slot.started_ns
     assert slot.charge is not None
@@ -225,7 +231,7 @@ def test_steps_of_an_answer_are_charged() -> None:
 
 
 def test_what_brokers_send_each_other_is_exempt() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
 
     slot = world.arrive(WRITE_TXN_MARKERS, version=1)
     world.owner.now_ns = world.loop_ns = world.loop_ns + 500_000_000
@@ -237,7 +243,7 @@ def test_what_brokers_send_each_other_is_exempt() -> None:
 
 
 def test_a_produce_without_an_answer_is_exempt_from_the_request_quota() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
 
     slot = world.arrive(PRODUCE)
     world.owner.now_ns = world.loop_ns = world.loop_ns + 500_000_000
@@ -248,7 +254,7 @@ def test_a_produce_without_an_answer_is_exempt_from_the_request_quota() -> None:
 
 
 def test_a_fetch_of_a_follower_is_exempt() -> None:
-    world = Charged(request_percentage=1, consumer_byte_rate=1)
+    world = QuotaWorld(request_percentage=1, consumer_byte_rate=1)
     slot = world.arrive(FETCH, version=12)
     assert slot.charge is not None
     slot.charge.is_exempt = True
@@ -262,7 +268,7 @@ def test_a_fetch_of_a_follower_is_exempt() -> None:
 
 
 def test_time_of_encoding_is_charged_with_the_next_request() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     world.owner.now_ns = world.loop_ns + 500_000_000  # encoding, after the charge is settled
     slot.complete(MetadataResponse())
@@ -277,7 +283,7 @@ def test_time_of_encoding_is_charged_with_the_next_request() -> None:
 
 
 def test_time_of_writing_is_charged_with_the_next_request() -> None:
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     slot.complete(MetadataResponse())
     assert slot.charge is not None
@@ -292,13 +298,13 @@ def test_time_of_writing_is_charged_with_the_next_request() -> None:
 
 def test_time_of_threads_is_charged_and_not_what_they_wait_for() -> None:
     """A thread may encode while the loop serves others."""
-    world = Charged(request_percentage=1)
+    world = QuotaWorld(request_percentage=1)
     slot = world.arrive(METADATA)
     assert slot.charge is not None
-    slot.charge.note_apart(100_000_000)  # decoding
+    slot.charge.note_thread_time(100_000_000)  # decoding
     slot.finish_answer(MetadataResponse())
     world.loop_ns += 3_000_000_000
-    slot.charge.note_apart(400_000_000)  # encoding
+    slot.charge.note_thread_time(400_000_000)  # encoding
     world.owner.now_ns = world.loop_ns
     slot.complete_encoded(MetadataResponse(), [b""])
 
@@ -309,11 +315,11 @@ def test_time_of_threads_is_charged_and_not_what_they_wait_for() -> None:
 
 @pytest.mark.parametrize("record_bytes", (0, 1_000))
 def test_a_fetch_is_charged_the_whole_frame_of_its_answer(record_bytes: int) -> None:
-    world = Charged(consumer_byte_rate=10_000)
+    world = QuotaWorld(consumer_byte_rate=10_000)
     slot = world.arrive(FETCH, version=12)
     assert slot.charge is not None
     assert slot.charge.may_give(record_bytes, slot)
-    slot.complete_frame(bytes(record_bytes + 500))
+    slot.complete_frame([bytes(record_bytes + 500)])
 
     following = world.arrive(FETCH, version=12)
     assert following.charge is not None
@@ -323,12 +329,12 @@ def test_a_fetch_is_charged_the_whole_frame_of_its_answer(record_bytes: int) -> 
 
 
 def test_answers_without_records_use_up_the_credit_of_a_consumer() -> None:
-    world = Charged(consumer_byte_rate=100)
+    world = QuotaWorld(consumer_byte_rate=100)
     for _ in range(3):
         slot = world.arrive(FETCH, version=12)
         assert slot.charge is not None
         assert slot.charge.may_give(0, slot)
-        slot.complete_frame(bytes(500))
+        slot.complete_frame([bytes(500)])
     assert world.owner.muted_until_ms == 0
 
     slot = world.arrive(FETCH, version=12)
@@ -338,29 +344,31 @@ def test_answers_without_records_use_up_the_credit_of_a_consumer() -> None:
 
 
 def test_requests_of_which_no_quota_counts_anything_are_not_charged() -> None:
-    produce = Charged(producer_byte_rate=100)
+    produce = QuotaWorld(producer_byte_rate=100)
     assert produce.arrive(PRODUCE).charge is not None
     assert produce.arrive(FETCH, version=12).charge is None
     assert produce.arrive(METADATA).charge is None
 
-    fetch = Charged(consumer_byte_rate=100)
+    fetch = QuotaWorld(consumer_byte_rate=100)
     assert fetch.arrive(PRODUCE).charge is None
     assert fetch.arrive(FETCH, version=12).charge is not None
     assert fetch.arrive(METADATA).charge is None
 
-    times = Charged(request_percentage=1)
+    times = QuotaWorld(request_percentage=1)
     for api_key in (PRODUCE, FETCH, METADATA):
         assert times.arrive(api_key).charge is not None
 
 
 def test_only_what_changed_is_put_in_force_and_the_rest_stays() -> None:
-    world = Charged(producer_byte_rate=100)
+    world = QuotaWorld(producer_byte_rate=100)
     other = (QuotaEntity("client-id", False, "other"),)
 
     world.quotas.set_quotas({other: {"producer_byte_rate": 7.0}}, [other])
 
     produce = world.quotas.produce
-    assert produce.most_at_once("ANONYMOUS", "other", 0) == 70
-    assert produce.most_at_once("ANONYMOUS", "test", 0) == 1_000
+    for client_id, limit in (("other", 7), ("test", 100)):
+        found = produce.find("ANONYMOUS", client_id, 0)
+        assert found is not None
+        assert found[0].limit == limit
     world.quotas.set_quotas({}, [other, TEST])
     assert not world.quotas.is_active

@@ -1,29 +1,33 @@
-"""The short ways of requests charge as the general one does: the same answers, mutes, rates."""
+"""The fast paths of requests charge as the general one does: the same responses, mutes and
+rates."""
 
 import gc
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
+from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
-from ottla.jepsen.fuzz.coordinating_broker import CoordinatingBroker
-from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, WALL_MS, id_of
+from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, WALL_MS, MiniBroker, id_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.limits import MIB
-from ottla.model.quota_limits import CLIENT_ID, USER, ClientEntity, QuotaEntity
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.quota_limits import CLIENT_ID, USER, ClientEntity, QuotaEntity
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.run_now import run_now
-from ottla.storage.slice import FileSlice
+from ottla.storage.disk.slice import FileSlice
 from ottla.wire.apis import FETCH, METADATA, OFFSET_COMMIT, PRODUCE
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode
+from ottla.wire.flat.flat_commit import FlatCommit
+from ottla.wire.flat.flat_produce import FlatProduce
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -91,8 +95,8 @@ def metadata(version: int = 12) -> bytes:
     return frame_of(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), version)
 
 
-class LimitedBroker(CoordinatingBroker):
-    """A broker whose time passes when the test says so, and in steps while it serves."""
+class LimitedBroker(MiniBroker):
+    """A broker whose time passes on demand, and in steps while it serves."""
 
     def __init__(self, *, step_ns: int = 0) -> None:
         super().__init__(frame_bytes_max=MIB)
@@ -105,7 +109,7 @@ class LimitedBroker(CoordinatingBroker):
         self._publisher = QuotaPublisher(self.core.quotas, connections)
         self._image = self.core.metadata.image
         self.chunk_counts: list[int] = []
-        """Chunks of what was sent in each turn."""
+        """Number of chunks sent in each turn."""
 
     def _next_ns(self) -> int:
         self._ns += self._step_ns
@@ -117,7 +121,7 @@ class LimitedBroker(CoordinatingBroker):
             route = self.dispatcher._routes[key]
             self.dispatcher.register(key, route.handler, large_handler=route.large_handler)
         api = self.core.data.fetch
-        self.dispatcher.register(FETCH, api.handle, large_handler=api.handle_large)
+        self.dispatcher.register(FETCH, api.handle)
 
     def set_limits(self, entity: ClientEntity, limits: Mapping[str, float]) -> None:
         """Change the quotas of the metadata."""
@@ -127,7 +131,7 @@ class LimitedBroker(CoordinatingBroker):
         self._image = image
 
     def bring(self, data: bytes = b"", *, after_ms: int = 0) -> bytes:
-        """Let time pass, bring bytes, and return what is sent until nothing is left to be done."""
+        """Let time pass, send bytes to the broker, and return its output once it is idle."""
         self.now_ms += after_ms
         turn_end, connection = self.dispatcher.turn_end, self._channel.connection
         sent = bytearray()
@@ -159,7 +163,7 @@ class LimitedBroker(CoordinatingBroker):
 
     @property
     def usage(self) -> list[UsageRow]:
-        """What clients used."""
+        """Quota usage of clients."""
         return usage_rows(self.core.quotas.by_key.items(), self.now_ms, 100)
 
 
@@ -268,16 +272,23 @@ def test_what_is_within_its_quota_goes_the_short_way(limits: Mapping[str, float]
     both = BothWays()
     both.set_limits(OURS, limits)
 
-    def refuse(*_: object) -> None:
-        raise AssertionError("decoded")
-
     dispatcher = both.short.dispatcher
+    forms: list[type] = []
+
+    def noted(handler: Handler) -> Handler:
+        def note(context: RequestContext, request: Any) -> HandlerResult:
+            forms.append(type(request))
+            return handler(context, request)
+
+        return note
+
     for key in (PRODUCE, OFFSET_COMMIT):
-        frame_handler = dispatcher._routes[key].frame_handler
-        dispatcher.register(key, refuse, frame_handler=frame_handler)
+        route = dispatcher._routes[key]
+        dispatcher.register(key, noted(route.handler), read_flat=route.read_flat)
     both.bring(produce())
     both.bring(produce(acks=1))
     both.bring(commit(3))
+    assert forms == [FlatProduce, FlatProduce, FlatCommit]
     for bytes_max in (1, 300, MIB):
         both.bring(fetch(0, bytes_max=bytes_max))
         assert both.short.chunk_counts[-1] == 1

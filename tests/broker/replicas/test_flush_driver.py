@@ -12,7 +12,7 @@ World = Any  # the class of the `world` fixture, in conftest.py
 
 
 class HandLog:
-    """A log whose flushes end when they are let through."""
+    """A log whose flushes end when the test releases them."""
 
     def __init__(self, *, hangs: bool) -> None:
         self.begun = 0
@@ -26,7 +26,7 @@ class HandLog:
 
 
 class HandPartition:
-    """As much of a partition as a flush needs."""
+    """The part of a partition that a flush needs."""
 
     def __init__(self, *, hangs: bool = False) -> None:
         self.log = HandLog(hangs=hangs)

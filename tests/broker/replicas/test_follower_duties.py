@@ -1,17 +1,17 @@
-"""What a duty does to a followed log, and what becomes of its partition."""
+"""Effects of each duty on a followed log and on its partition."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
+from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
 from ottla.broker.replicas.follower_fetch import (
-    BeginAnew,
     Flush,
     LeaderLacksRecordsError,
     RaiseStart,
     Truncate,
+    TruncateFully,
 )
 from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -21,7 +21,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 NOW_MS = 7
 
 
-class StandingClock:
+class FrozenClock:
     """Time that stands."""
 
     def monotonic_ms(self) -> int:
@@ -31,7 +31,7 @@ class StandingClock:
 
 
 class NotedLog:
-    """A log that notes what is done to it; it may fail."""
+    """A log that records its changes; it may fail."""
 
     log_start_offset = Offset(10)
     high_watermark = Offset(5)
@@ -62,7 +62,7 @@ class NotedLog:
         await self._note("delete", offset)
 
 
-class Followed:
+class FollowedPartition:
     """A partition that is followed."""
 
     name = "t-0"
@@ -75,30 +75,30 @@ class Followed:
 
 
 class NotedCore:
-    """A core that notes what it is told of a partition."""
+    """A core that records the calls for a partition."""
 
     leader_id = NodeId(1)
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.calls: list[tuple[object, ...]] = []
 
     def done(self, followed: object) -> None:
-        self.told.append(("done",))
+        self.calls.append(("done",))
 
-    def set_aside(self, followed: object, error: Exception, now_ms: int) -> None:
-        self.told.append(("set aside", error, now_ms))
+    def mark_failed(self, followed: object, error: Exception, now_ms: int) -> None:
+        self.calls.append(("set aside", error, now_ms))
 
 
 def carried_out(
     duty: DiskDuty, log: NotedLog, *, unclean_leader_epoch: int = 0
 ) -> tuple[list[Any], dict[str, int]]:
-    """Carry out a duty; return what the core was told and the unexpected errors."""
+    """Carry out a duty; return the calls of the core and the unexpected errors."""
     core: Any = NotedCore()
-    followed: Any = Followed(unclean_leader_epoch)
+    followed: Any = FollowedPartition(unclean_leader_epoch)
     any_log: Any = log
     errors = UnexpectedErrors()
-    run_now(carry_out(core, followed, any_log, duty, clock=StandingClock(), errors=errors))
-    return core.told, dict(errors.counts)
+    run_now(perform_duty(core, followed, any_log, duty, clock=FrozenClock(), errors=errors))
+    return core.calls, dict(errors.counts)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def carried_out(
     [
         (Flush(), [("flush",)]),
         (Truncate(Offset(5)), [("truncate", 5)]),
-        (BeginAnew(Offset(5)), [("begin", 5)]),
+        (TruncateFully(Offset(5)), [("begin", 5)]),
         (RaiseStart(Offset(11)), [("delete", 11)]),
         (RaiseStart(Offset(10)), []),
     ],
@@ -123,12 +123,12 @@ def test_a_partition_is_asked_for_again_when_its_duty_is_done(
     "error", [RefusedError(ErrorCode.KAFKA_STORAGE_ERROR), CorruptDataError("a segment")]
 )
 def test_a_partition_whose_log_refuses_is_set_aside(error: OttlaError) -> None:
-    told, counts = carried_out(Flush(), NotedLog(error))
-    assert told == [("set aside", error, NOW_MS)]
+    calls, counts = carried_out(Flush(), NotedLog(error))
+    assert calls == [("set aside", error, NOW_MS)]
     assert counts == {}
 
 
-@pytest.mark.parametrize("duty", [Truncate(Offset(4)), BeginAnew(Offset(0))])
+@pytest.mark.parametrize("duty", [Truncate(Offset(4)), TruncateFully(Offset(0))])
 def test_committed_records_are_not_dropped_for_a_leader_that_was_elected_cleanly(
     duty: DiskDuty,
 ) -> None:
@@ -140,31 +140,31 @@ def test_committed_records_are_not_dropped_for_a_leader_that_was_elected_cleanly
     assert "ottla topic elect --unclean t" in error.message
 
 
-@pytest.mark.parametrize("duty", [Truncate(Offset(4)), BeginAnew(Offset(0))])
+@pytest.mark.parametrize("duty", [Truncate(Offset(4)), TruncateFully(Offset(0))])
 def test_committed_records_are_dropped_after_an_unclean_election_with_an_error_in_the_log(
     duty: DiskDuty, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = NotedLog()
 
-    told, _ = carried_out(duty, log, unclean_leader_epoch=5)
+    calls, _ = carried_out(duty, log, unclean_leader_epoch=5)
 
-    assert told == [("done",)]
+    assert calls == [("done",)]
     assert len(log.calls) == 1
     (record,) = [one for one in caplog.records if one.name == "ottla.broker.replicas"]
     assert record.levelname == "ERROR"
     assert "high watermark 5" in record.getMessage()
 
 
-@pytest.mark.parametrize("duty", [Truncate(Offset(3)), BeginAnew(Offset(3))])
+@pytest.mark.parametrize("duty", [Truncate(Offset(3)), TruncateFully(Offset(3))])
 def test_what_is_behind_a_hole_is_dropped_for_any_leader(
     duty: DiskDuty, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = NotedLog()
     log.hole_offset = Offset(3)
 
-    told, _ = carried_out(duty, log)
+    calls, _ = carried_out(duty, log)
 
-    assert told == [("done",)]
+    assert calls == [("done",)]
     assert len(log.calls) == 1
     (record,) = [one for one in caplog.records if one.name == "ottla.broker.replicas"]
     assert record.levelname == "ERROR"
@@ -173,18 +173,18 @@ def test_what_is_behind_a_hole_is_dropped_for_any_leader(
 def test_what_is_below_a_hole_is_not_dropped() -> None:
     log = NotedLog()
     log.hole_offset = Offset(3)
-    told, _ = carried_out(Truncate(Offset(2)), log)
-    assert told[0][0] == "set aside"
+    calls, _ = carried_out(Truncate(Offset(2)), log)
+    assert calls[0][0] == "set aside"
 
 
 def test_a_log_that_agrees_with_the_last_unclean_election_is_not_cut_either() -> None:
-    told, _ = carried_out(Truncate(Offset(4)), NotedLog(), unclean_leader_epoch=4)
+    calls, _ = carried_out(Truncate(Offset(4)), NotedLog(), unclean_leader_epoch=4)
 
-    assert told[0][0] == "set aside"
+    assert calls[0][0] == "set aside"
 
 
 def test_a_bug_in_a_duty_sets_its_partition_aside_and_is_counted() -> None:
     bug = ValueError("a bug of ours")
-    told, counts = carried_out(Flush(), NotedLog(bug))
-    assert told == [("set aside", bug, NOW_MS)]
+    calls, counts = carried_out(Flush(), NotedLog(bug))
+    assert calls == [("set aside", bug, NOW_MS)]
     assert counts == {"partition": 1}

@@ -9,24 +9,24 @@ import pytest
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_fetch import (
     BACKOFF_MS_FIRST,
-    BeginAnew,
-    FindPlace,
+    FindLogRange,
     Flush,
     FollowerFetch,
     RaiseStart,
     Truncate,
+    TruncateFully,
+    log_end_of,
     place_of,
-    whole_end_of,
 )
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.limits import INT64_MAX
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.topic import TopicConfig
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -81,7 +81,7 @@ class Pair:
         return answer
 
     def take(self, answer: FetchResponse) -> list[Any]:
-        """Take an answer in and return the duties of it."""
+        """Apply a fetch response and return the resulting duties."""
         duties = []
         for topic in answer.responses:
             for data in topic.partitions:
@@ -94,19 +94,19 @@ class Pair:
         return [duty for duty in duties if duty is not None]
 
     async def round(self) -> list[Any]:
-        """Ask, take in, and perform what is asked of the disk; return the duties."""
+        """Fetch, apply the response, and perform its disk duties; return the duties."""
         answer = self.ask()
         duties = [] if answer is None else self.take(answer)
         for duty in duties:
             if isinstance(duty, Truncate):
                 await self.ours.truncate_to(duty.offset)
-            elif isinstance(duty, BeginAnew):
+            elif isinstance(duty, TruncateFully):
                 await self.ours.truncate_fully_and_start_at(duty.offset)
             elif isinstance(duty, RaiseStart):
                 await self.ours.delete_records_before(duty.offset)
             elif isinstance(duty, Flush):
                 await self.ours.flush()
-            if not isinstance(duty, FindPlace):
+            if not isinstance(duty, FindLogRange):
                 followed = self.core.find(self.key)
                 assert followed is not None
                 self.core.done(followed)
@@ -140,7 +140,7 @@ async def make_pair(world: World, tmp_path: Path) -> Callable[..., Any]:
         *,
         before: Callable[[Log, Log], None] = lambda ours, theirs: None,
     ) -> Pair:
-        """Make a pair whose logs hold what `before` wrote, and follow."""
+        """Return a leader and a follower whose logs have the records written by `before`."""
         settings = config or TopicConfig()
         leading = await world.add(
             "t", replicas=(1, 2), leader=1, config=settings, is_log_there=False
@@ -223,11 +223,31 @@ async def test_a_log_with_a_hole_is_filled_again_from_there(
 
     pair = await make_pair(before=before)
     hole = Offset(hole_offset)
-    assert whole_end_of(pair.ours) == (hole, NO_EPOCH)
-    assert await pair.round() == [Truncate(hole) if hole_offset else BeginAnew(hole)]
+    assert log_end_of(pair.ours) == (NO_OFFSET, NO_EPOCH)
+    assert await pair.round() == [Truncate(hole) if hole_offset else TruncateFully(hole)]
     assert (pair.ours.end_offset, pair.ours.hole_offset) == (hole_offset, None)
     await pair.round()
     assert content(pair.ours) == content(pair.theirs)
+
+
+async def test_a_hole_is_filled_though_the_leader_s_session_has_no_news(make_pair: Any) -> None:
+    """The first answer is for an earlier leader epoch, the next is incremental (seed 442300)."""
+
+    def before(ours: Log, theirs: Log) -> None:
+        for log in (ours, theirs):
+            written(log, 1, b"a")
+        ours.note_hole(Offset(0))
+
+    pair = await make_pair(before=before)
+    answer = pair.ask()
+    assert answer is not None
+    pair.core.leave(pair.key)
+    pair.core.follow(pair.following)
+    assert pair.take(answer) == []
+    assert await pair.round() == [TruncateFully(Offset(0))]
+    await pair.round()
+    assert content(pair.ours) == content(pair.theirs)
+    assert pair.theirs.high_watermark == 0
 
 
 async def test_logs_that_part_more_than_once_are_cut_back_step_by_step(make_pair: Any) -> None:
@@ -274,7 +294,7 @@ async def test_outside_the_leaders_log_it_asks_where_that_begins_and_ends(
     pair.theirs.update_high_watermark(Offset(3))
     await pair.theirs.roll(now_ms=0)
     await pair.theirs.delete_records_before(Offset(3))
-    assert await pair.round() == [FindPlace()]
+    assert await pair.round() == [FindLogRange()]
 
 
 async def test_a_log_that_begins_beyond_the_leaders_end_begins_again_at_its_start(
@@ -287,10 +307,10 @@ async def test_a_log_that_begins_beyond_the_leaders_end_begins_again_at_its_star
     pair.core.leave(pair.key)
     pair.core.follow(pair.following)
 
-    assert await pair.round() == [FindPlace()]
+    assert await pair.round() == [FindLogRange()]
 
     followed = pair.core.find(pair.key)
-    assert place_of(followed, Offset(0), Offset(3)) == BeginAnew(Offset(0))
+    assert place_of(followed, Offset(0), Offset(3)) == TruncateFully(Offset(0))
 
 
 async def test_a_log_that_parts_from_the_leaders_before_its_start_begins_again(
@@ -310,17 +330,17 @@ async def test_a_log_that_parts_from_the_leaders_before_its_start_begins_again(
     pair = await make_pair(before=before)
     await pair.ours.delete_records_before(Offset(4))
 
-    assert await pair.round() == [FindPlace()]
+    assert await pair.round() == [FindLogRange()]
 
     followed = pair.core.find(pair.key)
-    assert place_of(followed, Offset(1), Offset(7)) == BeginAnew(Offset(1))
+    assert place_of(followed, Offset(1), Offset(7)) == TruncateFully(Offset(1))
 
 
 async def test_a_log_within_the_leaders_keeps_its_place(make_pair: Any) -> None:
     pair = await make_pair(before=lambda ours, theirs: written(ours, 1, b"a", b"b"))
     followed = pair.core.find(pair.key)
     assert place_of(followed, Offset(0), Offset(1)) == Truncate(Offset(1))
-    assert place_of(followed, Offset(3), Offset(9)) == BeginAnew(Offset(3))
+    assert place_of(followed, Offset(3), Offset(9)) == TruncateFully(Offset(3))
     assert place_of(followed, Offset(2), Offset(9)) == RaiseStart(Offset(0))
 
 
@@ -349,7 +369,7 @@ async def test_what_ends_where_the_leader_begins_and_is_not_its_own_is_let_go(
     pair.theirs.update_high_watermark(Offset(1))
     await pair.theirs.delete_old_segments(now_ms=1 << 50)
 
-    assert await pair.round() == [BeginAnew(Offset(1))]
+    assert await pair.round() == [TruncateFully(Offset(1))]
     pair.lead(b"b")
     await pair.round()
 
@@ -421,13 +441,13 @@ async def test_a_follower_asks_on_with_fewer_than_flush_messages_records_unflush
 
 
 async def test_a_flush_that_failed_for_a_while_is_tried_again(make_pair: Any) -> None:
-    """On a full disk nobody else would ever begin it."""
+    """On a full disk no later append would ever start it."""
     pair = await make_pair(
         TopicConfig(flush_messages=1), before=lambda ours, theirs: written(ours, 1, b"a")
     )
     now_ms = pair.world.clock.monotonic_ms()
     (unflushed,) = pair.core.take_unflushed()
-    pair.core.set_aside(unflushed, RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"), now_ms)
+    pair.core.mark_failed(unflushed, RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"), now_ms)
     assert not pair.core.has_unflushed
     retry_ms = pair.core.next_retry_ms
     assert pair.core.request(retry_ms, BROKER_EPOCH) is None
@@ -435,7 +455,7 @@ async def test_a_flush_that_failed_for_a_while_is_tried_again(make_pair: Any) ->
     assert pair.core.has_unflushed
 
 
-async def test_who_is_left_is_flushed_for_nobody(make_pair: Any) -> None:
+async def test_a_partition_that_is_no_longer_followed_is_not_flushed(make_pair: Any) -> None:
     pair = await make_pair(
         TopicConfig(flush_messages=1), before=lambda ours, theirs: written(ours, 1, b"a")
     )
@@ -563,14 +583,14 @@ async def test_a_follower_s_lag_is_what_is_committed_and_not_here(make_pair: Any
 
 
 async def test_a_log_that_failed_is_never_asked_for(make_pair: Any) -> None:
-    """Its end is the leader's while nobody writes: it would count as caught up."""
+    """Without writes its log end equals the leader's: it would count as caught up."""
     pair = await make_pair()
     pair.lead(b"a")
     await pair.round()
     pair.ours.abandon()
     followed = pair.core.find(pair.key)
     assert followed is not None
-    pair.core.set_aside(
+    pair.core.mark_failed(
         followed, RefusedError(ErrorCode.KAFKA_STORAGE_ERROR), pair.world.clock.now_ms
     )
     pair.world.clock.now_ms += 3_600_000

@@ -1,4 +1,4 @@
-"""What a leader asks about its in-sync replicas, and what it makes of each answer."""
+"""AlterPartition requests of a leader, and its reaction to each response."""
 
 from uuid import UUID
 
@@ -37,7 +37,7 @@ def test_only_an_answer_that_is_certain_ends_a_change() -> None:
     }
 
 
-def test_a_code_nobody_knows_is_asked_about_again() -> None:
+def test_an_isr_change_with_an_unknown_error_is_retried() -> None:
     for code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, 9_999):
         assert outcome_of(code) is ChangeOutcome.UNKNOWN
 

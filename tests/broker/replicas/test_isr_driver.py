@@ -1,4 +1,4 @@
-"""The in-sync replicas of what a broker leads: proposed, repeated, put in force, given up."""
+"""Changes of the in-sync replicas of led partitions: proposed, retried, applied, abandoned."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -125,7 +125,7 @@ class CommitWatch(WaitingEntry):
         raise fault
 
 
-class Kept(NamedTuple):
+class IsrBench(NamedTuple):
     keeper: IsrKeeper
     controller: ScriptedController
     world: World
@@ -134,14 +134,14 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture
-async def kept(world: World) -> AsyncIterator[Kept]:
+async def kept(world: World) -> AsyncIterator[IsrBench]:
     """Partition t-0 on brokers 1, 2 and 3, led by us; 3 is not in sync."""
     async with open_kept(world) as kept:
         yield kept
 
 
 @asynccontextmanager
-async def open_kept(world: World) -> AsyncIterator[Kept]:
+async def open_kept(world: World) -> AsyncIterator[IsrBench]:
     world.clock = TrioClock()
     controller = ScriptedController()
     partition, *others = [await led(world, name) for name in ("t", "u", "v")]
@@ -149,7 +149,7 @@ async def open_kept(world: World) -> AsyncIterator[Kept]:
     keeper = IsrKeeper(world.table, config, lambda: LOCAL_EPOCH)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(IsrDriver(keeper, controller, world.clock).run)
-        kept = Kept(keeper, controller, world, partition, others)
+        kept = IsrBench(keeper, controller, world, partition, others)
         for other in others:
             fetched(kept, TWO, of=other)
         yield kept
@@ -163,7 +163,7 @@ async def led(world: World, topic: str) -> Partition:
 
 
 def decide(world: World, partition: Partition, **changes: Any) -> None:
-    """Let the metadata say something new."""
+    """Publish a change of the partition's metadata."""
     partition.apply(
         world.state(replicas=(1, 2, 3), **changes),
         partition.config,
@@ -172,7 +172,7 @@ def decide(world: World, partition: Partition, **changes: Any) -> None:
 
 
 def fetched(
-    kept: Kept, replica: NodeId, end_offset: int = 0, *, of: Partition | None = None
+    kept: IsrBench, replica: NodeId, end_offset: int = 0, *, of: Partition | None = None
 ) -> None:
     """Do what a follower's fetch does."""
     partition = of or kept.partition
@@ -187,7 +187,7 @@ def fetched(
         kept.keeper.note(partition)
 
 
-def append(kept: Kept) -> None:
+def append(kept: IsrBench) -> None:
     clock = kept.world.clock
     kept.partition.append(
         kept.world.batch(b"v"), acks=-1, now_ms=clock.wall_ms(), mono_ms=clock.monotonic_ms()
@@ -195,7 +195,7 @@ def append(kept: Kept) -> None:
 
 
 async def test_a_follower_that_caught_up_joins_and_counts_before_the_metadata_says_so(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, THREE)
     await trio.sleep(SOON)
@@ -214,7 +214,7 @@ async def test_a_follower_that_caught_up_joins_and_counts_before_the_metadata_sa
 
 
 async def test_the_metadata_that_comes_after_the_answer_ends_no_newer_change(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, THREE)
     await trio.sleep(SOON)
@@ -226,7 +226,7 @@ async def test_the_metadata_that_comes_after_the_answer_ends_no_newer_change(
 
 
 async def test_the_partitions_of_a_turn_go_in_one_request(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     for partition in (kept.partition, *kept.others):
         fetched(kept, THREE, of=partition)
@@ -236,7 +236,7 @@ async def test_the_partitions_of_a_turn_go_in_one_request(
 
 
 async def test_what_becomes_due_meanwhile_waits_for_the_request_under_way(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     other = kept.others[0]
     kept.controller.may_answer = trio.Event()
@@ -256,7 +256,7 @@ async def test_what_becomes_due_meanwhile_waits_for_the_request_under_way(
     [ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.STALE_BROKER_EPOCH],
 )
 async def test_a_request_without_an_answer_is_repeated_and_keeps_its_guard(
-    kept: Kept, code: ErrorCode, autojump_clock: MockClock
+    kept: IsrBench, code: ErrorCode, autojump_clock: MockClock
 ) -> None:
     kept.controller.refusal = code
     fetched(kept, TWO)
@@ -273,7 +273,7 @@ async def test_a_request_without_an_answer_is_repeated_and_keeps_its_guard(
 
 
 async def test_a_change_that_the_controller_did_not_answer_in_its_request_is_asked_again(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     kept.controller.reply = refused(ErrorCode.NOT_CONTROLLER)
     fetched(kept, THREE)
@@ -296,7 +296,7 @@ async def test_a_change_that_the_controller_did_not_answer_in_its_request_is_ask
     ],
 )
 async def test_an_overtaken_change_is_not_repeated_but_guards_until_newer_metadata(
-    kept: Kept, code: ErrorCode, autojump_clock: MockClock
+    kept: IsrBench, code: ErrorCode, autojump_clock: MockClock
 ) -> None:
     kept.controller.reply = refused(code)
     fetched(kept, THREE)
@@ -311,7 +311,7 @@ async def test_an_overtaken_change_is_not_repeated_but_guards_until_newer_metada
 
 
 async def test_after_newer_metadata_what_is_due_is_asked_from_there(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     kept.controller.reply = refused(ErrorCode.INVALID_UPDATE_VERSION)
     fetched(kept, THREE)
@@ -325,7 +325,7 @@ async def test_after_newer_metadata_what_is_due_is_asked_from_there(
 
 
 async def test_metadata_that_overtakes_a_request_under_way_makes_its_answer_void(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     kept.controller.may_answer = trio.Event()
     fetched(kept, THREE)
@@ -339,7 +339,7 @@ async def test_metadata_that_overtakes_a_request_under_way_makes_its_answer_void
 
 
 async def test_a_change_begun_while_an_overtaken_one_is_under_way_is_not_lost(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, TWO)
     append(kept)
@@ -358,7 +358,7 @@ async def test_a_change_begun_while_an_overtaken_one_is_under_way_is_not_lost(
 
 
 async def test_a_rejected_change_gives_way_to_the_committed_isr_and_is_tried_later(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     kept.controller.reply = refused(ErrorCode.INELIGIBLE_REPLICA)
     fetched(kept, THREE)
@@ -374,7 +374,7 @@ async def test_a_rejected_change_gives_way_to_the_committed_isr_and_is_tried_lat
 
 
 async def test_a_follower_that_is_stuck_leaves_and_what_waited_is_committed_by_metadata(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, TWO)
     append(kept)
@@ -392,15 +392,15 @@ async def test_a_follower_that_is_stuck_leaves_and_what_waited_is_committed_by_m
 
 
 async def test_a_follower_that_has_everything_stays_however_silent(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, TWO)
     await trio.sleep(5 * LAG_MS / 1000)
     assert kept.controller.requests == []
 
 
-async def test_a_leader_that_stood_still_calls_nobody_late(
-    kept: Kept, autojump_clock: MockClock
+async def test_a_leader_that_was_paused_counts_no_follower_as_late(
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     fetched(kept, TWO)
     append(kept)
@@ -413,7 +413,7 @@ async def test_a_leader_that_stood_still_calls_nobody_late(
 
 
 async def test_a_leader_elected_uncleanly_says_at_once_that_it_has_recovered(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     decide(
         kept.world,
@@ -435,7 +435,7 @@ async def test_a_leader_elected_uncleanly_says_at_once_that_it_has_recovered(
 
 
 async def test_a_removed_partition_is_forgotten_whatever_the_answer(
-    kept: Kept, autojump_clock: MockClock
+    kept: IsrBench, autojump_clock: MockClock
 ) -> None:
     kept.controller.may_answer = trio.Event()
     fetched(kept, THREE)

@@ -1,4 +1,4 @@
-"""What a leader proposes for its in-sync sets, what the answers mean, and when it asks again."""
+"""Proposals of a leader for its in-sync sets, its reaction to each response, and its retries."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ LAG_MS = 10_000
 LOCAL_EPOCH, FOLLOWER_EPOCH = 7, 10
 
 
-class Kept(NamedTuple):
+class IsrBench(NamedTuple):
     """Partitions t-0 and u-0 on brokers 1, 2 and 3, led by us; 3 is not in sync."""
 
     world: World
@@ -72,7 +72,7 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture
-async def kept(world: World) -> Kept:
+async def kept(world: World) -> IsrBench:
     first, second = [
         await world.add(topic, replicas=(1, 2, 3), lag_ms_max=LAG_MS) for topic in ("t", "u")
     ]
@@ -84,18 +84,20 @@ async def kept(world: World) -> Kept:
     due: list[None] = []
     keeper.on_due = lambda: due.append(None)
     keeper.start(world.clock.now_ms)
-    kept = Kept(world, keeper, first, second, due)
+    kept = IsrBench(world, keeper, first, second, due)
     for partition in (first, second):
         kept.fetched(partition, TWO)
     return kept
 
 
-async def test_nothing_is_proposed_while_all_in_sync_keep_up(kept: Kept) -> None:
+async def test_nothing_is_proposed_while_all_in_sync_keep_up(kept: IsrBench) -> None:
     assert kept.changes() == {}
     assert kept.due == []
 
 
-async def test_a_replica_that_caught_up_is_proposed_until_there_is_an_answer(kept: Kept) -> None:
+async def test_a_replica_that_caught_up_is_proposed_until_there_is_an_answer(
+    kept: IsrBench,
+) -> None:
     kept.fetched(kept.first, THREE)
     assert kept.due
     changes = kept.changes()
@@ -110,7 +112,7 @@ async def test_a_replica_that_caught_up_is_proposed_until_there_is_an_answer(kep
     assert (kept.keeper.expands.value, kept.keeper.shrinks.value) == (1, 0)
 
 
-async def test_each_silence_doubles_the_pause_and_a_whole_answer_ends_it(kept: Kept) -> None:
+async def test_each_silence_doubles_the_pause_and_a_whole_answer_ends_it(kept: IsrBench) -> None:
     kept.fetched(kept.first, THREE)
     assert kept.keeper.pause_ms(kept.now_ms) == 0
     pauses = []
@@ -125,7 +127,7 @@ async def test_each_silence_doubles_the_pause_and_a_whole_answer_ends_it(kept: K
 
 
 async def test_an_answer_that_leaves_a_change_out_is_asked_for_again_after_a_pause(
-    kept: Kept,
+    kept: IsrBench,
 ) -> None:
     for partition in (kept.first, kept.second):
         kept.fetched(partition, THREE)
@@ -137,7 +139,7 @@ async def test_an_answer_that_leaves_a_change_out_is_asked_for_again_after_a_pau
 
 
 async def test_a_change_that_cannot_be_decided_keeps_no_other_out_of_the_request(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    kept: IsrBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(isr_keeper, "CHANGES_PER_REQUEST_MAX", 1)
     for partition in (kept.first, kept.second):
@@ -151,7 +153,7 @@ async def test_a_change_that_cannot_be_decided_keeps_no_other_out_of_the_request
 
 
 async def test_a_rejected_change_is_given_up_and_proposed_again_after_its_pause(
-    kept: Kept,
+    kept: IsrBench,
 ) -> None:
     kept.fetched(kept.first, THREE)
     kept.answer(kept.changes(), ErrorCode.INELIGIBLE_REPLICA)
@@ -165,7 +167,7 @@ async def test_a_rejected_change_is_given_up_and_proposed_again_after_its_pause(
 
 
 async def test_an_overtaken_change_is_not_proposed_again_and_holds_the_watermark(
-    kept: Kept,
+    kept: IsrBench,
 ) -> None:
     kept.fetched(kept.first, THREE)
     kept.answer(kept.changes(), ErrorCode.INVALID_UPDATE_VERSION)
@@ -174,7 +176,7 @@ async def test_an_overtaken_change_is_not_proposed_again_and_holds_the_watermark
 
 
 async def test_a_change_that_metadata_overtook_gives_way_to_what_is_due_since(
-    kept: Kept,
+    kept: IsrBench,
 ) -> None:
     kept.fetched(kept.first, THREE)
     old = kept.changes()[kept.first]
@@ -185,7 +187,7 @@ async def test_a_change_that_metadata_overtook_gives_way_to_what_is_due_since(
     assert new.isr == {1, 2, 3}
 
 
-async def test_lag_is_looked_for_every_half_of_its_limit(kept: Kept) -> None:
+async def test_lag_is_looked_for_every_half_of_its_limit(kept: IsrBench) -> None:
     kept.first.append(
         kept.world.batch(b"v"), acks=1, now_ms=kept.world.clock.wall_ms(), mono_ms=kept.now_ms
     )
@@ -202,11 +204,11 @@ async def test_lag_is_looked_for_every_half_of_its_limit(kept: Kept) -> None:
     assert (kept.keeper.expands.value, kept.keeper.shrinks.value) == (0, 1)
 
 
-async def test_time_in_which_the_process_stood_still_makes_no_replica_late(kept: Kept) -> None:
+async def test_time_in_which_the_process_stood_still_makes_no_replica_late(kept: IsrBench) -> None:
     kept.first.append(
         kept.world.batch(b"v"), acks=1, now_ms=kept.world.clock.wall_ms(), mono_ms=kept.now_ms
     )
     kept.world.clock.now_ms += 2 * LAG_MS
     kept.keeper.on_time(kept.now_ms)
-    kept.keeper.look_for_lag(kept.now_ms)
+    kept.keeper.begin_isr_shrinks(kept.now_ms)
     assert kept.changes() == {}

@@ -1,18 +1,19 @@
-"""One partition on three brokers under a real controller's rules: nothing committed is ever lost.
+"""One partition on three brokers under a real controller's rules: no committed record is ever lost.
 
 The walks of the deterministic world, longer here than where seeds are many: partitions, keepers of
 the in-sync replicas, followers and the controller's decisions are the real ones, as are the logs;
-network, disks and time are models.  Each run is told by its seed alone.
+network, disks and time are models. The seed alone determines each run.
 
-It fails for, among others: a change dropped when its answer is lost or when metadata of the same
-partition epoch comes again, an overtaken change taken for a rejected one, new members that do not
-count before the answer, a high watermark that moves below min ISR, a join before the epoch's start.
+It fails for, among others: a change dropped when its response is lost or when metadata of the same
+partition epoch arrives again, an overtaken change treated as a rejected one, new members that do
+not count before the response, a high watermark that moves below min ISR, a join before the epoch's
+start.
 """
 
 import pytest
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, WalkedCluster
+from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk, WalkedCluster
 
 STEP_COUNT = 2_000
 

@@ -1,4 +1,4 @@
-"""Work of disks: in order for each partition, and some of it when nobody waits for it."""
+"""Disk work: in order for each partition, and partly deferred unless a request waits for it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ def noting(done: list[str], name: str) -> Callable[[], Awaitable[None]]:
     return step
 
 
-async def test_what_nobody_waits_for_is_done_a_little_later(autojump_clock: MockClock) -> None:
+async def test_a_deferred_step_runs_a_little_later(autojump_clock: MockClock) -> None:
     async with running() as work:
         done: list[str] = []
         work.add_later(at(0), noting(done, "later"))
@@ -42,7 +42,9 @@ async def test_what_nobody_waits_for_is_done_a_little_later(autojump_clock: Mock
         assert done == ["now", "later"]
 
 
-async def test_whoever_waits_for_a_partition_has_it_done_at_once(autojump_clock: MockClock) -> None:
+async def test_waiting_for_a_partition_runs_its_deferred_step_at_once(
+    autojump_clock: MockClock,
+) -> None:
     async with running() as work:
         done: list[str] = []
         for index in range(3):
@@ -70,7 +72,7 @@ async def test_a_step_that_follows_begins_those_before_it(autojump_clock: MockCl
         assert done == ["open", "delete"]
 
 
-async def test_only_some_of_what_nobody_waits_for_is_begun_at_once(
+async def test_the_number_of_deferred_steps_that_run_at_once_is_bounded(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as work:
@@ -104,7 +106,7 @@ async def test_a_partition_that_is_added_while_others_are_done_is_done_too(
         done: list[str] = []
         work.add_later(at(0), noting(done, "first"))
         await trio.sleep(LATER_S / 2)
-        work.hurry([at(0)])
+        work.start_delayed([at(0)])
         await wait_all_tasks_blocked()
         work.add_later(at(1), noting(done, "second"))
         await work.wait_done()

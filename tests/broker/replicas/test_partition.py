@@ -1,4 +1,4 @@
-"""Who leads a partition, who is in sync, and what is committed."""
+"""Leader, in-sync replicas and high watermark of one partition."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_port import PartitionPort, WakeKey
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 
 World = Any  # the class of the `world` fixture, in conftest.py
 
@@ -117,7 +117,7 @@ async def test_while_the_isr_shrinks_the_old_members_still_count(world: World) -
 
 
 async def test_who_left_by_the_answer_counts_until_metadata_says_so_too(world: World) -> None:
-    """Where min.insync.replicas was raised meanwhile, it could still be elected from the ELR."""
+    """After min.insync.replicas was raised, it could still be elected from the ELR."""
     partition = await world.add("t", replicas=(1, 2), config=TopicConfig(min_insync_replicas=1))
     append(world, partition)
     world.clock.now_ms += 31_000
@@ -383,7 +383,7 @@ async def test_a_follower_that_deletes_or_takes_back_what_it_had_wakes_who_waits
     "change",
     [
         lambda world, partition: partition.fail("its disk failed"),
-        lambda world, partition: partition.set_log_aside().abandon(),
+        lambda world, partition: partition.detach_log().abandon(),
         lambda world, partition: partition.remove().abandon(),
         lambda world, partition: partition.apply(
             world.state(replicas=(1, 2), leader=2, leader_epoch=4, partition_epoch=1),

@@ -1,4 +1,5 @@
-"""Followers over real sockets: a leader's server on loopback, the follower's logs beside it."""
+"""Followers over real sockets: a leader's server on loopback, and the follower's logs in the
+test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +17,8 @@ from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_driver import SocketServer
-from ottla.broker.network.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_driver import SocketServer
+from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas import follower_duties_driver
 from ottla.broker.replicas.partition import Partition
@@ -26,14 +27,14 @@ from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.metadata.image import Endpoint
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.limits import INT64_MAX
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.node.clock_driver import RealClock
-from ottla.storage.disk import RealDisk
-from ottla.storage.disk_seam import DiskFile
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
+from ottla.storage.disk.disk_seam import DiskFile
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 
 World = Any  # the class of the `world` fixture, in conftest.py
@@ -65,7 +66,7 @@ class Follower:
             quota=ReplicationQuota(WindowShape(), INT64_MAX, RealClock().monotonic_ms),
         )
 
-    def is_told_of(self, server: SocketServer) -> None:
+    def learn_the_address_of(self, server: SocketServer) -> None:
         """Learn where the leader listens."""
         host, port = server.addresses["PLAINTEXT"]
         image = self.world.table.image
@@ -135,7 +136,7 @@ async def following(world: World, tmp_path: Path) -> AsyncIterator[tuple[Followe
     follower = Follower(world, tmp_path / "follower")
     with trio.fail_after(60):
         async with serving(world) as server, trio.open_nursery() as nursery:
-            follower.is_told_of(server)
+            follower.learn_the_address_of(server)
             nursery.start_soon(follower.fetchers.run)
             yield follower, server
             nursery.cancel_scope.cancel()
@@ -187,7 +188,7 @@ async def test_a_leader_that_comes_back_is_followed_on(world: World, tmp_path: P
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             async with serving(world) as server:
-                follower.is_told_of(server)
+                follower.learn_the_address_of(server)
                 nursery.start_soon(follower.fetchers.run)
                 partition = await follower.follow("a")
                 lead(world, "a", b"v")
@@ -205,7 +206,7 @@ def problems(follower: Follower) -> list[str]:
     return list(follower.fetchers.problems())
 
 
-async def test_a_follower_behind_the_leaders_start_begins_anew_there(
+async def test_a_follower_behind_the_leaders_log_start_restarts_there(
     world: World, tmp_path: Path
 ) -> None:
     leading = await world.add("a", replicas=(1, 2))
@@ -242,7 +243,7 @@ async def test_a_follower_that_begins_beyond_the_leaders_end_gets_all_the_leader
         lead(world, "a", b"v")
 
     def before(log: Log) -> None:
-        log.log_start_offset = log.end_offset = Offset(50)
+        log.state.log_start_offset = log.state.end_offset = Offset(50)
 
     async with following(world, tmp_path) as (follower, _):
         partition = await follower.follow("a", before)
@@ -252,13 +253,13 @@ async def test_a_follower_that_begins_beyond_the_leaders_end_gets_all_the_leader
 
 
 async def leave(follower: Follower, key: TopicIdPartition) -> None:
-    """Follow a partition no more, and wait until nothing changes its log."""
+    """Stop following a partition, and wait until its log is no longer changed."""
     for wait in follower.fetchers.leave([key]).values():
         await wait()
 
 
 class SlowDisk(RealDisk):
-    """A disk whose truncations last until they are let through."""
+    """A disk whose truncations last until the test releases them."""
 
     def __init__(self, roots: list[str]) -> None:
         super().__init__(roots)
@@ -353,7 +354,7 @@ async def test_a_leader_with_nothing_left_to_follow_is_let_go(world: World, tmp_
         assert len(follower.fetchers) == 0
 
 
-async def test_a_partition_that_goes_while_its_flush_is_due_harms_nobody(
+async def test_a_partition_deleted_while_its_flush_is_due_is_harmless(
     world: World, tmp_path: Path
 ) -> None:
     await world.add("t", replicas=(1, 2), leader=1)

@@ -10,12 +10,12 @@ from ottla.broker.replicas.follower_fetch import FollowerFetch
 from ottla.broker.replicas.partition import Partition
 from ottla.model.ids import NodeId, Offset, TopicIdPartition
 from ottla.model.limits import INT64_MAX, KIB
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.throttled_replicas import throttled_replicas
-from ottla.model.settings.topic import TopicConfig
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
+from ottla.model.settings.storage.throttled_replicas import throttled_replicas
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
@@ -25,7 +25,7 @@ LEADER = NodeId(1)
 LOCAL = NodeId(2)
 BATCH_BYTES = 4 * KIB
 DISK_BYTES_PER_MS = 10 * KIB
-"""How fast a follower copies where nothing throttles it."""
+"""Copy rate of a follower without a throttle."""
 
 
 class Follower:
@@ -98,7 +98,7 @@ class Follower:
         return request
 
     def step(self) -> None:
-        """Ask once and take in the answer, or wait for what is due."""
+        """Fetch once and apply the response, or wait until the next fetch is due."""
         request = self.ask()
         clock, purgatory = self.world.clock, self.world.purgatory
         if request is None:
@@ -195,7 +195,7 @@ async def test_a_throttled_partition_is_left_out_and_the_others_are_not(
         follower.step()
 
     assert follower.copied["slow"] <= 16 * KIB  # what one answer holds
-    assert follower.core.set_aside_count == 0
+    assert follower.core.failed_count == 0
 
 
 async def test_a_replica_in_sync_is_never_left_out(world: World, follower: Follower) -> None:

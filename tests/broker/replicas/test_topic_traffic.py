@@ -6,7 +6,7 @@ BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
 FAILED = "kafka_server_brokertopicmetrics_failedproducerequests_total"
 
 
-def told(traffic: BrokerTraffic, name: str) -> dict[tuple[str, ...], object]:
+def samples_of(traffic: BrokerTraffic, name: str) -> dict[tuple[str, ...], object]:
     (family,) = [family for family in traffic.families() if family.name == name]
     return dict(sample for sample in family.samples if sample is not None)
 
@@ -18,10 +18,10 @@ def test_the_sum_of_all_keeps_what_a_topic_had_that_left() -> None:
     traffic.forget("a")
     traffic.forget("never-here")
 
-    assert told(traffic, BYTES_IN) == {(): 7, ("b",): 2}
+    assert samples_of(traffic, BYTES_IN) == {(): 7, ("b",): 2}
 
     traffic.of("a").bytes_in += 1
-    assert told(traffic, BYTES_IN) == {(): 8, ("b",): 2, ("a",): 1}
+    assert samples_of(traffic, BYTES_IN) == {(): 8, ("b",): 2, ("a",): 1}
 
 
 def test_names_that_strangers_make_up_get_no_rows() -> None:
@@ -31,10 +31,10 @@ def test_names_that_strangers_make_up_get_no_rows() -> None:
         traffic.note_failed_produce(f"made-up-{at}")
     traffic.note_failed_produce("a")
 
-    assert told(traffic, FAILED) == {(): 101, ("a",): 1}
+    assert samples_of(traffic, FAILED) == {(): 101, ("a",): 1}
 
 
-def test_followers_and_consumers_are_told_apart() -> None:
+def test_traffic_of_followers_and_of_consumers_is_counted_apart() -> None:
     traffic = BrokerTraffic().of("a")
     traffic.note_fetched(10, is_from_follower=True, is_refused=False)
     traffic.note_fetched(3, is_from_follower=False, is_refused=False)

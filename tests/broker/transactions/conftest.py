@@ -9,17 +9,18 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock
-from ottla.broker.transactions.transaction_driver import TransactionCoordinator
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.transaction_routes import register_transaction_apis
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
@@ -69,9 +70,9 @@ class TransactionsHere:
             purgatory=world.purgatory,
             clock=world.clock,
             ids=self.ids,
+            send_markers=self.orders.append,
+            cancel_markers=self.cancelled.append,
         )
-        self.coordinator.send_markers = self.orders.append
-        self.coordinator.cancel_markers = self.cancelled.append
         register_transaction_apis(
             self,  # type: ignore[arg-type]
             coordinator=self.coordinator,
@@ -242,7 +243,8 @@ class TransactionsHere:
 @asynccontextmanager
 async def _running(made: TransactionsHere) -> AsyncIterator[TransactionsHere]:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(made.coordinator.run)
+        nursery.start_soon(CoordinatorDriver(made.coordinator).run)
+        nursery.start_soon(made.ids.run)
         await made.publish()
         yield made
         nursery.cancel_scope.cancel()
@@ -250,7 +252,7 @@ async def _running(made: TransactionsHere) -> AsyncIterator[TransactionsHere]:
 
 @pytest.fixture
 def running() -> Callable[[TransactionsHere], Any]:
-    """Give what runs one more coordinator over the same partitions."""
+    """Return a function that runs another coordinator over the same partitions."""
     return _running
 
 
@@ -275,11 +277,11 @@ async def _coordinated(
 
 @pytest.fixture
 def coordinated() -> Callable[..., Any]:
-    """Give what runs a coordinator for the length of a block."""
+    """Return a function that runs a coordinator for the length of a block."""
     return _coordinated
 
 
 @pytest.fixture
 def make_coordinator() -> type[TransactionsHere]:
-    """Give what makes one more over the same partitions."""
+    """Return the class of coordinator benches, for another one over the same partitions."""
     return TransactionsHere

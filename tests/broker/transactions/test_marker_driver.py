@@ -15,8 +15,8 @@ from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
 from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.network.server_driver import SocketServer
-from ottla.broker.network.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_driver import SocketServer
+from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.metadata.delta import MetadataDelta
@@ -75,7 +75,7 @@ class Writer:
         )
 
 
-class Sending:
+class MarkerBench:
     """A sender of markers, and which partitions have theirs."""
 
     def __init__(self, world: World, own: Loopback | None = None) -> None:
@@ -91,7 +91,7 @@ class Sending:
         self.marked.append((order.transactional_id, sorted(partitions)))
 
     async def publish(self, server: SocketServer | None) -> None:
-        """Tell where the writer listens, if it does."""
+        """Publish the address of the writer, if it listens."""
         image: MetadataImage = self.world.table.image
         if server is not None:
             host, port = server.addresses["PLAINTEXT"]
@@ -151,7 +151,7 @@ async def test_markers_are_sent_until_they_are_written(
     world: World, codes: tuple[ErrorCode, ...]
 ) -> None:
     await world.add("orders")
-    sending, writer = Sending(world), Writer(*codes)
+    sending, writer = MarkerBench(world), Writer(*codes)
     with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
@@ -167,7 +167,7 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_when_it_is_back(
     world: World,
 ) -> None:
     await world.add("orders")
-    sending, writer = Sending(world), Writer()
+    sending, writer = MarkerBench(world), Writer()
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             async with writing(world, Writer()) as server:
@@ -175,7 +175,11 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_when_it_is_back(
                 port = server.addresses["PLAINTEXT"][1]
             nursery.start_soon(sending.sender.run)
             sending.order()
-            await until(lambda: any("takes no markers" in one for one in sending.sender.problems()))
+            await until(
+                lambda: any(
+                    "accepts no transaction markers" in one for one in sending.sender.problems()
+                )
+            )
             assert sending.marked == []
             async with writing(world, writer, port):
                 await until(lambda: bool(sending.marked))
@@ -183,9 +187,9 @@ async def test_a_broker_that_cannot_be_reached_gets_its_markers_when_it_is_back(
             nursery.cancel_scope.cancel()
 
 
-async def test_what_is_cancelled_is_sent_to_nobody(world: World) -> None:
+async def test_a_cancelled_marker_order_is_not_sent(world: World) -> None:
     await world.add("orders")
-    sending, writer = Sending(world), Writer()
+    sending, writer = MarkerBench(world), Writer()
     with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
@@ -200,7 +204,7 @@ async def test_what_is_cancelled_is_sent_to_nobody(world: World) -> None:
 
 async def test_a_newer_epoch_ends_the_sending(world: World) -> None:
     await world.add("orders")
-    sending, writer = Sending(world), Writer(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    sending, writer = MarkerBench(world), Writer(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     with trio.fail_after(60):
         async with writing(world, writer) as server, trio.open_nursery() as nursery:
             await sending.publish(server)
@@ -218,7 +222,7 @@ async def test_a_broker_writes_its_own_markers_without_a_connection(world: World
     await world.add("orders")
     writer = Writer(ErrorCode.NOT_ENOUGH_REPLICAS)
     dispatcher = Dispatcher({WRITE_TXN_MARKERS: writer.handle})
-    sending = Sending(world, Loopback(dispatcher, RealClock()))
+    sending = MarkerBench(world, Loopback(dispatcher, RealClock()))
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             await sending.publish(None)
@@ -233,7 +237,7 @@ async def test_an_order_that_comes_while_the_broker_ends_waits_for_the_next_run(
     world: World,
 ) -> None:
     await world.add("orders")
-    sending, writer = Sending(world), Writer()
+    sending, writer = MarkerBench(world), Writer()
     with trio.fail_after(60):
         async with writing(world, writer) as server:
             await sending.publish(server)

@@ -1,4 +1,4 @@
-"""Markers on their way: each partition gets its own, and every answer has its consequence."""
+"""Queues of transaction markers: each partition gets its own, and each response has its effect."""
 
 from uuid import UUID
 
@@ -22,7 +22,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def image(**leaders: tuple[int, ...]) -> MetadataImage:
-    """Return a cluster of brokers 1 and 2; `a=(1, 2)` says who leads a-0 and a-1."""
+    """Return a cluster of brokers 1 and 2; `a=(1, 2)` names the leaders of a-0 and a-1."""
     topics = {}
     for number, (name, nodes) in enumerate(leaders.items()):
         partitions = {
@@ -60,8 +60,8 @@ def order_of(*partitions: TopicPartition, producer_id: int = 7, epoch: int = 5) 
     )
 
 
-class Sent:
-    """The queues, and what was settled of each order."""
+class QueueBench:
+    """The queues of markers, and the completed partitions of each order."""
 
     def __init__(self) -> None:
         self.marked: list[tuple[str, list[TopicPartition]]] = []
@@ -95,7 +95,7 @@ def response(batch: MarkerBatch, **codes: ErrorCode) -> WriteTxnMarkersResponse:
 
 
 def test_each_broker_is_asked_for_what_it_leads() -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0, A1, B0)
     sent.queues.add(order, order.missing, image(a=(1, 2), b=(1,)))
     assert set(sent.queues.brokers()) == {ONE, TWO}
@@ -128,7 +128,7 @@ def test_each_broker_is_asked_for_what_it_leads() -> None:
     ],
 )
 def test_a_marker_that_was_not_written_is_tried_again(code: ErrorCode) -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0, A1)
     sent.queues.add(order, order.missing, image(a=(1, 1)))
     batch = sent.queues.take(ONE)
@@ -140,7 +140,7 @@ def test_a_marker_that_was_not_written_is_tried_again(code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 def test_a_newer_epoch_ends_the_transaction_instead(code: ErrorCode) -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0, A1)
     sent.queues.add(order, [A0], image(a=(1, 2)))
     sent.queues.add(order, [A1], image(a=(1, 2)))
@@ -155,7 +155,7 @@ def test_a_newer_epoch_ends_the_transaction_instead(code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
 def test_a_partition_that_takes_no_markers_is_passed_over(code: ErrorCode) -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0)
     sent.queues.add(order, [A0], image(a=(1,)))
     batch = sent.queues.take(ONE)
@@ -165,7 +165,7 @@ def test_a_partition_that_takes_no_markers_is_passed_over(code: ErrorCode) -> No
 
 
 def test_a_partition_that_the_answer_does_not_name_is_tried_again() -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0)
     sent.queues.add(order, [A0], image(a=(1,)))
     batch = sent.queues.take(ONE)
@@ -175,14 +175,14 @@ def test_a_partition_that_the_answer_does_not_name_is_tried_again() -> None:
 
 
 def test_a_partition_of_a_deleted_topic_needs_no_marker() -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0, B0)
     sent.queues.add(order, order.missing, image(a=(1,)))
     assert sent.marked == [("t7", [B0])]
 
 
 def test_a_partition_without_a_leader_waits_until_it_has_one() -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0, A1)
     sent.queues.add(order, order.missing, image(a=(-1, 9)))
     assert list(sent.queues.brokers()) == []
@@ -195,7 +195,7 @@ def test_a_partition_without_a_leader_waits_until_it_has_one() -> None:
 
 
 def test_a_request_names_a_producer_id_once() -> None:
-    sent = Sent()
+    sent = QueueBench()
     cluster = image(a=(1, 1))
     sent.queues.add(order_of(A0, epoch=5), [A0], cluster)
     sent.queues.add(order_of(A1, epoch=6), [A1], cluster)
@@ -208,7 +208,7 @@ def test_a_request_names_a_producer_id_once() -> None:
 
 
 def test_what_is_cancelled_is_sent_no_longer() -> None:
-    sent = Sent()
+    sent = QueueBench()
     order = order_of(A0)
     sent.queues.add(order, [A0], image(a=(1,)))
     order.is_cancelled = True

@@ -1,4 +1,4 @@
-"""Producer ids at hand: none is given twice, and the next block comes before it is needed."""
+"""The stock of producer ids: no id is given twice, and the next block is requested in advance."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from ottla.model.ids import ProducerId
 
 
 class Blocks:
-    """A controller that gives blocks of ten ids, and fails when told to."""
+    """A controller that allocates blocks of ten ids, and fails on demand."""
 
     def __init__(self) -> None:
         self.given_count = 0
@@ -51,7 +51,7 @@ async def test_the_next_block_is_fetched_before_the_current_one_is_used_up(
     assert blocks.given_count == 2
 
 
-async def test_without_a_controller_the_client_is_told_to_ask_again(
+async def test_without_a_controller_the_error_is_retriable(
     nursery: trio.Nursery, autojump_clock: object
 ) -> None:
     blocks = Blocks()

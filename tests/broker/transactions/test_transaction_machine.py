@@ -1,14 +1,15 @@
-"""The transactions of one partition, against what clients were told and what the log holds."""
+"""The transactions of one partition, against responses to clients and records in the log."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.broker.groups.effects import Instant
-from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.coordinators.effects import CoordinatorRecord, Instant, Responder
+from ottla.broker.coordinators.performer import perform
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.transaction import TransactionStatus
 from ottla.broker.transactions.transaction_records import read_state_record
@@ -32,10 +33,10 @@ FOLLOWS: dict[S, frozenset[S]] = {
     S.COMPLETE_COMMIT: frozenset((S.EMPTY, S.ONGOING, S.PREPARE_ABORT)),
     S.COMPLETE_ABORT: frozenset((S.EMPTY, S.ONGOING, S.PREPARE_ABORT)),
 }
-"""What the log may say after each state: an outcome is final."""
+"""States that may follow each state in the log: an outcome is final."""
 
 
-class Written(NamedTuple):
+class StateRecord(NamedTuple):
     """A record of a transactional id, decoded."""
 
     status: S
@@ -43,7 +44,7 @@ class Written(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class Coordinating(RuleBasedStateMachine):
+class CoordinatorMachine(RuleBasedStateMachine):
     """Producers that begin, add, end and are fenced, while the log refuses and leaders change."""
 
     def __init__(self) -> None:
@@ -51,15 +52,15 @@ class Coordinating(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.next_id = 100
         self.epoch = 0
-        self.log: list[GroupRecord] = []
-        self.written: dict[str, list[Written]] = {one: [] for one in IDS}
+        self.log: list[CoordinatorRecord] = []
+        self.written: dict[str, list[StateRecord]] = {one: [] for one in IDS}
         self.writes: list[StateWrite] = []
         self.orders: list[MarkerOrder] = []
         self.current: dict[str, NamedProducer] = {}
-        """The producer that was told last that an id is its own."""
+        """The producer whose id was confirmed last."""
         self.fenced: dict[str, set[NamedProducer]] = {one: set() for one in IDS}
         self.added: dict[str, set[TopicPartition]] = {one: set() for one in IDS}
-        """Partitions whose addition was answered, of the transaction that is open."""
+        """Partitions of the open transaction whose addition was acknowledged."""
         self.shard = self.new_shard()
 
     def new_shard(self) -> TransactionShard:
@@ -82,7 +83,7 @@ class Coordinating(RuleBasedStateMachine):
     names = st.sampled_from(IDS)
     number = st.integers(0, 1_000)
     are_committed = st.sampled_from((True,) * 6 + (None, False))
-    """Whether the log takes what a request wrote: at once, later, or not."""
+    """Fate of the record of a request: committed at once, later, or refused."""
 
     # ---- producers
 
@@ -90,7 +91,7 @@ class Coordinating(RuleBasedStateMachine):
     def begins_a_life(self, name: str, is_known: bool, is_committed: bool | None) -> None:
         before = self.current.get(name) if is_known else None
 
-        def told(answer: Any) -> None:
+        def answered(answer: Any) -> None:
             if isinstance(answer, NamedProducer):
                 if name in self.current and self.current[name] != answer:
                     self.fenced[name].add(self.current[name])
@@ -98,7 +99,9 @@ class Coordinating(RuleBasedStateMachine):
                 self.current[name] = answer
                 self.added[name].clear()
 
-        self.shard.init_producer(name, before, timeout_ms=TIMEOUT_MS, asker=told, now=self.now)
+        self.shard.init_producer(
+            name, before, timeout_ms=TIMEOUT_MS, responder=answered, now=self.now
+        )
         self.settle(is_committed)
 
     @rule(
@@ -112,12 +115,12 @@ class Coordinating(RuleBasedStateMachine):
     ) -> None:
         producer, is_fenced = self.some_producer(name, number)
 
-        def told(code: Any) -> None:
+        def answered(code: Any) -> None:
             assert not (is_fenced and code is ErrorCode.NONE), "a fenced producer adds"
             if code is ErrorCode.NONE:
                 self.added[name] |= wanted
 
-        self.shard.add(name, producer, wanted, client_version=2, asker=told, now=self.now)
+        self.shard.add(name, producer, wanted, client_version=2, responder=answered, now=self.now)
         self.settle(is_committed)
 
     @rule(name=names, is_commit=st.booleans(), number=number, is_committed=are_committed)
@@ -125,20 +128,20 @@ class Coordinating(RuleBasedStateMachine):
         producer, is_fenced = self.some_producer(name, number)
         had = frozenset(self.added[name])
 
-        def told(answer: Any) -> None:
+        def answered(answer: Any) -> None:
             if not isinstance(answer, NamedProducer):
                 return
             assert not is_fenced, "a fenced producer ends a transaction"
             outcome = self.outcome_of(name, producer)
             assert outcome is not None and outcome.status is (
                 S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT
-            ), "the client is told of another outcome than the log holds"
+            ), "the client gets another outcome than the log has"
             assert had <= outcome.partitions or not self.added[name]
             self.current[name] = answer
             self.added[name].clear()
 
         self.shard.end(
-            name, producer, is_commit=is_commit, client_version=2, asker=told, now=self.now
+            name, producer, is_commit=is_commit, client_version=2, responder=answered, now=self.now
         )
         self.settle(is_committed)
 
@@ -149,7 +152,7 @@ class Coordinating(RuleBasedStateMachine):
             return fenced[number % len(fenced)], True
         return self.current.get(name, NamedProducer(ProducerId(1), 0)), False
 
-    def outcome_of(self, name: str, producer: NamedProducer) -> Written | None:
+    def outcome_of(self, name: str, producer: NamedProducer) -> StateRecord | None:
         """Return the last decision that the log holds of a producer's transaction."""
         for one in reversed(self.written[name]):
             is_of_it = one.producer.epoch in (producer.epoch, producer.epoch + 1)
@@ -177,7 +180,7 @@ class Coordinating(RuleBasedStateMachine):
 
     @rule(name=names, is_commit=st.booleans(), number=number)
     def is_fenced(self, name: str, is_commit: bool, number: int) -> None:
-        """Give an id to a new producer, and let an earlier one try to go on."""
+        """Give the id to a new producer, and let an earlier one try to continue."""
         for _ in range(2):  # the first may abort what is open
             self.comes_to_rest()
             self.begins_a_life(name, False, True)
@@ -188,20 +191,36 @@ class Coordinating(RuleBasedStateMachine):
     # ---- the log, the markers, time
 
     def settle(self, is_committed: bool | None) -> None:
-        """Perform what was decided, and let the log take it, or not, or later."""
+        """Perform the decided effects, and have the log accept, refuse or delay the records."""
         self.perform()
         while self.writes and is_committed is not None:
             self.end_write(self.writes.pop(), is_committed=is_committed)
             self.perform()
 
     def perform(self) -> None:
-        effects = self.shard.take_effects()
-        for asker, answer in effects.answers:
-            asker(answer)
-        self.writes += effects.writes
-        for order in effects.orders:
-            self.check_order(order)
-        self.orders += effects.orders
+        perform(self.shard.take_effects(), self)
+
+    def answer(self, responder: Responder, answer: Any) -> None:
+        responder(answer)
+
+    def append(
+        self, writes: Sequence[StateWrite], answers: Sequence[tuple[Responder, Any]]
+    ) -> None:
+        assert not answers
+        self.writes += writes
+
+    def send(self, order: MarkerOrder) -> None:
+        self.check_order(order)
+        self.orders.append(order)
+
+    def wake(self, key: str) -> None:
+        assert key in self.shard.transactions
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        assert deadline_ms is None
+
+    def work_soon(self) -> None:
+        raise AssertionError("transactions have no work in steps")
 
     def check_order(self, order: MarkerOrder) -> None:
         last = self.written[order.transactional_id][-1]
@@ -217,15 +236,15 @@ class Coordinating(RuleBasedStateMachine):
             self.log.append(record)
             self.note(record)
         write.on_committed(self.now)
-        if write.asker is not None:
-            write.asker(write.answer)
+        if write.responder is not None:
+            write.responder(write.answer)
 
-    def note(self, record: GroupRecord) -> None:
+    def note(self, record: CoordinatorRecord) -> None:
         said = read_state_record(*record)
         assert said is not None
         name, facts = said
         assert facts is not None
-        written = Written(
+        written = StateRecord(
             facts.status,
             NamedProducer(facts.producer_id, facts.producer_epoch),
             facts.partitions,
@@ -271,7 +290,7 @@ class Coordinating(RuleBasedStateMachine):
 
     @rule()
     def changes_the_leader(self) -> None:
-        """Let a coordinator take over that knows what the log holds, and nothing else."""
+        """Replace the coordinator by one that knows only the content of the log."""
         self.epoch += 1
         self.writes.clear()
         self.orders.clear()
@@ -317,7 +336,7 @@ class Coordinating(RuleBasedStateMachine):
             assert self.shard.counts[status] == count
 
 
-TestCoordinating = Coordinating.TestCase
+TestCoordinating = CoordinatorMachine.TestCase
 TestCoordinating.settings = settings(
     max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 50,
     stateful_step_count=40,

@@ -1,4 +1,5 @@
-"""The tables of the transaction coordinator, row by row: which request does what in which state."""
+"""The tables of the transaction coordinator, row by row: the effect of each request in each
+state."""
 
 from dataclasses import replace
 
@@ -36,7 +37,12 @@ ALL = (EMPTY, ONGOING, P_COMMIT, P_ABORT, C_COMMIT, C_ABORT)
 
 
 def in_state(
-    status: TransactionStatus, *, epoch: int = 5, last: int = -1, previous: ProducerId = PID
+    status: TransactionStatus,
+    *,
+    epoch: int = 5,
+    last: int = -1,
+    previous: ProducerId = PID,
+    client_version: int = 0,
 ) -> Transaction:
     is_open = status not in (EMPTY, C_COMMIT, C_ABORT)
     return Transaction(
@@ -51,6 +57,7 @@ def in_state(
             partitions=frozenset((ORDERS,)) if is_open else frozenset(),
             start_ms=40_000 if is_open else -1,
             last_update_ms=40_000,
+            client_version=client_version,
         ),
     )
 
@@ -326,7 +333,8 @@ def test_an_end_by_the_rules_of_version_2(
     status: TransactionStatus, is_commit: bool, is_retry: bool
 ) -> None:
     due = TV2[status][2 * is_commit + (not is_retry)]
-    answer = end(in_state(status), 4 if is_retry else 5, is_commit=is_commit, version=2)
+    state = in_state(status, client_version=2)
+    answer = end(state, 4 if is_retry else 5, is_commit=is_commit, version=2)
     if isinstance(due, TransactionStatus):
         assert isinstance(answer, TransactionFacts)
         assert answer.status is due
@@ -335,6 +343,16 @@ def test_an_end_by_the_rules_of_version_2(
         assert answer.identity_after_end == (PID, 6)
     else:
         assert answer is due
+
+
+@pytest.mark.parametrize("status", ALL)
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_no_end_of_a_fenced_producer_is_a_retry_of_an_older_client_s(
+    status: TransactionStatus, is_commit: bool
+) -> None:
+    """A client before transaction version 2 bumps no epoch: epoch 4 belongs to the fenced
+    producer."""
+    assert end(in_state(status), 4, is_commit=is_commit, version=2) is E.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("version", [0, 2])

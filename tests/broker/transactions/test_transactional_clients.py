@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients: what is committed is read once, what is aborted never."""
+"""Transactions of unmodified clients: committed records are read once, aborted ones never."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.jepsen.in_process import InProcessCluster, open_in_process_cluster
+from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 
 T = TypeVar("T")
 

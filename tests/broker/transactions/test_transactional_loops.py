@@ -11,7 +11,7 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from ottla.jepsen.in_process import open_in_process_cluster
+from ottla.testing.in_process import open_in_process_cluster
 
 TIMEOUT_S = 60
 BROKER_COUNT = 3
@@ -33,7 +33,7 @@ def make_topics(bootstrap: str) -> None:
 
 
 def read_out(bootstrap: str) -> list[int]:
-    """Return what readers of committed records see."""
+    """Return the values that a read_committed consumer reads."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,5 @@
-"""`ottla up --detach`: it returns when the cluster serves, and `ottla down` ends all of it."""
+"""`ottla up --detach` returns when the cluster serves, and `ottla down` ends all of its
+processes."""
 
 import json
 import subprocess

@@ -67,7 +67,7 @@ def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable
     assert ask("broker", "drain", "2", "--undo")[0] == 0
 
 
-def test_a_broker_that_nobody_knows_is_refused(ask: Callable[..., Any]) -> None:
+def test_an_unknown_broker_is_refused(ask: Callable[..., Any]) -> None:
     code, said = ask("broker", "describe", "9")
 
     assert code == REFUSED

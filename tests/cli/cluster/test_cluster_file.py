@@ -1,4 +1,4 @@
-"""cluster.json is a file that people edit: what it holds is taken, or refused with a sentence."""
+"""cluster.json is edited by people: its content is accepted, or refused with a sentence."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_nodes_of_one_machine_are_scraped_at_ports_of_their_own(
     assert [one["metrics.prometheus.port"] for one in found] == ports
 
 
-def test_how_clients_log_in_is_told_to_brokers_alone(tmp_path: Path) -> None:
+def test_only_brokers_have_the_settings_of_client_logins(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, host="127.0.0.1", port=0, controllers=1, brokers=1)
     login = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",

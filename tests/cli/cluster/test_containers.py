@@ -46,7 +46,7 @@ def test_dependencies_are_a_layer_before_the_source() -> None:
     assert found.index("COPY pyproject.toml /dependencies/") < installed < copied
 
 
-def test_an_image_has_a_health_check_and_runs_as_nobody_special() -> None:
+def test_an_image_has_a_health_check_and_runs_without_root() -> None:
     found = dict(instructions())
     assert found["HEALTHCHECK"].endswith('CMD ["healthy"]')
     assert found["USER"] == "ottla"
@@ -66,7 +66,7 @@ def test_what_is_copied_is_not_ignored() -> None:
 
 
 def problems_of(model: str, value: Any, where: str) -> list[str]:
-    """Return the keys that a model of the API lacks, and what it refuses."""
+    """Return the unknown keys and refused values of an object by a model of the Kubernetes API."""
     client = pytest.importorskip("kubernetes.client", reason="LOUD: manifest is NOT checked")
     if model.startswith("list["):
         assert isinstance(value, list), where
@@ -129,7 +129,7 @@ def test_every_setting_of_the_manifest_is_known() -> None:
 def test_the_command_of_a_pod_gives_the_node_its_number(
     role: str, number: int, node_id: str, tmp_path: Path
 ) -> None:
-    """Run the very command, with a stand-in that prints what `ottla` is called with."""
+    """Run the pod's own command, with a double of `ottla` that prints its arguments."""
     (tmp_path / "ottla").write_text(
         f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n"
     )

@@ -1,4 +1,4 @@
-"""The files of `deploy/` are what the nodes, systemd and a shell understand."""
+"""The files of `deploy/` are valid for nodes, systemd and the shell."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`ottla down`: what it signals, and nodes that end meanwhile."""
+"""`ottla down`: the nodes that it signals, and nodes that end by themselves at the same time."""
 
 import argparse
 import os

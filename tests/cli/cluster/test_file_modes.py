@@ -1,4 +1,4 @@
-"""What is said at a node's start of files that other users of the machine may read or write."""
+"""Warnings at a node's start about files that other users of the machine may read or write."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `ottla status` makes of what the cluster says: each thing wrong, with what to do."""
+"""Findings of `ottla status` about a cluster: each problem, with its cure."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def test_what_controllers_refuse_one_another_is_passed_on() -> None:
 
 
 def test_a_fenced_broker_that_is_gone_is_to_be_started() -> None:
-    gone = broker(2, is_fenced=True, state="unreachable", failure="nobody listens there")
+    gone = broker(2, is_fenced=True, state="unreachable", failure="no process listens there")
 
     (reason,) = reasons_of(survey(brokers=[broker(1), gone]))
 
@@ -118,7 +118,7 @@ def test_a_fenced_broker_that_is_gone_is_to_be_started() -> None:
     assert broker_standing(gone) == "fenced"
 
 
-def test_an_advertised_address_that_nobody_can_reach_is_named_with_its_setting() -> None:
+def test_an_unreachable_advertised_address_is_reported_with_its_setting() -> None:
     lost = broker(2, state="unreachable", failure="cannot connect to 10.0.0.9:9092: no route")
 
     (reason,) = reasons_of(survey(brokers=[broker(1), lost]))

@@ -1,4 +1,4 @@
-"""`ottla up` as an operator has it: real processes, what it prints, and how it ends."""
+"""`ottla up` as an operator uses it: real processes, its output, and its end."""
 
 import os
 import signal

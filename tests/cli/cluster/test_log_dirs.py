@@ -1,4 +1,4 @@
-"""`ottla broker logdirs` and `ottla topic storage` say where the bytes of replicas lie."""
+"""`ottla broker logdirs` and `ottla topic storage` show the directories and sizes of replicas."""
 
 import json
 from argparse import Namespace

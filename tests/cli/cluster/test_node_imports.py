@@ -1,4 +1,4 @@
-"""What nodes import: each module costs every start, and memory for as long as the node runs."""
+"""Imports of nodes: each module costs every start, and memory for as long as the node runs."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ RARE = {
     "ottla.client.transactions",
     "ottla.jepsen",
     "ottla.model.settings.client",
-    "ottla.model.settings.client_security",
+    "ottla.model.settings.security.client_security",
     "ottla.pipeline",
     "ottla.storage.cleaner.clean_driver",
     "ottla.storage.cleaner.in_place_driver",
@@ -43,7 +43,7 @@ RARE = {
     "urllib.request",
     "zstandard",
 }
-"""What a plain node may use one day: it is imported with its first use."""
+"""Modules that a plain node may use one day: they are imported with their first use."""
 
 SMALL_ONES = 60
 """Number of modules that every node may import for itself: each costs less than a line here."""

@@ -1,4 +1,4 @@
-"""How a node tells whoever started it that it serves."""
+"""Readiness notification of a node to the process that started it."""
 
 import argparse
 import os
@@ -10,10 +10,12 @@ import pytest
 from ottla.cli.cluster.node_process import _tell_ready, config_of
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
-from ottla.node.local_nodes_driver import READY
+from ottla.node.local.local_nodes_driver import READY
 
 
-def test_systemd_is_told_as_it_wants_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified_in_its_own_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(5)
@@ -36,7 +38,9 @@ def test_an_abstract_address_of_systemd_is_found(monkeypatch: pytest.MonkeyPatch
         assert listening.recv(100) == b"READY=1"
 
 
-def test_a_parent_is_told_through_its_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_started_node_notifies_its_parent_through_the_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reader, writer = os.pipe()
     monkeypatch.setenv("OTTLA_READY_FD", str(writer))
 

@@ -1,9 +1,9 @@
-"""What must move before a broker can be removed."""
+"""Partitions that must move before a broker can be removed."""
 
 import pytest
 
-from ottla.cli.cluster.reassignment_plan import ReplicaAssignment
-from ottla.cli.cluster.reassignment_requests import Ongoing
+from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment
+from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
 from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, plan_removal, what_waits
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
@@ -20,7 +20,7 @@ def test_every_replica_of_the_broker_moves_to_another_that_is_alive() -> None:
 
 
 def test_a_reassignment_under_way_is_awaited_and_not_begun_again() -> None:
-    ongoing = [Ongoing(AT, (2, 1, 3), (2,), (3,))]
+    ongoing = [OngoingMove(AT, (2, 1, 3), (2,), (3,))]
     plan = plan_removal(3, [ReplicaAssignment("t", 0, (2, 1, 3))], ongoing, RACKS, is_alive=True)
     assert plan.moves == []
     assert plan.partitions == {AT}
@@ -49,9 +49,9 @@ def test_a_stopped_broker_is_refused_where_its_partition_has_no_leader_to_copy_f
 
 def test_moves_that_take_too_long_say_whom_they_wait_for() -> None:
     moving = [
-        Ongoing(AT, (2, 1, 3), (2,), (3,)),
-        Ongoing(TopicPartition("t", 1), (2, 3), (2,), (3,)),
-        Ongoing(TopicPartition("t", 2), (2, 1, 3), (2,), (3,)),
+        OngoingMove(AT, (2, 1, 3), (2,), (3,)),
+        OngoingMove(TopicPartition("t", 1), (2, 3), (2,), (3,)),
+        OngoingMove(TopicPartition("t", 2), (2, 1, 3), (2,), (3,)),
     ]
     in_sync = {AT: (1, 3), TopicPartition("t", 1): None, TopicPartition("t", 2): (1, 2, 3)}
     assert what_waits(moving, in_sync) == (
@@ -61,7 +61,7 @@ def test_moves_that_take_too_long_say_whom_they_wait_for() -> None:
 
 
 def test_only_some_of_many_late_partitions_are_named() -> None:
-    moving = [Ongoing(TopicPartition("t", n), (2, 3), (2,), (3,)) for n in range(NAMED_MAX + 2)]
+    moving = [OngoingMove(TopicPartition("t", n), (2, 3), (2,), (3,)) for n in range(NAMED_MAX + 2)]
     assert what_waits(moving, {}).endswith(
         "t-4 waits for a leader (replicas: broker 2, broker 3), and 2 more"
     )

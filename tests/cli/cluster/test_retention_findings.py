@@ -1,4 +1,4 @@
-"""What `ottla doctor retention` says of topics whose records are ahead of the clock."""
+"""Findings of `ottla doctor retention` about topics whose records are ahead of the clock."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import SettingKind, definitions
 from ottla.model.settings.dynamic import broker_definitions
-from ottla.node.local_nodes_driver import free_ports
+from ottla.node.local.local_nodes_driver import free_ports
 from ottla.node.properties import parse_properties
 from tests.secrets_in_sight import open_to_others, secrets_in_sight
 
@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A cluster's directory, with the usual umask; what runs there is ended at the end."""
+    """A cluster's directory, with the usual umask; its processes are ended after the test."""
     before = os.umask(0o022)
     found = tmp_path / "c"
     try:
@@ -125,6 +125,9 @@ def test_nodes_that_are_started_by_hand_show_no_secret(directory: Path) -> None:
         assert secrets_in_sight([SECRET], directory) == []
         assert open_to_others(directory) == [str(directory)]
         for node, role in zip(running, files, strict=True):
+            node_id = 1 if role == "broker" else 101
+            name = Path(f"/proc/{node.pid}/comm").read_text()
+            assert name == f"{role}-{node_id}\n", "also of nodes that no `ottla up` forked"
             shown = command_of(node.pid)
             assert shown[-4:] == [
                 str(directory / f"{role}.properties").encode(),

@@ -11,9 +11,9 @@ from ottla.cli.main import run
 from ottla.metadata.fold import apply_all
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ConfigError
-from ottla.model.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from ottla.model.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
 from ottla.node.identity import read_first_records
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
 IDS = ("LgU8y1xiQCGivTtmzu3cCw", "AiWIXYG3R1aaK78FtukWQQ", "umC3TV_LRoCBnHHlVE-jIQ")
@@ -37,8 +37,8 @@ def test_controllers_formatted_on_three_machines_begin_with_the_same_bytes(tmp_p
 
     snapshots = [next((tmp_path / str(id_)).rglob("*.checkpoint")) for id_ in (101, 102, 103)]
     assert len({path.read_bytes() for path in snapshots}) == 1
-    told = (tmp_path / "102" / "metadata" / "meta.properties").read_text()
-    assert f"directory.id={IDS[1]}" in told
+    properties = (tmp_path / "102" / "metadata" / "meta.properties").read_text()
+    assert f"directory.id={IDS[1]}" in properties
 
 
 def test_a_directory_is_formatted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_a_controller_that_the_list_does_not_name_is_refused(
     assert "does not name this controller, 104" in capsys.readouterr().err
 
 
-def test_a_list_nobody_understands_says_what_is_allowed(
+def test_an_invalid_list_is_refused_with_the_allowed_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert formatted(tmp_path, 101, "101@one:9093") == 1
@@ -138,7 +138,7 @@ def test_a_loss_is_shown_and_accepted_by_decision_alone(
     assert run(["storage", "accept-loss", "--config", config]) == 0
 
     assert "quorum-state and voter-checkpoint are gone or damaged" in shown.out
-    assert "nothing was changed; --yes accepts the loss" in shown.err
+    assert "nothing was changed; --yes does it" in shown.err
     assert "what is missing is lost for good" in done.out
     assert "nothing is lost" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""How the cluster's answers become what is judged and printed."""
+"""Conversion of the cluster's answers into the facts that are judged and printed."""
 
 from uuid import UUID
 

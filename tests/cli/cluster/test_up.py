@@ -12,7 +12,7 @@ from ottla.cli.cluster.cluster_file import ClusterPlan, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
 from ottla.model.errors import ConfigError
-from ottla.node.local_nodes_driver import free_port
+from ottla.node.local.local_nodes_driver import free_port
 from ottla.node.properties import parse_properties
 
 
@@ -46,9 +46,20 @@ def test_what_is_no_port_is_a_usage_error(port: str, capsys: pytest.CaptureFixtu
     assert "argument --port" in capsys.readouterr().err
 
 
+def test_a_directory_of_an_ephemeral_cluster_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["up", "--ephemeral", f"--dir={tmp_path}/kept"]) == 1
+
+    assert capsys.readouterr().err == (
+        "ottla up: --dir: excludes --ephemeral, which removes its directory; give one\n"
+    )
+    assert not (tmp_path / "kept").exists()
+
+
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Put back what 'ottla up' does with SIGTERM."""
+    """Restore the handler of SIGTERM after 'ottla up' has replaced it."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
@@ -154,7 +165,7 @@ def test_three_brokers_keep_three_replicas_of_which_two_must_be_in_sync(tmp_path
     assert settings["offsets.topic.replication.factor"] == "3"
 
 
-def test_a_controller_moves_when_somebody_took_its_port(tmp_path: Path) -> None:
+def test_a_controller_moves_when_its_port_is_occupied(tmp_path: Path) -> None:
     first = planned(tmp_path, 0)
     with socket.create_server(("127.0.0.1", first.controllers[0].port)):
         again = planned(tmp_path, None)

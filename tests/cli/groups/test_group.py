@@ -1,6 +1,5 @@
-"""`ottla group` and groups of the consumer protocol, whose members are heartbeats made by hand."""
+"""`ottla group` and groups of the consumer protocol, whose members are heartbeats of the test."""
 
-import argparse
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -27,6 +26,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
+from tests.cli_verbs import run_verb
 
 Owned = Mapping[UUID, list[int]]
 
@@ -51,10 +51,12 @@ class Members:
     async def enter(self, member_id: str, *topics: str, **more: Any) -> None:
         self.owned[member_id] = {}
         more.setdefault("subscribed_topic_names", list(topics) or None)
-        await self._beat(member_id, 0, topic_partitions=[], rebalance_timeout_ms=60_000, **more)
+        await self._send_heartbeat(
+            member_id, 0, topic_partitions=[], rebalance_timeout_ms=60_000, **more
+        )
 
     async def settle(self) -> None:
-        """Let everybody speak until nothing moves."""
+        """Send heartbeats of all members until nothing moves."""
         for _ in range(3):
             for member_id in self.epochs:
                 owned = [
@@ -62,19 +64,19 @@ class Members:
                     for topic_id, indexes in self.owned[member_id].items()
                 ]
                 epoch = self.epochs[member_id]
-                await self._beat(member_id, epoch, topic_partitions=owned)
+                await self._send_heartbeat(member_id, epoch, topic_partitions=owned)
 
     async def settle_with(self, member_id: str, count: int) -> None:
-        """Let them speak until one has so many partitions: the group hears of new topics late."""
+        """Run heartbeats until a member has `count` partitions: the group learns of topics late."""
         with trio.fail_after(60):
             while sum(map(len, self.owned[member_id].values())) < count:
                 await self.settle()
 
     async def leave(self, member_id: str) -> None:
-        await self._beat(member_id, -1)
+        await self._send_heartbeat(member_id, -1)
         del self.epochs[member_id]
 
-    async def _beat(self, member_id: str, epoch: int, **more: Any) -> None:
+    async def _send_heartbeat(self, member_id: str, epoch: int, **more: Any) -> None:
         request = heartbeat.ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=member_id, member_epoch=epoch, **more
         )
@@ -87,7 +89,7 @@ class Members:
             }
 
     async def commit(self, group_id: str, topic: str, offset: int) -> None:
-        """Commit for partition 0, as somebody who is no member; to the group's coordinator."""
+        """Commit for partition 0, without a membership; to the group's coordinator."""
         found = OffsetCommitRequestTopic(
             name=topic,
             partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)],
@@ -97,11 +99,8 @@ class Members:
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
     async def say(self, *words: str) -> str:
-        """Run `ottla group WORDS`; return what it printed."""
-        parser = argparse.ArgumentParser()
-        command.configure(parser)
-        arguments = parser.parse_args(words)
-        assert await command.VERBS[arguments.verb](self._admin, arguments) == 0
+        """Run `ottla group WORDS`; return its output."""
+        assert await run_verb(command, self._admin, *words) == 0
         return self._capsys.readouterr().out
 
     async def tell(self, *words: str) -> Any:
@@ -181,10 +180,10 @@ async def test_a_group_is_described_with_its_epochs_and_how_far_it_is_behind(
     await members.commit("g", "orders", 0)
     await members.enter("a", "orders", server_assignor="range")
 
-    told = await members.tell("describe", "g")
+    described = await members.tell("describe", "g")
 
-    lag = told.pop("partitions")
-    assert told == {
+    lag = described.pop("partitions")
+    assert described == {
         "group": "g",
         "type": "consumer",
         "state": "Stable",
@@ -213,14 +212,18 @@ async def test_a_group_is_described_with_its_epochs_and_how_far_it_is_behind(
     assert (await members.say("describe", "g")).splitlines()[1] == "epoch 2"
 
 
-async def test_a_classic_group_and_one_that_is_not_there_are_told_apart(members: Members) -> None:
+async def test_a_classic_group_and_an_absent_group_have_distinct_errors(members: Members) -> None:
     await members.commit("old", "orders", 0)
-    told = await members.tell("describe", "old")
-    assert (told["type"], told["state"], told["group_epoch"]) == ("classic", "Empty", None)
+    described = await members.tell("describe", "old")
+    assert (described["type"], described["state"], described["group_epoch"]) == (
+        "classic",
+        "Empty",
+        None,
+    )
     assert (await members.say("describe", "old")).startswith("old: Empty, 0 members\n\n")
     assert await members.tell("members", "old") == []
-    with pytest.raises(RefusedError, match="there is no group 'nobody'"):
-        await members.say("describe", "nobody")
+    with pytest.raises(RefusedError, match="there is no group 'absent'"):
+        await members.say("describe", "absent")
 
 
 async def test_offsets_are_moved_and_groups_deleted_when_everybody_has_left(
@@ -229,14 +232,14 @@ async def test_offsets_are_moved_and_groups_deleted_when_everybody_has_left(
     await members.commit("g", "orders", 0)
     await members.enter("a", "orders")
     with pytest.raises(RefusedError, match="stop them first"):
-        await members.say("reset", "g", "--topic", "orders", "--to-latest", "--execute")
+        await members.say("reset", "g", "--topic", "orders", "--to-latest", "--yes")
     with pytest.raises(RefusedError) as refusal:
         await members.say("delete", "g")
     assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
 
     await members.leave("a")
 
-    moved = await members.tell("reset", "g", "--topic", "orders", "--to-latest", "--execute")
+    moved = await members.tell("reset", "g", "--topic", "orders", "--to-latest", "--yes")
     assert [(row["partition"], row["from"], row["to"]) for row in moved] == [
         (0, 0, 0),
         (1, None, 0),

@@ -1,6 +1,5 @@
-"""How far groups are behind where transactions are written, on a real broker."""
+"""Lag of groups on topics with transactions, on a real broker."""
 
-import argparse
 import json
 from typing import Any
 
@@ -14,17 +13,16 @@ from ottla.client.admin import Admin, open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from tests.cli_verbs import run_verb
 
 ORDERS = TopicPartition("orders", 0)
 TIMEOUT_S = 60
 
 
 async def lag_of(admin: Admin, capsys: Any, *arguments: str) -> tuple[int, int, int]:
-    """Return what a group committed, the end, and the lag, as `ottla group lag` shows them."""
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    parsed = parser.parse_args(["lag", "spark-q", *arguments, "--format", "json"])
-    assert await command.VERBS[parsed.verb](admin, parsed) == 0
+    """Return committed offset, end offset and lag of a group, as `ottla group lag` shows them."""
+    words = ("lag", "spark-q", *arguments, "--format", "json")
+    assert await run_verb(command, admin, *words) == 0
     (row,) = json.loads(capsys.readouterr().out)
     return row["committed"], row["end"], row["lag"]
 

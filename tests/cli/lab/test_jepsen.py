@@ -1,4 +1,4 @@
-"""`ottla jepsen`: how its verbs end and what they print; what runs find is tested beside them."""
+"""`ottla jepsen`: exit codes and output of its verbs; findings of runs have tests of their own."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ from ottla.cli.lab.jepsen_plan import HARNESS, INVALID, UNKNOWN, code_of
 from ottla.cli.lab.jepsen_serve import open_server
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.history import History, Recorder, event_line
-from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_verdict import RunCourse
+from ottla.jepsen.processes.runs.run_plan import RunPlan
+from ottla.jepsen.processes.runs.run_verdict import RunCourse
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store
 from ottla.jepsen.report import figures
 from ottla.model.install_hint import install_hint
@@ -109,7 +109,7 @@ def test_what_a_checker_cannot_judge_is_unknown(
     directory = _stored(tmp_path, checkers=("no-such-checker",))
 
     assert run(["jepsen", "analyze", str(directory.path)]) == UNKNOWN
-    assert "the checker broke" in capsys.readouterr().out
+    assert "the checker failed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_cluster_that_is_not_there_is_no_verdict(
     words = ["jepsen", "run", "--workload", "queue", "--bootstrap", "localhost:1"]
 
     assert run([*words, "--store", str(tmp_path)]) == HARNESS
-    assert "nobody listens there" in capsys.readouterr().err
+    assert "no process listens there" in capsys.readouterr().err
 
 
 def test_a_matrix_goes_on_where_it_stopped(
@@ -152,7 +152,7 @@ def test_a_matrix_goes_on_where_it_stopped(
 ) -> None:
     done: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = []
 
-    def run_apart(plan: RunPlan, root: Path) -> list[dict[str, Any]]:
+    def run_in_child(plan: RunPlan, root: Path) -> list[dict[str, Any]]:
         done.append((plan.workloads, plan.nemeses, plan.flush))
         if len(done) == 3:
             raise KeyboardInterrupt
@@ -164,12 +164,12 @@ def test_a_matrix_goes_on_where_it_stopped(
                 {"workload": name, "plan": plan.to_json(), "course": GOOD.to_json()},
             )
             figures = {"operations": 1, "ops_per_s": 900.0, "faults": 3}
-            told = {"nemesis": list(plan.nemeses), "figures": figures, "reason": None}
-            results.append({"valid": True, "workload": name, **told})
+            output = {"nemesis": list(plan.nemeses), "figures": figures, "reason": None}
+            results.append({"valid": True, "workload": name, **output})
             directory.write(RESULTS_FILE, results[-1])
         return results
 
-    monkeypatch.setattr(jepsen_matrix, "run_apart", run_apart)
+    monkeypatch.setattr(jepsen_matrix, "run_in_child", run_in_child)
     words = ["jepsen", "run-all", "--workloads", "queue,offsets,group", "--store", str(tmp_path)]
     words += ["--nemeses", "kill,power-cut-all", "--for", "20s"]
 
@@ -230,17 +230,17 @@ def test_workloads_nemeses_and_runs_are_listed(
     directory = _stored(tmp_path)
 
     assert run(["jepsen", "list", str(tmp_path), "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert "queue" in {row["workload"] for row in told["workloads"]}
-    assert "kill" in {row["nemesis"] for row in told["nemeses"]}
-    assert [row["run"] for row in told["runs"]] == [str(directory.path)]
-    assert all(row["what"] for row in [*told["workloads"], *told["nemeses"]])
+    output = json.loads(capsys.readouterr().out)
+    assert "queue" in {row["workload"] for row in output["workloads"]}
+    assert "kill" in {row["nemesis"] for row in output["nemeses"]}
+    assert [row["run"] for row in output["runs"]] == [str(directory.path)]
+    assert all(row["what"] for row in [*output["workloads"], *output["nemeses"]])
 
 
 def test_the_progress_line_has_the_phase_and_the_counts() -> None:
     from collections import Counter
 
-    from ottla.jepsen.processes.run_status import RunPhase, Status
+    from ottla.jepsen.processes.runs.run_status import RunPhase, Status
 
     plan = RunPlan(workloads=("queue", "offsets"), nemeses=("kill",))
     status = Status(

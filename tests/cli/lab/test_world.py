@@ -1,4 +1,4 @@
-"""`ottla world`: what it prints and how it ends; what the engines find is tested beside them."""
+"""`ottla world`: its output and exit codes; findings of the engines have tests of their own."""
 
 import json
 import signal
@@ -19,31 +19,31 @@ BUG = ["--mutant", "raft-majority"]
 
 def test_a_clean_seed_tells_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*RUN, "--seed", "3", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
 
-    assert (told["seed"], told["seeds"], told["violations"]) == (3, 1, 0)
-    assert told["events"] > 0
-    assert len(told["trace_hash"]) == 32
+    assert (output["seed"], output["seeds"], output["violations"]) == (3, 1, 0)
+    assert output["events"] > 0
+    assert len(output["trace_hash"]) == 32
     assert run([*RUN, "--seed", "3"]) == 0
-    assert told["trace_hash"] in capsys.readouterr().out
+    assert output["trace_hash"] in capsys.readouterr().out
 
 
 @pytest.mark.interpreted_only("plants a bug in the place of a function")
-def test_a_failure_is_kept_and_told_again(
+def test_a_failure_is_stored_and_can_be_reported_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run([*RUN, *BUG, "--seeds", "5", "--keep", str(tmp_path), "--format", "json"])
     printed = capsys.readouterr()
-    told = json.loads(printed.out)
+    output = json.loads(printed.out)
 
     assert code == FOUND
-    assert told["failures"]
-    path = Path(told["files"][0])
+    assert output["failures"]
+    path = Path(output["files"][0])
     assert f"ottla world replay {path}" in printed.err
     assert len(load(path).decisions) < 40, "it was made small"
     assert run(["world", "replay", str(path)]) == FOUND
     story = capsys.readouterr().out
-    assert told["failures"][0]["invariant"] in story
+    assert output["failures"][0]["invariant"] in story
 
 
 def test_a_time_bounds_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,10 +116,10 @@ def test_a_soak_that_a_signal_ends_early_tells_what_was_done(
 
     assert run(["world", "soak", *words, "--format", "json"]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_stopped_early"]
-    assert told["totals"]["schedules"] == written[-1] > 0
-    assert [row["engine"] for row in told["rows"]] == [part.engine for part in PLAN]
-    assert json.loads((tmp_path / "soak.json").read_text()) == told
+    output = json.loads(capsys.readouterr().out)
+    assert output["is_stopped_early"]
+    assert output["totals"]["schedules"] == written[-1] > 0
+    assert [row["engine"] for row in output["rows"]] == [part.engine for part in PLAN]
+    assert json.loads((tmp_path / "soak.json").read_text()) == output
     assert "| walk raft |" in (tmp_path / "soak.md").read_text()
     assert signal.getsignal(signal.SIGTERM) is before

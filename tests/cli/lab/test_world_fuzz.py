@@ -1,4 +1,4 @@
-"""`ottla world fuzz`: what it prints and how it ends."""
+"""`ottla world fuzz`: its output and exit codes."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ SHORT = ["world", "fuzz", "--driver", "plain", "--for", "500ms"]
 
 def test_the_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["world", "fuzz", "--list", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["target"] for row in told] == list(TARGETS)
+    output = json.loads(capsys.readouterr().out)
+    assert [row["target"] for row in output] == list(TARGETS)
     assert run(["world", "fuzz", "--list", "--target", "files"]) == 0
     assert target_of("files").sentence in capsys.readouterr().out
 
@@ -52,5 +52,5 @@ def test_what_is_found_is_kept_and_read_first_the_next_time(
 
 
 def test_a_target_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*SHORT, "--target", "nobody"]) == REFUSED
-    assert "'nobody'" in capsys.readouterr().err
+    assert run([*SHORT, "--target", "absent"]) == REFUSED
+    assert "'absent'" in capsys.readouterr().err

@@ -8,22 +8,22 @@ import pytest
 import trio
 
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.checkpoint_file import (
+from ottla.storage.directories.checkpoint_file import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     format_checkpoint,
 )
-from ottla.storage.checkpoint_topics import CHECKPOINT_TOPICS_FILE, format_topic_ids
-from ottla.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE, format_clean_shutdown
-from ottla.storage.disk import RealDisk
-from ottla.storage.log import open_log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.workbench import NOW_MS, append
+from ottla.storage.directories.checkpoint_topics import CHECKPOINT_TOPICS_FILE, format_topic_ids
+from ottla.storage.directories.clean_shutdown import CLEAN_SHUTDOWN_FILE, format_clean_shutdown
+from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import open_log
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.compression import Codec
+from tests.storage.log.workbench import NOW_MS, append
 
 PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=77)

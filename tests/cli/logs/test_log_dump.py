@@ -15,8 +15,8 @@ from ottla.metadata.records import config_record, encode_record
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.proto import metadata_pb2 as pb
 from ottla.raft.election_state import ElectionState, encode
-from ottla.storage.checkpoint_topics import format_topic_ids
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.checkpoint_topics import format_topic_ids
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.batch_builder import build_batch
 
 LOG = "00000000000000000007.log"

@@ -1,4 +1,4 @@
-"""`ottla log recover` shows what a start after a crash does, and does exactly that if told."""
+"""`ottla log recover` shows the work of a start after a crash, and does exactly that on request."""
 
 import fcntl
 import json
@@ -48,7 +48,7 @@ def test_nothing_is_written_without_yes(
     captured = capsys.readouterr()
     assert contents(directory) == before
     assert not (directory / ".lock").exists()
-    assert "nothing was written" in captured.err
+    assert "nothing was changed" in captured.err
     assert "bytes of the log are cut off" in captured.out
 
 

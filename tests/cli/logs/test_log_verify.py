@@ -1,4 +1,4 @@
-"""`ottla log verify` finds what lies, names its place, and calls a sound directory sound."""
+"""`ottla log verify` finds damage, names its place, and reports a sound directory as sound."""
 
 import fcntl
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import run
-from ottla.storage.verify import PASSING_SUFFIXES
+from ottla.storage.inspection.verify import PASSING_SUFFIXES
 
 MakeDirectory = Callable[..., Path]
 FIRST = "orders-0/00000000000000000000"
@@ -95,7 +95,7 @@ def test_an_aborted_transaction_without_its_marker_is_damage(
     data[9] ^= 1
     index.write_bytes(data)
     (flaw,) = verified(capsys, directory, code=2)["flaws"]
-    assert "holds no marker of producer 4" in flaw["problem"]
+    assert "has no marker of producer 4" in flaw["problem"]
 
 
 def test_what_was_flushed_and_is_not_there_is_damage(
@@ -162,7 +162,7 @@ def test_a_directory_in_use_is_read_and_said_to_be(
     captured = capsys.readouterr()
     assert f"{directory} is in use" in captured.err
     (flaw,) = json.loads(captured.out)["flaws"]
-    assert "(perhaps as yet)" in flaw["problem"]
+    assert "(perhaps only temporarily)" in flaw["problem"]
 
 
 @pytest.mark.parametrize("name", ["none", "empty"])

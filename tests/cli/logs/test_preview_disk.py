@@ -1,4 +1,4 @@
-"""The preview keeps the seam's promises, changes nothing, and lists what would differ."""
+"""The preview disk keeps the contract of Disk, changes nothing, and lists the differences."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.logs.preview_disk import FileChange, PreviewDisk
-from ottla.jepsen.world.disk_conformance import CHECKS, Check
+from tests.jepsen.world.disk_conformance import CHECKS, Check
 
 OF_DIRECTORIES = (
     "a_renamed_directory_takes_all_along",

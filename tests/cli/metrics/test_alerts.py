@@ -16,7 +16,7 @@ METRIC = re.compile(r"\b(?:kafka|ottla|process|python)_[a-z0-9_]+")
 
 def metrics() -> set[str]:
     """Return every metric of the reference page, which a test holds to the declarations."""
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs/reference/metrics.md").read_text()
     return set(re.findall(r"^\| `([a-z0-9_]+)`", page, re.MULTILINE))
 
 

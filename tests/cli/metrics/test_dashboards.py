@@ -1,4 +1,4 @@
-"""The dashboards of `deploy/` ask for what nodes and clients tell, and for nothing else."""
+"""The dashboards of `deploy/` query only metrics that nodes and clients export."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from ottla.bench.telemetry_payload import payload_of
+from ottla.bench.client_metrics.telemetry_payload import payload_of
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.model.ids import NodeId
-from ottla.telemetry.client_labels import LABEL_NAMES
-from ottla.telemetry.client_series import legal_name
-from ottla.telemetry.otlp import decode, points_of
+from ottla.telemetry.clients.client_labels import LABEL_NAMES
+from ottla.telemetry.clients.client_series import legal_name
+from ottla.telemetry.clients.otlp import decode, points_of
 
 __all__ = ["ottla_cluster"]
 
@@ -30,7 +30,7 @@ OF_JAVA_CLIENTS = {
     "org_apache_kafka_producer_outgoing_byte_total",
     "org_apache_kafka_consumer_fetch_manager_records_lag_max",
 }
-"""KIP-714's names of what librdkafka does not push."""
+"""KIP-714 metrics that librdkafka does not push."""
 OF_A_NODE = {"instance", "le", "quantile", "request", "error", "topic", "protocol"}
 
 
@@ -58,8 +58,8 @@ async def test_nodes_tell_all_that_their_dashboard_asks_for(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     of_brokers = ottla_cluster.brokers[NodeId(1)].registry
-    told = {*of_brokers.names(), *empty_controller_registry().names()}
-    assert asked("ottla-nodes") - told == set()
+    exported = {*of_brokers.names(), *empty_controller_registry().names()}
+    assert asked("ottla-nodes") - exported == set()
     assert len(asked("ottla-nodes")) > 20
 
 

@@ -1,6 +1,5 @@
 """`ottla metrics clients` and `tail` against a broker to which clients report."""
 
-import argparse
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -34,6 +33,7 @@ from ottla.wire.messages.get_telemetry_subscriptions_response import (
 )
 from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
+from tests.cli_verbs import run_verb
 
 __all__ = ["ottla_cluster"]
 
@@ -75,8 +75,8 @@ async def open_reporter(bootstrap: str, client_id: str) -> AsyncIterator[Reporte
         yield Reporter(cluster)
 
 
-class Asking:
-    """Runs the command in the test's own loop; what it prints comes back."""
+class CommandRunner:
+    """Runs the command in the test's own loop, and returns its output."""
 
     def __init__(self, admin: Admin, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.admin = admin
@@ -84,12 +84,9 @@ class Asking:
         self._capsys = capsys
 
     async def __call__(self, verb: str, *words: str) -> str:
-        parser = argparse.ArgumentParser()
-        metrics.configure(parser)
-        arguments = parser.parse_args([verb, *words])
         self._capsys.readouterr()
         with trio.fail_after(PATIENCE_S):
-            assert await metrics.VERBS[verb](self.admin, arguments) == 0
+            assert await run_verb(metrics, self.admin, verb, *words) == 0
         return self._capsys.readouterr().out
 
     async def clients(self, *words: str) -> Any:
@@ -99,13 +96,13 @@ class Asking:
 @pytest.fixture
 async def ask(
     ottla_cluster: ClusterUnderTest, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[CommandRunner]:
     async with open_admin(ottla_cluster.bootstrap) as admin:
         await admin.set_metrics_subscription("all", metrics=["*"], interval_ms=INTERVAL_MS)
-        yield Asking(admin, ottla_cluster.bootstrap, capsys)
+        yield CommandRunner(admin, ottla_cluster.bootstrap, capsys)
 
 
-async def test_a_client_is_shown_from_its_first_question_until_it_goes(ask: Asking) -> None:
+async def test_a_client_is_shown_from_its_first_question_until_it_goes(ask: CommandRunner) -> None:
     assert await ask.clients() == []
     async with open_reporter(ask.bootstrap, "app") as reporter:
         asked = await reporter.ask()
@@ -133,7 +130,9 @@ async def test_a_client_is_shown_from_its_first_question_until_it_goes(ask: Aski
             await trio.sleep(0.01)
 
 
-async def test_what_was_pushed_is_tailed_and_chosen_by_client_and_by_name(ask: Asking) -> None:
+async def test_what_was_pushed_is_tailed_and_chosen_by_client_and_by_name(
+    ask: CommandRunner,
+) -> None:
     async with (
         open_reporter(ask.bootstrap, "app") as app,
         open_reporter(ask.bootstrap, "other") as other,
@@ -155,7 +154,7 @@ async def test_what_was_pushed_is_tailed_and_chosen_by_client_and_by_name(ask: A
 
 
 async def test_a_tail_without_the_past_shows_what_comes(
-    ask: Asking, ottla_cluster: ClusterUnderTest, nursery: trio.Nursery
+    ask: CommandRunner, ottla_cluster: ClusterUnderTest, nursery: trio.Nursery
 ) -> None:
     async with (
         open_reporter(ask.bootstrap, "app") as app,

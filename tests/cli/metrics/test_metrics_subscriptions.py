@@ -1,6 +1,5 @@
 """`ottla metrics subscriptions` against a real controller and broker."""
 
-import argparse
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,23 +11,21 @@ from ottla.client import Admin, open_admin
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from tests.cli_verbs import run_verb
 
 __all__ = ["ottla_cluster"]
 
 
-class Asking:
-    """Runs the command in the test's own loop; what it prints comes back."""
+class CommandRunner:
+    """Runs the command in the test's own loop, and returns its output."""
 
     def __init__(self, admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
         self._admin = admin
         self._capsys = capsys
 
     async def __call__(self, *words: str) -> str:
-        parser = argparse.ArgumentParser()
-        metrics.configure(parser)
-        arguments = parser.parse_args(["subscriptions", *words])
         self._capsys.readouterr()
-        assert await metrics.VERBS["subscriptions"](self._admin, arguments) == 0
+        assert await run_verb(metrics, self._admin, "subscriptions", *words) == 0
         return self._capsys.readouterr().out
 
     async def listed(self) -> Any:
@@ -38,12 +35,12 @@ class Asking:
 @pytest.fixture
 async def ask(
     ottla_cluster: ClusterUnderTest, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[CommandRunner]:
     async with open_admin(ottla_cluster.bootstrap) as admin:
-        yield Asking(admin, capsys)
+        yield CommandRunner(admin, capsys)
 
 
-async def test_a_subscription_is_made_shown_changed_and_deleted(ask: Asking) -> None:
+async def test_a_subscription_is_made_shown_changed_and_deleted(ask: CommandRunner) -> None:
     assert await ask.listed() == []
 
     said = await ask(
@@ -75,7 +72,7 @@ async def test_a_subscription_is_made_shown_changed_and_deleted(ask: Asking) -> 
     assert await ask.listed() == []
 
 
-async def test_a_rehearsal_is_checked_and_changes_nothing(ask: Asking) -> None:
+async def test_a_rehearsal_is_checked_and_changes_nothing(ask: CommandRunner) -> None:
     await ask("set", "all", "--metrics=*", "--dry-run")
     assert await ask.listed() == []
     with pytest.raises(RefusedError, match="between 100 and 3600000"):
@@ -87,7 +84,7 @@ async def test_a_rehearsal_is_checked_and_changes_nothing(ask: Asking) -> None:
     assert [one["name"] for one in await ask.listed()] == ["all"]
 
 
-async def test_what_would_ask_for_nothing_is_refused(ask: Asking) -> None:
+async def test_what_would_ask_for_nothing_is_refused(ask: CommandRunner) -> None:
     with pytest.raises(ConfigError, match=r"--metrics: is missing: subscription 'new' is new"):
         await ask("set", "new", "--interval=1s")
     with pytest.raises(ConfigError, match="needs --metrics, --interval or --match"):
@@ -95,7 +92,7 @@ async def test_what_would_ask_for_nothing_is_refused(ask: Asking) -> None:
     assert await ask.listed() == []
 
 
-async def test_what_no_client_has_to_match_is_refused(ask: Asking) -> None:
+async def test_what_no_client_has_to_match_is_refused(ask: CommandRunner) -> None:
     for match in ("version=1", "client_id", "client_id=(", "client_id=a=b"):
         with pytest.raises(RefusedError, match="Illegal client matching pattern"):
             await ask("set", "x", "--metrics=*", f"--match={match}")
@@ -103,7 +100,7 @@ async def test_what_no_client_has_to_match_is_refused(ask: Asking) -> None:
         await ask("set", "x", "--metrics=*", "--match=client_id=a{1,2}")
 
 
-async def test_a_subscription_that_is_not_there_cannot_be_deleted(ask: Asking) -> None:
+async def test_a_subscription_that_is_not_there_cannot_be_deleted(ask: CommandRunner) -> None:
     with pytest.raises(RefusedError, match="there is no subscription 'x'") as refused:
         await ask("delete", "x")
     assert refused.value.code is ErrorCode.RESOURCE_NOT_FOUND

@@ -1,4 +1,4 @@
-"""What a client pushed, as `ottla metrics tail` shows it."""
+"""Pushes of a client, as `ottla metrics tail` shows them."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from ottla.cli.metrics.metrics_tail import as_json, line_of
 from ottla.client import PushedMetrics
 from ottla.model.ids import NodeId
-from ottla.telemetry.otlp import decode, points_of
+from ottla.telemetry.clients.otlp import decode, points_of
 
 TOPIC = KeyValue(key="topic", value=AnyValue(string_value="t"))
 INSTANCE_ID = UUID(int=1 << 100)

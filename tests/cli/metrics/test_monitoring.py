@@ -1,7 +1,7 @@
-"""The collector's and Prometheus's files of `deploy/` say what those programs understand.
+"""The configuration files of `deploy/` for the collector and Prometheus are valid.
 
-That they are YAML, hold together and have no key that is not documented is seen here; that the
-programs themselves take them, where `promtool` is installed.
+The tests check that they are YAML, are consistent and have documented keys only. The programs
+themselves check them where `promtool` is installed.
 """
 
 import re
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ottla.model.settings.exporters import DEFAULT_PORTS
-from ottla.telemetry.client_series import SERIES_MAX
+from ottla.model.settings.telemetry.exporters import DEFAULT_PORTS
+from ottla.telemetry.clients.client_series import SERIES_MAX
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -46,7 +46,7 @@ KEYS_OF_COLLECTOR = {
         "add_metric_suffixes",
     },
 }
-"""What each component's own README lists."""
+"""Metrics listed in each component's own README."""
 KEYS_OF_SCRAPE = {
     "job_name",
     "scrape_interval",
@@ -96,12 +96,14 @@ def test_the_collector_uses_what_it_names_and_adds_up_before_prometheus_sees_it(
     assert pipeline["processors"] == ["memory_limiter", "deltatocumulative", "batch"]
     assert config["processors"]["deltatocumulative"]["max_streams"] >= SERIES_MAX
     conversion = config["exporters"]["prometheus"]["resource_to_telemetry_conversion"]
-    assert conversion == {"enabled": True}, "else nobody knows who pushed"
+    assert conversion == {"enabled": True}, "else the pushing client is unknown"
 
 
 def test_the_collector_listens_where_nodes_send_by_default() -> None:
     protocols = read(COLLECTOR)["receivers"]["otlp"]["protocols"]
-    ports = {name: int(told["endpoint"].rpartition(":")[2]) for name, told in protocols.items()}
+    ports = {
+        name: int(settings["endpoint"].rpartition(":")[2]) for name, settings in protocols.items()
+    }
     assert ports == {"grpc": DEFAULT_PORTS["grpc"], "http": DEFAULT_PORTS["http"]}
 
 

@@ -1,4 +1,4 @@
-"""The command line of `ottla pipeline`, as far as it goes without Spark."""
+"""The command line of `ottla pipeline`, up to the start of Spark."""
 
 import socket
 import subprocess
@@ -14,8 +14,7 @@ import pytest
 
 from ottla.cli.main import run
 from ottla.cli.parser import Parser
-from ottla.cli.pipelines import pipeline_common, pipeline_start
-from ottla.cli.pipelines.pipeline import VERBS, configure
+from ottla.cli.pipelines import pipeline, pipeline_common, pipeline_start
 from ottla.cli.pipelines.pipeline_archive import archive_options, default_name, span_of
 from ottla.cli.pipelines.pipeline_common import (
     RunningShown,
@@ -27,6 +26,7 @@ from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
 from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
 from ottla.cli.pipelines.pipeline_telemetry import telemetry_options
+from ottla.cli.verbs import declare
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.archive.backfill import TimeSpan
@@ -39,21 +39,21 @@ from ottla.pipeline.run.spark_errors import SparkFailedError
 
 def parsed(*words: str) -> object:
     parser = Parser(prog="ottla pipeline")
-    configure(parser)
+    declare(parser, pipeline)
     return parser.parse_args(list(words))
 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port of this machine that is taken, and where nobody listens."""
+    """A port of this machine that is reserved, but has no listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 def test_every_verb_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, verb in VERBS.items():
-        assert run(["pipeline", name, "--help"]) == 0
+    for verb in pipeline.VERBS:
+        assert run(["pipeline", verb.name, "--help"]) == 0
         assert verb.summary in " ".join(capsys.readouterr().out.split())
 
 
@@ -153,17 +153,17 @@ def test_a_query_is_named_after_its_output(output: str, name: str) -> None:
         (["run", "no-such-file.py", "--sometimes"], "unrecognized arguments: --sometimes"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_sentence_before_spark_starts(
+def test_an_invalid_command_line_is_reported_in_one_sentence_before_spark_starts(
     words: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
         code = run(["pipeline", *words])
     except SystemExit as ending:
         code = int(ending.code or 0)
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert code == 1
-    assert why in told
-    assert told.count("\n") == 1
+    assert why in printed
+    assert printed.count("\n") == 1
 
 
 def test_options_may_follow_the_file_and_its_own_words_follow_two_dashes() -> None:
@@ -192,8 +192,8 @@ def test_a_batch_is_a_line() -> None:
 
 
 def test_a_cluster_that_does_not_answer_has_an_exit_code_of_its_own() -> None:
-    assert exit_code(SparkFailedError("can not read topics: nobody listens")) == 3
-    at_line = "mine.py, line 3: can not write to topics: nobody listens"
+    assert exit_code(SparkFailedError("can not read topics: no listener")) == 3
+    at_line = "mine.py, line 3: can not write to topics: no listener"
     assert exit_code(SparkFailedError(at_line)) == 3
     assert exit_code(SparkFailedError("topic 'x' is not there")) == 1
     assert exit_code(SparkFailedError("kafka.sasl.mechanism: can not be honoured")) == 1
@@ -230,10 +230,10 @@ def test_a_directory_that_is_no_archive_is_not_compacted(
     assert run(["pipeline", "compact", str(tmp_path / "none")]) == 1
     assert run(["pipeline", "compact", str(tmp_path)]) == 1
     assert run(["pipeline", "compact", str(tmp_path), "--target-mib", "0"]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert "is no directory on this machine" in told[0]
-    assert "no archive of a streaming query" in told[1]
-    assert "must be at least 1" in told[2]
+    printed = capsys.readouterr().err.splitlines()
+    assert "is no directory on this machine" in printed[0]
+    assert "no archive of a streaming query" in printed[1]
+    assert "must be at least 1" in printed[2]
 
 
 def test_an_output_that_is_a_file_is_refused_before_spark_starts(
@@ -246,7 +246,7 @@ def test_an_output_that_is_a_file_is_refused_before_spark_starts(
         assert capsys.readouterr().err == f"ottla pipeline: {path}: is no directory\n"
 
 
-def test_an_address_where_nobody_listens_is_told_before_spark_starts_and_leaves_nothing(
+def test_an_unreachable_bootstrap_address_is_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], closed_port: int
 ) -> None:
     output = tmp_path / "lake"
@@ -261,7 +261,7 @@ def test_an_address_where_nobody_listens_is_told_before_spark_starts_and_leaves_
     assert not output.exists()
 
 
-def test_a_master_where_nobody_listens_is_told_before_spark_starts(closed_port: int) -> None:
+def test_an_unreachable_master_is_reported_before_spark_starts(closed_port: int) -> None:
     master = f"spark://127.0.0.1:{closed_port},127.0.0.1:{closed_port}"
     with pytest.raises(OttlaError, match=r"^--master: no Spark master answers at 127\.0\.0\.1:"):
         check_session(SessionOptions(name="x", master=master))
@@ -269,7 +269,7 @@ def test_a_master_where_nobody_listens_is_told_before_spark_starts(closed_port: 
         check_session(SessionOptions(name="x", master="spark://"))
 
 
-def test_a_file_for_the_executors_that_is_not_there_is_told_before_spark_starts(
+def test_an_absent_executor_file_is_reported_before_spark_starts(
     tmp_path: Path,
 ) -> None:
     there = tmp_path / "env.tar.gz"
@@ -280,7 +280,7 @@ def test_a_file_for_the_executors_that_is_not_there_is_told_before_spark_starts(
         check_session(SessionOptions(name="x", conf=(("spark.jars", "no.jar"),)))
 
 
-def test_an_output_in_s3_without_its_file_system_is_told_before_spark_starts(
+def test_an_output_in_s3_without_its_file_system_is_reported_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)

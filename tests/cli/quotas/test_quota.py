@@ -1,7 +1,6 @@
-"""`ottla quota` on a real broker, and what a librdkafka producer feels of it."""
+"""`ottla quota` on a real broker, and its effect on a librdkafka producer."""
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ottla.cli.quotas import quota
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ConfigError, RefusedError
+from tests.cli_verbs import run_verb
 
 TIMEOUT_S = 60
 
@@ -23,15 +23,12 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 async def ottla_quota(bootstrap: str, *arguments: str) -> int:
-    parser = ArgumentParser()
-    quota.configure(parser)
-    parsed = parser.parse_args([*arguments, "--bootstrap", bootstrap])
     async with open_admin(bootstrap) as admin:
-        return await quota.VERBS[parsed.verb](admin, parsed)
+        return await run_verb(quota, admin, *arguments)
 
 
 def produce(bootstrap: str, client_id: str, count: int, value_bytes: int = 10_000) -> list[int]:
-    """Produce records one by one; return the throttle times that were told."""
+    """Produce records one by one; return the throttle times of the responses."""
     throttles: list[int] = []
     producer = confluent_kafka.Producer(
         {
@@ -57,9 +54,9 @@ async def test_a_limit_throttles_its_client_alone_and_goes(capsys: Any, tmp_path
             # 100 kB in ten seconds: the second record is above that, by two seconds at least.
             await ottla_quota(bootstrap, "set", "--client-id", "loader", "producer_byte_rate=10k")
             assert "producer_byte_rate" in capsys.readouterr().out
-            told = await in_thread(lambda: produce(bootstrap, "loader", 2, 60_000))
-            assert told
-            assert max(told) >= 1_000
+            throttle_times = await in_thread(lambda: produce(bootstrap, "loader", 2, 60_000))
+            assert throttle_times
+            assert max(throttle_times) >= 1_000
             assert await in_thread(lambda: produce(bootstrap, "other", 20)) == []
 
             await ottla_quota(bootstrap, "usage", "--format=json")

@@ -1,4 +1,4 @@
-"""Limits as files: what is written is read again, and applying twice changes nothing."""
+"""Quotas as files: a written file is read back, and applying it twice changes nothing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `ottla consume` makes of a fetch, and how it prints a record."""
+"""Records that `ottla consume` takes from a fetch, and its output for each."""
 
 import argparse
 from uuid import uuid4
@@ -11,8 +11,7 @@ from ottla.cli.topics.topic_verbs import described
 from ottla.client import ConsumerRecord
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
-from ottla.storage.cleaner.cleaning_bench import compacted_batch
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.batch import TimestampType, parse_header
 from ottla.wire.batch_builder import (
     ControlType,
@@ -25,6 +24,7 @@ from ottla.wire.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from ottla.wire.records import RecordHeaders
+from tests.storage.cleaner.cleaning_bench import compacted_batch
 
 
 def batch(base_offset: int, *values: bytes) -> bytes:
@@ -114,8 +114,8 @@ def test_markers_and_aborted_records_lead_to_the_end_and_are_not_shown(
     for _ in range(len(LOG) + 1):
         rest = [one for one in LOG if parse_header(one).end_offset > position.offset]
         data = b"".join(rest[:batch_count])
-        told = aborted if position.offset <= 3 else ()  # the marker at 3 ends it
-        for record in wanted_of(records_of(data, position, told), position):
+        aborted_here = aborted if position.offset <= 3 else ()  # the marker at 3 ends it
+        for record in wanted_of(records_of(data, position, aborted_here), position):
             seen.append(record.value)
             position.offset = record.offset + 1
 

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from ottla.cli.records import consume, produce
+from ottla.cli.verbs import declare
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -35,15 +36,15 @@ class Input:
 
 
 async def ottla(command: Any, bootstrap: str, *words: str) -> int:
-    """Run a command of its own loop beside that of the cluster."""
+    """Run a command with a loop of its own while the cluster's loop runs."""
     parser = argparse.ArgumentParser()
-    command.configure(parser)
+    declare(parser, command)
     arguments = parser.parse_args([*words, "--bootstrap", bootstrap])
     return int(await trio.to_thread.run_sync(command.run, arguments))
 
 
 async def consumed(bootstrap: str, level: str, monkeypatch: Any) -> list[str]:
-    """Return what `ottla consume -e` prints."""
+    """Return the output of `ottla consume -e`."""
     out = io.TextIOWrapper(io.BytesIO())
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout", out)

@@ -1,10 +1,10 @@
-"""What a command line says of entries, without a cluster."""
+"""Conversion between command lines and ACLs, without a cluster."""
 
 import argparse
 
 import pytest
 
-from ottla.cli.security.acl import configure
+from ottla.cli.security import acl
 from ottla.cli.security.acl_words import (
     entries_of,
     filter_of,
@@ -13,13 +13,14 @@ from ottla.cli.security.acl_words import (
     row_of,
     sentence_of,
 )
-from ottla.model.acls import AclFilter, AclOperation, PatternType, ResourceType
+from ottla.cli.verbs import declare
 from ottla.model.errors import ConfigError
+from ottla.model.security.acls import AclFilter, AclOperation, PatternType, ResourceType
 
 
 def parsed(line: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    configure(parser)
+    declare(parser, acl)
     return parser.parse_args(line.split())
 
 
@@ -133,6 +134,6 @@ def test_a_name_alone_is_a_user() -> None:
         ),
     ],
 )
-def test_an_entry_is_told_in_a_sentence(line: str, sentence: str) -> None:
+def test_an_acl_is_described_in_a_sentence(line: str, sentence: str) -> None:
     (entry,) = entries_of(parsed(f"create {line}"))
     assert sentence_of(entry) == sentence

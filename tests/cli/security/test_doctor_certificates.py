@@ -1,4 +1,4 @@
-"""Certificates that will fail are found before a client meets them."""
+"""Certificates that will fail are found before they fail a client."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from ottla.cli.security.certificate_findings import FAILED, OK, WARNING, is_fit
 from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.model.errors import ConfigError
-from ottla.node.certificate_authority_driver import CertificateAuthority
+from ottla.node.local.certificate_authority_driver import CertificateAuthority
 
 CA = CertificateAuthority.make("otters")
 

@@ -1,4 +1,4 @@
-"""What addresses of a cluster let in is seen from outside, and judged."""
+"""Access that the listeners of a cluster grant, probed from outside and judged."""
 
 import argparse
 import json
@@ -13,6 +13,7 @@ import trio
 
 from ottla.cli.cluster import doctor
 from ottla.cli.security.certificate_findings import FAILED, OK, WARNING
+from ottla.cli.verbs import declare
 from ottla.client.testing import import_cluster
 
 import_cluster()
@@ -25,18 +26,19 @@ NAMES = ("PLAINTEXT", "PLAIN", "OPEN", "KNOWN", "LOGIN")
 def found_at(addresses: str, *options: str) -> tuple[int, list[dict[str, Any]]]:
     """Return exit code and findings of the command, which has a loop of its own."""
     parser = argparse.ArgumentParser()
-    doctor.configure(parser)
+    declare(parser, doctor)
     given = ["listeners", addresses, "--format", "json", *options]
     printed: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(doctor, "print_json", printed.append)
-        code = doctor.run(parser.parse_args(given))
+        arguments = parser.parse_args(given)
+        code = arguments.handler(arguments)
     (answer,) = printed
     rows: list[dict[str, Any]] = json.loads(json.dumps(answer["findings"]))
     return code, rows
 
 
-async def test_each_kind_of_listener_is_told_from_the_others(
+async def test_each_kind_of_listener_is_described_by_its_security(
     authority: Any, new_authority: Callable[[str], Any], tmp_path: Path
 ) -> None:
     settings = {
@@ -88,7 +90,7 @@ def open_in_process(settings: dict[str, str]) -> Any:
     """Open a cluster of one broker; its settings are the broker's alone."""
     from contextlib import asynccontextmanager
 
-    from ottla.jepsen.in_process import open_in_process_cluster
+    from ottla.testing.in_process import open_in_process_cluster
 
     @asynccontextmanager
     async def opened() -> Any:
@@ -104,7 +106,7 @@ def test_what_is_no_broker_fails_and_says_so() -> None:
         code, (row,) = found_at(f"{HOST}:{closed.getsockname()[1]}")
     assert code == doctor.UNHEALTHY
     assert row["state"] == FAILED
-    assert "nobody listens there" in row["cure"]
+    assert "no process listens there" in row["cure"]
 
 
 async def test_names_from_the_wire_do_not_reach_a_terminal_raw(

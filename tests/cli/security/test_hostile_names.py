@@ -13,11 +13,17 @@ import trio
 from ottla.cli.main import run
 from ottla.client import open_admin, open_consumer, open_producer
 from ottla.client.testing import import_cluster
-from ottla.jepsen.in_process import InProcessCluster, open_in_process_cluster
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.visible_text import UNSAFE_BUT_LAYOUT
 from ottla.node.log_output_driver import JsonFormatter, TextFormatter
+from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
@@ -122,13 +128,13 @@ def request(message: Any, version: int, client_id: str) -> bytes:
 async def test_no_line_of_a_brokers_log_has_a_hostile_name_as_it_is() -> None:
     lines: list[tuple[str, str]] = []
 
-    class Kept(logging.Handler):
+    class LineRecorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(
                 (TextFormatter("broker 1").format(record), JsonFormatter("1").format(record))
             )
 
-    handler = Kept()
+    handler = LineRecorder()
     logging.getLogger("ottla").addHandler(handler)
     try:
         async with opened() as cluster:

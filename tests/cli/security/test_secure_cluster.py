@@ -1,4 +1,4 @@
-"""What `ottla up --secure` writes for nodes and clients, without starting them."""
+"""Files that `ottla up --secure` writes for nodes and clients, without starting nodes."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from ottla.cli.cluster.cluster_file import ClusterPlan, make_plan, properties_of
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
-from ottla.model.settings.client_security import access_of
 from ottla.model.settings.controller import ControllerConfig, load_controller_config
+from ottla.model.settings.security.client_security import access_of
 from ottla.node.properties import parse_properties
 
 

@@ -1,4 +1,4 @@
-"""How changes of settings and points in time are read, and what a change will come to."""
+"""Parsing of settings changes and of points in time, and the effect of a change."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_what_is_no_change_is_refused_with_what_it_must_be(texts: list[str]) -> 
     ],
 )
 def test_a_change_tells_what_will_hold(change: Change, after: str) -> None:
-    """A setting that is taken back leaves what stands above it: here the cluster's."""
+    """A deleted setting falls back to the next level: here the cluster's."""
     assert change.after(POLICY, ConfigSource.TOPIC) == after
 
 

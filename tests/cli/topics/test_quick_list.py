@@ -1,4 +1,4 @@
-"""The quick list of topics shows what the patient one does, and leaves what is unusual to it."""
+"""The fast topic list has the same output as the general one, and leaves unusual cases to it."""
 
 import argparse
 import subprocess
@@ -8,19 +8,20 @@ from pathlib import Path
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, plain_bootstrap_of
+from ottla.cli.common import CONNECTION, plain_bootstrap_of
+from ottla.cli.options import declare_options
 from ottla.client import open_admin, open_producer
-from ottla.jepsen.in_process import InProcessCluster, open_in_process_cluster
+from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 
 
 def arguments_of(*texts: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_cluster_arguments(parser)
+    declare_options(parser, CONNECTION)
     return parser.parse_args(texts)
 
 
 def list_topics(bootstrap: str, before: str = "pass") -> tuple[str, set[str]]:
-    """List topics in a process of its own; return what it printed and the modules it had loaded."""
+    """List topics in a process of its own; return its output and the modules it had loaded."""
     script = (
         f"import sys; {before}; from ottla.cli.main import run;"
         f"assert run(['topic', 'list', '--bootstrap-server', {bootstrap!r}]) == 0;"

@@ -1,7 +1,6 @@
-"""`ottla txn` beside a librdkafka producer's transactions, on a real broker."""
+"""`ottla txn` with the transactions of a librdkafka producer, on a real broker."""
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from ottla.wire.messages.produce_request import (
 )
 from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.offset_timestamps import LATEST
+from tests.cli_verbs import run_verb
 
 TIMEOUT_S = 60
 
@@ -35,11 +35,8 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 async def ottla_txn(bootstrap: str, *arguments: str) -> int:
-    parser = ArgumentParser()
-    txn.configure(parser)
-    parsed = parser.parse_args([*arguments, "--bootstrap", bootstrap])
     async with open_admin(bootstrap) as admin:
-        return await txn.VERBS[parsed.verb](admin, parsed)
+        return await run_verb(txn, admin, *arguments)
 
 
 def open_transaction(bootstrap: str, transactional_id: str) -> Any:
@@ -178,7 +175,7 @@ async def test_what_is_not_there_is_one_sentence(arguments: list[str], error: st
                 await ottla_txn(cluster.bootstrap, *arguments)
 
 
-async def test_an_unknown_id_beside_a_known_one_is_told_last(capsys: Any) -> None:
+async def test_unknown_ids_are_reported_after_the_known_ones(capsys: Any) -> None:
     with trio.fail_after(TIMEOUT_S):
         async with open_test_cluster() as cluster:
             async with open_admin(cluster.bootstrap) as admin:

@@ -1,13 +1,12 @@
 """`ottla user` on a real broker, and a login from a file of settings."""
 
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from ottla.cli.common import bootstrap_of, use_login
+from ottla.cli.common import use_login
 from ottla.cli.profiles import read_settings
 from ottla.cli.users import user
 from ottla.cli.users.password import PASSWORD_VARIABLE, read_password
@@ -15,18 +14,16 @@ from ottla.client.admin import open_admin
 from ottla.client.network.login import LOGIN
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ConfigError, RefusedError
-from ottla.model.settings.jaas import PLAIN_MODULE
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.settings.security.jaas import PLAIN_MODULE
+from ottla.model.settings.security.sasl import SaslLogin
+from tests.cli_verbs import run_verb
 
 TIMEOUT_S = 60
 
 
 async def ottla_user(bootstrap: str, *arguments: str) -> int:
-    parser = ArgumentParser()
-    user.configure(parser)
-    parsed = parser.parse_args([*arguments, "--bootstrap", bootstrap])
-    async with open_admin(bootstrap_of(parsed)) as admin:
-        return await user.VERBS[parsed.verb](admin, parsed)
+    async with open_admin(bootstrap) as admin:
+        return await run_verb(user, admin, *arguments)
 
 
 async def test_users_come_and_go(

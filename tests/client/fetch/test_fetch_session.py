@@ -1,4 +1,4 @@
-"""What a fetch session tells a broker, and when it tells everything again."""
+"""Contents of a fetch session's requests, and full requests."""
 
 from uuid import UUID
 
@@ -22,7 +22,7 @@ def asked(index: int, offset: int) -> FetchPartition:
     return FetchPartition(partition=index, fetch_offset=offset)
 
 
-def told(session: FetchSessionHandler) -> tuple[int, int, dict[int, int], list[int]]:
+def reported(session: FetchSessionHandler) -> tuple[int, int, dict[int, int], list[int]]:
     """Return (id, epoch, offsets asked by partition, partitions forgotten) of the next request."""
     request = FetchRequest()
     session.fill(request)
@@ -40,54 +40,56 @@ def session() -> FetchSessionHandler:
     session = FetchSessionHandler()
     session.want(at(0), asked(0, 10))
     session.want(at(1), asked(1, 20))
-    assert told(session) == (0, 0, {0: 10, 1: 20}, [])
+    assert reported(session) == (0, 0, {0: 10, 1: 20}, [])
     session.take(FetchResponse(session_id=SESSION_ID))
     return session
 
 
-def test_once_open_only_changes_are_told(session: FetchSessionHandler) -> None:
+def test_once_open_only_changes_are_reported(session: FetchSessionHandler) -> None:
     session.want(at(1), asked(1, 21))
-    assert told(session) == (SESSION_ID, 1, {1: 21}, [])
+    assert reported(session) == (SESSION_ID, 1, {1: 21}, [])
     session.take(FetchResponse(session_id=SESSION_ID))
-    assert told(session) == (SESSION_ID, 2, {}, [])
+    assert reported(session) == (SESSION_ID, 2, {}, [])
 
 
-def test_what_is_wanted_no_more_is_forgotten_once(session: FetchSessionHandler) -> None:
+def test_an_unwanted_partition_is_forgotten_once(session: FetchSessionHandler) -> None:
     session.forget(at(0))
     session.forget(at(0))
-    assert told(session) == (SESSION_ID, 1, {}, [0])
+    assert reported(session) == (SESSION_ID, 1, {}, [0])
     session.take(FetchResponse(session_id=SESSION_ID))
-    assert told(session) == (SESSION_ID, 2, {}, [])
+    assert reported(session) == (SESSION_ID, 2, {}, [])
 
 
 def test_what_is_forgotten_and_wanted_again_is_only_wanted(session: FetchSessionHandler) -> None:
     session.forget(at(0))
     session.want(at(0), asked(0, 5))
-    assert told(session) == (SESSION_ID, 1, {0: 5}, [])
+    assert reported(session) == (SESSION_ID, 1, {0: 5}, [])
 
 
-def test_an_answer_that_was_lost_ends_the_session_and_all_is_told_again(
+def test_an_answer_that_was_lost_ends_the_session_and_all_is_reported_again(
     session: FetchSessionHandler,
 ) -> None:
     session.want(at(1), asked(1, 21))
-    told(session)
+    reported(session)
     session.reset()
-    assert told(session) == (SESSION_ID, 0, {0: 10, 1: 21}, []), "naming what the broker may drop"
+    assert reported(session) == (SESSION_ID, 0, {0: 10, 1: 21}, []), (
+        "naming what the broker may drop"
+    )
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_refused_session_is_opened_anew(session: FetchSessionHandler, code: ErrorCode) -> None:
+def test_a_refused_session_is_opened_again(session: FetchSessionHandler, code: ErrorCode) -> None:
     with pytest.raises(RefusedError) as refused:
         session.take(FetchResponse(error_code=code))
     assert refused.value.code is code
-    assert told(session) == (SESSION_ID, 0, {0: 10, 1: 20}, [])
+    assert reported(session) == (SESSION_ID, 0, {0: 10, 1: 20}, [])
 
 
-def test_a_broker_without_room_for_sessions_is_told_everything_each_time() -> None:
+def test_a_broker_without_room_for_sessions_receives_everything_each_time() -> None:
     session = FetchSessionHandler()
     session.want(at(0), asked(0, 10))
     for _ in range(2):
-        assert told(session) == (0, 0, {0: 10}, [])
+        assert reported(session) == (0, 0, {0: 10}, [])
         session.take(FetchResponse(session_id=0))

@@ -1,17 +1,17 @@
-"""What a consumer makes of fetched bytes: gaps, aborted transactions, damage."""
+"""Fetched bytes with gaps, aborted transactions and damage."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
-from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch import TimestampType
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.compression import Codec
+from tests.storage.cleaner.cleaning_bench import compacted_batch
 
 AT = TopicPartition("t", 3)
 EPOCH = Epoch(4)
@@ -45,8 +45,8 @@ def marker(offset: int, producer: int, control_type: ControlType) -> bytes:
 
 def fetched(
     *batches: bytes, offset: int = 0, aborted: list[tuple[int, int]] | None = None
-) -> Fetched:
-    return Fetched(
+) -> FetchedRecords:
+    return FetchedRecords(
         AT,
         Offset(offset),
         Epoch(-1),
@@ -156,7 +156,7 @@ def test_an_answer_that_begins_with_the_marker_leaves_out_nothing_behind_it() ->
     assert values(fetched(*log, offset=9, aborted=[(1, 0)]).take(100)) == [10, 11, 12]
 
 
-def test_damage_is_told_once_what_comes_before_it_was_given_out() -> None:
+def test_damage_is_reported_once_what_comes_before_it_was_given_out() -> None:
     bad = bytearray(batch(3))
     bad[-1] ^= 1
     held = fetched(batch(0), bytes(bad), batch(6))
@@ -172,6 +172,6 @@ def test_unchecked_damage_goes_through() -> None:
     bad = bytearray(batch(0))
     bad[-2] ^= 1
 
-    held = Fetched(AT, Offset(0), EPOCH, bytes(bad), check_crcs=False)
+    held = FetchedRecords(AT, Offset(0), EPOCH, bytes(bad), check_crcs=False)
 
     assert len(held.take(10)) == 3

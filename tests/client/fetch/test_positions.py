@@ -1,15 +1,15 @@
-"""Where a consumer stands, without a broker: seeks, late answers, truncation, pauses."""
+"""Positions of a consumer, without a broker: seeks, late answers, truncation, pauses."""
 
 import pytest
 
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.offset_reset import parse_offset_reset
-from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
+from tests.storage.cleaner.cleaning_bench import compacted_batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = Epoch(2)
@@ -29,14 +29,14 @@ def placed(*partitions: TopicPartition, reset: str = "earliest") -> Positions:
     return positions
 
 
-def answer(place: PartitionPlace, count: int = 3, *, value: bytes = b"") -> Fetched:
+def answer(place: PartitionPlace, count: int = 3, *, value: bytes = b"") -> FetchedRecords:
     base = place.fetch.offset
     data = build_batch(
         [(0, None, value or b"%d" % (base + n)) for n in range(count)],
         base_offset=base,
         leader_epoch=EPOCH,
     )
-    return Fetched(place.at, base, place.fetch.epoch, data)
+    return FetchedRecords(place.at, base, place.fetch.epoch, data)
 
 
 def offsets(positions: Positions, count: int = 100) -> list[tuple[int, int]]:
@@ -59,9 +59,9 @@ def test_a_position_reaches_the_end_of_a_log_whose_last_records_compaction_took(
     positions = placed(A)
     place = positions.place(A)
     batch = build_batch([(0, b"k", b"v")] * 3, leader_epoch=EPOCH)
-    positions.on_fetched(place, place.turn, Fetched(A, Offset(0), Epoch(-1), batch))
+    positions.on_fetched(place, place.turn, FetchedRecords(A, Offset(0), Epoch(-1), batch))
     emptied = compacted_batch(build_batch([(0, b"k", b"v")] * 5, base_offset=Offset(3)))
-    positions.on_fetched(place, place.turn, Fetched(A, Offset(3), EPOCH, emptied))
+    positions.on_fetched(place, place.turn, FetchedRecords(A, Offset(3), EPOCH, emptied))
 
     assert offsets(positions, 3) == [(0, 0), (0, 1), (0, 2)]
     assert offsets(positions) == []
@@ -235,7 +235,7 @@ def test_a_truncation_ahead_of_the_reader_only_drops_what_was_fetched_ahead() ->
     assert place.position == place.fetch == at(1, EPOCH)
 
 
-def test_a_truncation_behind_the_reader_goes_back_or_is_told() -> None:
+def test_a_truncation_behind_the_reader_goes_back_or_is_reported() -> None:
     for reset in ("latest", "none"):
         positions = placed(A, reset=reset)
         place = positions.place(A)
@@ -264,7 +264,8 @@ def test_a_reset_by_duration_goes_back_from_now(reset: str, timestamp_ms: int) -
 
 
 def test_a_late_refusal_of_an_earlier_fetch_moves_nothing() -> None:
-    """A former leader refuses what the next one gave meanwhile; the position was reset by that."""
+    """A former leader returns an error for an offset of the next leader; it must not reset the
+    position."""
     positions = placed(A, reset="latest")
     place = positions.place(A)
     earlier = place.fetch.offset

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.offset_reset import parse_offset_reset
@@ -25,8 +25,8 @@ AHEAD_BYTES = 400
 EPOCH = Epoch(3)
 
 
-class Asked(NamedTuple):
-    """A fetch whose response has not come."""
+class ExpectedFetch(NamedTuple):
+    """A fetch without a response yet."""
 
     place: PartitionPlace
     turn: int
@@ -34,14 +34,14 @@ class Asked(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """A look-up whose response has not come."""
+    """A look-up without a response yet."""
 
     place: PartitionPlace
     turn: int
     timestamp: int
 
 
-class Reading(RuleBasedStateMachine):
+class ReadingMachine(RuleBasedStateMachine):
     """One application that reads, seeks and pauses while responses come late, or never."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Reading(RuleBasedStateMachine):
         self.due: dict[TopicPartition, int | None] = {}
         """The next offset of each assigned partition; None until it is looked up."""
         self.paused: set[TopicPartition] = set()
-        self.asked: list[Asked] = []
+        self.asked: list[ExpectedFetch] = []
         self.looked_up: list[LookedUp] = []
         self.now_ms = 0
 
@@ -128,12 +128,12 @@ class Reading(RuleBasedStateMachine):
         assert all(place.at not in self.paused for place in fetchable)
         if fetchable:
             place = fetchable[number % len(fetchable)]
-            self.asked.append(Asked(place, place.turn, place.fetch))
+            self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
 
     @precondition(lambda self: self.asked)
     @rule(number=any_number, before=st.integers(0, 2), count=st.integers(1, 5))
     def answers(self, number: int, before: int, count: int) -> None:
-        """Let one fetch have its response, in any order, of a batch that may begin earlier."""
+        """Answer one open fetch, in any order, with a batch that may begin before its offset."""
         place, turn, fetch = self.asked.pop(number % len(self.asked))
         at = place.at
         self.now_ms += 1_000
@@ -149,7 +149,7 @@ class Reading(RuleBasedStateMachine):
                 base_offset=Offset(first),
                 leader_epoch=EPOCH,
             )
-        self.positions.on_fetched(place, turn, Fetched(at, fetch.offset, fetch.epoch, data))
+        self.positions.on_fetched(place, turn, FetchedRecords(at, fetch.offset, fetch.epoch, data))
 
     @rule(at=at, count=st.integers(1, 5))
     def reads_ahead(self, at: TopicPartition, count: int) -> None:
@@ -157,7 +157,7 @@ class Reading(RuleBasedStateMachine):
         self.ends[at] += count
         for place in self.positions.fetchable():
             if place.at == at:
-                self.asked.append(Asked(place, place.turn, place.fetch))
+                self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
                 self.answers(len(self.asked) - 1, 0, count)
 
     @rule(at=at, count=st.integers(1, 5))
@@ -174,7 +174,7 @@ class Reading(RuleBasedStateMachine):
         """Move a log's start to its end while a fetch is under way."""
         for place in self.positions.fetchable():
             if place.at == at:
-                self.asked.append(Asked(place, place.turn, place.fetch))
+                self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
                 self.ends[at] += 1
                 self.starts[at] = self.ends[at]
                 self.answers(len(self.asked) - 1, 0, 1)
@@ -242,7 +242,7 @@ class Reading(RuleBasedStateMachine):
                 assert place not in self.positions.fetchable()
 
 
-TestReading = Reading.TestCase
+TestReading = ReadingMachine.TestCase
 TestReading.settings = settings(
     max_examples=1_000 if os.environ.get("OTTLA_FAULTS") == "full" else 60,
     stateful_step_count=50,

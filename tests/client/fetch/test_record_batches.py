@@ -1,4 +1,4 @@
-"""Batches of a consumer: they give what the scan of `wire.records` gives, whatever lies there."""
+"""A consumer's batches have the same records as the scan of `wire.records`, for any bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.client.fetch import record_decoder
 from ottla.client.fetch.array_columns import SAME_BYTES_MAX, ArrayColumns
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.model.errors import CorruptDataError
@@ -49,7 +49,7 @@ def batch(
     epoch: int = 4,
     append_time_ms: int | None = None,
 ) -> tuple[bytes, int]:
-    """Return a batch and the offset behind it; a record skips as many offsets as it ends with."""
+    """Return a batch and the offset after it; a record skips as many offsets as it ends with."""
     builder = BatchBuilder()
     delta = 0
     for timestamp_ms, key, value, headers, gap in records:
@@ -118,7 +118,7 @@ def marker(offset: int, producer: int, control_type: ControlType) -> bytes:
 def scanned(
     data: bytes, first: int, aborted: list[tuple[int, int]] | None
 ) -> Iterator[ConsumerRecord]:
-    """Yield what is to be read, found in the obvious way: each batch has its own transaction."""
+    """Yield the expected records in the obvious way: each batch has its own transaction."""
     for at, header in batches(data):
         is_aborted = (header.producer_id, header.base_offset) in (aborted or ())
         if header.is_control or (header.is_transactional and is_aborted):
@@ -135,8 +135,8 @@ def opened(
     first: int = 0,
     aborted: list[tuple[int, int]] | None = None,
     has_arrays: bool = True,
-) -> Fetched:
-    return Fetched(
+) -> FetchedRecords:
+    return FetchedRecords(
         AT,
         Offset(first),
         Epoch(-1),
@@ -254,7 +254,9 @@ def test_a_consumer_that_reads_little_imports_no_numpy() -> None:
     decoder = RecordDecoder(rows_before_import=150)
     data = batch(0, [(5, b"k", b"v", [], 0)] * 100)[0]
     kinds = [
-        type(taken(Fetched(AT, Offset(0), Epoch(-1), data, decoder=decoder))._columns).__name__
+        type(
+            taken(FetchedRecords(AT, Offset(0), Epoch(-1), data, decoder=decoder))._columns
+        ).__name__
         for _ in range(3)
     ]
     assert kinds == ["ScannedColumns", "ScannedColumns", "ArrayColumns"]
@@ -270,8 +272,8 @@ def test_no_array_is_made_of_a_batch_with_more_records_than_are_together(
 
 @pytest.mark.parametrize("take", [lambda held: held.take(100), lambda held: held.take_batch(100)])
 @pytest.mark.parametrize("has_arrays", [False, True])
-def test_damage_is_told_once_what_comes_before_it_was_given_out(
-    take: Callable[[Fetched], Any], has_arrays: bool
+def test_damage_is_reported_once_what_comes_before_it_was_given_out(
+    take: Callable[[FetchedRecords], Any], has_arrays: bool
 ) -> None:
     record: Making = (5, b"k", b"v", [], 0)
     bad = bytearray(batch(5, [record] * 5)[0])
@@ -286,11 +288,11 @@ def test_damage_is_told_once_what_comes_before_it_was_given_out(
 
 
 @pytest.mark.parametrize("has_arrays", [False, True])
-def test_a_record_that_lies_is_told_after_those_before_it(has_arrays: bool) -> None:
+def test_a_record_that_lies_is_reported_after_those_before_it(has_arrays: bool) -> None:
     data = bytearray(batch(0, [(5, b"k", b"v", [("n", b"x")], 0)] * 6)[0])
     place = data.rindex(b"n")
     data[place] = 0xFF  # a header's name that is no UTF-8, in the last record
-    held = Fetched(
+    held = FetchedRecords(
         AT,
         Offset(0),
         Epoch(-1),
@@ -306,12 +308,13 @@ def test_a_record_that_lies_is_told_after_those_before_it(has_arrays: bool) -> N
 
 @pytest.mark.parametrize("has_arrays", [False, True])
 def test_offsets_that_fall_move_no_position_back(has_arrays: bool) -> None:
-    """A hostile producer's batch, and a control batch that lies behind one it should precede."""
+    """Batches of a hostile producer: with falling offsets, and a control batch after the one it
+    should precede."""
     falling = bytearray(batch(0, [(5, b"k", b"v", [], 0)] * 9)[0])
     width = (len(falling) - BATCH_HEADER_BYTES) // 9
     falling[BATCH_HEADER_BYTES + 5 * width + 3] = 0  # the sixth record's offset delta
     data = bytes(falling) + marker(0, 1, ControlType.COMMIT)
-    held = Fetched(
+    held = FetchedRecords(
         AT,
         Offset(0),
         Epoch(-1),
@@ -339,7 +342,7 @@ def test_a_slice_is_a_batch_and_a_place_is_a_record() -> None:
             found[place]
 
 
-def taken(held: Fetched) -> RecordBatch:
+def taken(held: FetchedRecords) -> RecordBatch:
     found = held.take_batch(1_000)
     assert found is not None
     return found
@@ -353,7 +356,7 @@ def test_records_are_decoded_in_place_or_copied_out_of_a_much_larger_answer(
     made: list[Making] = [(n, b"%d" % n, b"v" * 50, [("n", b"x")], 0) for n in range(60)]
     data = batch(0, made)[0] + batch(60, made)[0]
     answer = b"\xff" * before_bytes + data + b"\xff" * 9
-    held = Fetched(
+    held = FetchedRecords(
         AT,
         Offset(0),
         Epoch(-1),

@@ -1,4 +1,4 @@
-"""How a group's members share partitions."""
+"""Distribution of partitions among a group's members."""
 
 from collections import Counter
 
@@ -126,7 +126,7 @@ def test_cooperative_members_never_share_a_partition_and_soon_have_them_all(
         for one, partitions in found.items():
             taken = set(partitions) - set(members[one].owned)
             had = {at for other in members if other != one for at in members[other].owned}
-            assert not taken & had, "somebody reads it until it learns of this round"
+            assert not taken & had, "another member reads it until it learns of this round"
         given_up = any(set(members[one].owned) - set(found[one]) for one in members)
         members = {
             one: member._replace(owned=tuple(found[one]), generation_id=generation)

@@ -1,4 +1,4 @@
-"""Commits in the background: in order, together, repeated while that may help, told once."""
+"""Commits in the background: in order, together, repeated while that may help, reported once."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,18 +32,18 @@ class World:
     key = "g"
 
     def __init__(self) -> None:
-        self.tenure = 0
+        self.loss_count = 0
         self.epoch = 1
         self.seen: list[dict[int, int]] = []
         self.as_whom: list[int] = []
         self.answers: list[int | Exception | dict[int, int]] = []
-        """What the next requests are answered with: a code, an error, codes by partition."""
+        """Answers to the next requests: a code, an error, codes by partition."""
         self.repeats: Callable[[], bool] = lambda: False
         self.untold: list[PendingCommit] = []
         self.committer = Committer(
             self,  # type: ignore[arg-type]
             CONFIG,
-            tenant=self,
+            identity=self,
             on_untold=self.untold.append,
         )
 
@@ -122,7 +122,7 @@ async def test_a_later_commit_waits_for_an_earlier_one_that_is_repeated(
         assert world.seen == [{0: 1}, {0: 1}, {0: 1}, {0: 2}]
 
 
-async def test_each_is_told_of_its_own_partitions_only(autojump_clock: MockClock) -> None:
+async def test_each_listener_receives_its_own_partitions_only(autojump_clock: MockClock) -> None:
     async with open_world() as world:
         world.answers = [{0: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
         bad, good = world.committer.submit({A: Committed(Offset(1))}), world.submit(1, at=B)[0]
@@ -151,7 +151,7 @@ async def test_what_was_read_before_all_was_lost_is_not_committed(
 ) -> None:
     async with open_world() as world:
         (late,) = world.submit(1)
-        world.tenure += 1
+        world.loss_count += 1
         (good,) = world.submit(2, at=B)
         await good
         with pytest.raises(RefusedError) as refused:
@@ -161,12 +161,12 @@ async def test_what_was_read_before_all_was_lost_is_not_committed(
         assert world.seen == [{1: 2}]
 
 
-async def test_losing_all_amid_the_repetitions_ends_them(autojump_clock: MockClock) -> None:
+async def test_losing_all_during_the_repetitions_ends_them(autojump_clock: MockClock) -> None:
     async with open_world() as world:
         world.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         (late,) = world.submit(1)
         await trio.sleep(0.05)
-        world.tenure += 1
+        world.loss_count += 1
         with pytest.raises(RefusedError):
             await late
         assert world.seen == [{0: 1}]
@@ -184,7 +184,7 @@ async def test_it_gives_up_when_the_time_is_over_and_goes_on_with_the_next(
         await world.submit(2)[0]
 
 
-async def test_an_error_is_told_to_who_awaits_it_or_else_once_to_the_poll(
+async def test_an_error_is_raised_where_it_is_awaited_or_else_once_by_the_poll(
     autojump_clock: MockClock,
 ) -> None:
     async with open_world() as world:
@@ -192,11 +192,11 @@ async def test_an_error_is_told_to_who_awaits_it_or_else_once_to_the_poll(
         (unwatched,) = world.submit(1)
         await world.committer.settled()
         assert world.untold == [unwatched]
-        assert not unwatched.is_watched
+        assert not unwatched._is_watched
 
         with pytest.raises(RefusedError):
             await unwatched
-        assert unwatched.is_watched, "so the poll says nothing of it any more"
+        assert unwatched._is_watched, "so the poll says nothing of it any more"
 
         world.answers = [ErrorCode.UNKNOWN_MEMBER_ID]
         world.committer.submit({A: Committed(Offset(1))}, is_watched=True)

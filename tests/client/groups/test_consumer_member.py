@@ -1,4 +1,5 @@
-"""A member of the consumer protocol without a coordinator: what it says and makes of answers."""
+"""A consumer-protocol member without a coordinator: its heartbeats and its reactions to
+responses."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -18,7 +19,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import (
-    Assignment as ToldAssignment,
+    Assignment as AnsweredAssignment,
 )
 from ottla.wire.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
@@ -41,9 +42,9 @@ def new(config: ConsumerConfig = CONFIG) -> ConsumerProtocolMember:
 def answer(
     epoch: int = 1, assignment: Assignment | None = None, code: ErrorCode = ErrorCode.NONE
 ) -> ConsumerGroupHeartbeatResponse:
-    told = None
+    reported = None
     if assignment is not None:
-        told = ToldAssignment(
+        reported = AnsweredAssignment(
             topic_partitions=[
                 TopicPartitions(topic_id=one, partitions=sorted(indexes))
                 for one, indexes in assignment.items()
@@ -53,7 +54,7 @@ def answer(
         error_code=code,
         member_epoch=epoch,
         heartbeat_interval_ms=5_000,
-        assignment=told,
+        assignment=reported,
     )
 
 
@@ -70,12 +71,12 @@ def in_group(owned: Assignment, config: ConsumerConfig = CONFIG) -> ConsumerProt
 
 
 def state_of(member: ConsumerProtocolMember) -> MembershipState:
-    """Return where it stands now."""
+    """Return the present state of a member."""
     return member.state
 
 
 def said(request: ConsumerGroupHeartbeatRequest) -> dict[str, object]:
-    """Return what a heartbeat says beyond who it is from."""
+    """Return the fields of a heartbeat beyond its sender's identity."""
     fields = {
         "timeout": None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         "names": request.subscribed_topic_names,
@@ -156,7 +157,7 @@ def test_a_topic_without_a_name_waits_and_the_rest_is_taken() -> None:
     assert state_of(member) is MembershipState.STABLE
 
 
-def test_a_new_target_amid_the_acknowledgement_is_reconciled_first() -> None:
+def test_a_new_target_during_the_acknowledgement_is_reconciled_first() -> None:
     member = in_group({T: frozenset({0, 1, 2})})
     member.on_answer(answer(1, {T: frozenset({0, 1})}))
     member.on_reconciled(member.next_owned({T}))
@@ -166,7 +167,7 @@ def test_a_new_target_amid_the_acknowledgement_is_reconciled_first() -> None:
     assert said(member.heartbeat_request()) == {"owned": {T: {0, 1}}}
 
 
-def test_a_change_of_mind_is_told_at_once_and_once() -> None:
+def test_a_change_of_mind_is_reported_at_once_and_once() -> None:
     member = in_group({})
 
     member.subscribe(["t"], None)

@@ -16,7 +16,7 @@ from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 
 
-class Nobody:
+class NoCoordinator:
     """A cluster that refuses to name a coordinator."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -27,29 +27,29 @@ class Nobody:
         return FindCoordinatorResponse(coordinators=[Row(key="g", error_code=self.code)])
 
 
-def to_nobody(code: ErrorCode) -> Coordinator:
-    return Coordinator(Nobody(code), "g", client_id="c")  # type: ignore[arg-type]
+def without_coordinator(code: ErrorCode) -> Coordinator:
+    return Coordinator(NoCoordinator(code), "g", client_id="c")  # type: ignore[arg-type]
 
 
 async def ask(coordinator: Coordinator) -> HeartbeatResponse:
     return await coordinator.request(HeartbeatRequest(), HeartbeatResponse, timeout_s=1)
 
 
-async def test_that_nobody_coordinates_now_is_a_loss_that_a_member_survives() -> None:
+async def test_a_missing_coordinator_is_a_loss_that_a_member_survives() -> None:
     with pytest.raises(ConnectionLostError, match="No coordinator is available"):
-        await ask(to_nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        await ask(without_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-async def test_that_one_may_not_know_is_told_as_it_is() -> None:
+async def test_that_one_may_not_know_is_reported_as_it_is() -> None:
     with pytest.raises(RefusedError) as refused:
-        await ask(to_nobody(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        await ask(without_coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def test_who_waits_for_an_answer_hears_in_the_end_why_there_was_none(
     autojump_clock: MockClock,
 ) -> None:
-    coordinator = to_nobody(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    coordinator = without_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     with pytest.raises(RefusedError) as refused:
         await coordinator.until_it_answers(lambda: ask(coordinator), 5)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -59,7 +59,7 @@ async def test_a_coordinator_out_of_reach_is_logged_like_any_broker(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
     class Elsewhere(Cluster):
-        """A cluster that names a coordinator where nobody listens."""
+        """A cluster that names a coordinator at a closed port."""
 
         async def request(self, *_: Any, **__: Any) -> Any:
             await trio.lowlevel.checkpoint()
@@ -70,4 +70,4 @@ async def test_a_coordinator_out_of_reach_is_logged_like_any_broker(
     with pytest.raises(ConnectionLostError, match=r"cannot connect to 127\.0\.0\.1:1"):
         await coordinator.until_it_answers(lambda: ask(coordinator), 5)
     lines = [record.message for record in caplog.records if record.name == "ottla.client.network"]
-    assert lines == ["cannot connect to 127.0.0.1:1: nobody listens there, trying again"]
+    assert lines == ["cannot connect to 127.0.0.1:1: no process listens there, trying again"]

@@ -166,13 +166,13 @@ async def test_a_rebalance_waits_until_the_application_is_done(
 ) -> None:
     await create(ottla_cluster, 2)
     await produce(ottla_cluster, range(20))
-    told: list[str] = []
+    reported: list[str] = []
 
     async def given(partitions: tuple[TopicPartition, ...]) -> None:
-        told.append(f"given {len(partitions)}")
+        reported.append(f"given {len(partitions)}")
 
     async def revoked(partitions: tuple[TopicPartition, ...]) -> None:
-        told.append(f"revoked {len(partitions)}")
+        reported.append(f"revoked {len(partitions)}")
 
     with trio.fail_after(TIMEOUT_S):
         async with open_consumer(ottla_cluster.bootstrap, config()) as first:
@@ -181,13 +181,13 @@ async def test_a_rebalance_waits_until_the_application_is_done(
             async with open_consumer(ottla_cluster.bootstrap, config()) as second:
                 second.subscribe(["t"])
                 assert await second.poll(0.3) == []
-                assert told == ["given 2"], "the first is still processing"
+                assert reported == ["given 2"], "the first is still processing"
                 while not second.assignment:
                     await first.poll(0.05)
                     await second.poll(0.05)
                 assert len(first.assignment | second.assignment) == 2
                 assert await second.poll(0.1) == []
-    assert told[:3] == ["given 2", "revoked 2", "given 1"]
+    assert reported[:3] == ["given 2", "revoked 2", "given 1"]
 
 
 async def test_a_pattern_takes_topics_that_come_later(ottla_cluster: ClusterUnderTest) -> None:

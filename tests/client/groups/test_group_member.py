@@ -1,4 +1,4 @@
-"""A group's member without a coordinator: what it sends next and what answers mean to it."""
+"""A classic group member without a coordinator: its next request, and its reaction to responses."""
 
 import pytest
 
@@ -134,8 +134,8 @@ def test_no_assignment_at_all_is_an_empty_one() -> None:
 
 def test_a_protocol_that_was_not_offered_is_not_joined() -> None:
     member = GroupMember("g", CONFIG)
-    answer = JoinGroupResponse(member_id="m", leader="m", protocol_name="nobody's")
-    with pytest.raises(ProtocolError, match="nobody's"):
+    answer = JoinGroupResponse(member_id="m", leader="m", protocol_name="unknown")
+    with pytest.raises(ProtocolError, match="unknown"):
         member.on_joined(answer)
 
 

@@ -1,4 +1,4 @@
-"""Between two polls: when partitions may change hands, and what the application is told."""
+"""Between two polls: reassignments, and notifications of the application."""
 
 import trio
 import trio.testing
@@ -12,7 +12,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Application:
-    """Hears what it is told."""
+    """An application that records its notifications."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -90,24 +90,24 @@ async def test_a_poll_that_does_not_wait_is_enough(nursery: trio.Nursery) -> Non
     assert app.heard[-1] == "revoked 0"
 
 
-async def test_what_is_lost_is_gone_at_once_and_told_as_revoked_where_nobody_listens() -> None:
+async def test_what_is_lost_is_gone_at_once_and_reported_as_revoked_without_a_listener() -> None:
     app = Application()
     await app.give(A)
 
     app.handover.lose()
     assert list(app.handover.positions) == []
-    await app.handover.tell_lost()
-    await app.handover.tell_lost()
-    assert app.heard == ["assigned 0", "revoked 0"], "told once"
+    await app.handover.notify_lost()
+    await app.handover.notify_lost()
+    assert app.heard == ["assigned 0", "revoked 0"], "reported once"
 
     app.handover.on_lost = app.listener("lost")
     await app.give(B)
     app.handover.lose()
-    await app.handover.tell_lost()
+    await app.handover.notify_lost()
     assert app.heard[-2:] == ["assigned 1", "lost 1"]
 
 
-async def test_a_refusal_in_a_listener_is_told_and_holds_nothing_up() -> None:
+async def test_a_refusal_in_a_listener_is_reported_and_holds_nothing_up() -> None:
     app = Application()
     await app.give(A)
 

@@ -1,4 +1,4 @@
-"""The bytes in which sticky assignors of any client speak of the past."""
+"""The bytes in which sticky assignors of any client store the previous assignment."""
 
 import struct
 
@@ -47,7 +47,7 @@ def test_what_is_cut_off_or_made_up_says_nothing_wrong(
 
     found = read_sticky_user_data(cut)
 
-    # The first version of these bytes had no generation: whoever is cut off there speaks that.
+    # The first version of these bytes had no generation: shorter bytes are of that version.
     assert found is None or (set(found[0]) <= set(owned) and found[1] == -1)
     read_sticky_user_data(data.draw(st.binary(max_size=40)))
     assert read_cooperative_user_data(b"\x00") == -1

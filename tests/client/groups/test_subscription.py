@@ -1,4 +1,4 @@
-"""The topics that a subscription matches among those that are known."""
+"""The known topics that a subscription matches."""
 
 from typing import NamedTuple
 

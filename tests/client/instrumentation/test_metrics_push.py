@@ -20,7 +20,7 @@ from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.client.telemetry.metric_points import MetricPoint, total
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID
-from ottla.telemetry.unpack import unpack
+from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.codec_types import Message
 from ottla.wire.compression import Codec
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
@@ -53,7 +53,7 @@ def wants(*prefixes: str, **other: Any) -> GetTelemetrySubscriptionsResponse:
 
 
 class ScriptedCluster(Cluster):
-    """Gives out what it is told to give, in order, and then accepts every push."""
+    """Returns given subscriptions in order, and then accepts every push."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__([("nowhere", 1)])
@@ -308,7 +308,7 @@ async def test_the_instance_id_is_waited_for(autojump_clock: Any) -> None:
 
     client = ReportingClient()
     cluster = ScriptedCluster(ConnectionLostError("gone"), dawdle)
-    async with reporting(cluster) as client.metrics_push:
+    async with reporting(cluster) as client._metrics_push:
         assert await client.client_instance_id(5) == ID
         assert await client.client_instance_id(0) == ID
         assert len(cluster.asked) == 2
@@ -320,13 +320,13 @@ async def test_an_instance_id_that_does_not_arrive_is_an_error(autojump_clock: A
         await client.client_instance_id(5)
     async with reporting(
         ScriptedCluster(*[ConnectionLostError("gone")] * 100)
-    ) as client.metrics_push:
+    ) as client._metrics_push:
         with pytest.raises(RefusedError) as refusal:
             await client.client_instance_id(5)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
     async with reporting(
         ScriptedCluster(RefusedError(ErrorCode.UNSUPPORTED_VERSION))
-    ) as client.metrics_push:
+    ) as client._metrics_push:
         with pytest.raises(RefusedError) as refusal:
             await client.client_instance_id(5)
         assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION

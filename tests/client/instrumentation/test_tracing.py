@@ -1,4 +1,4 @@
-"""What the client tells OpenTelemetry, with the SDK's own exporters in memory."""
+"""Spans and metrics of the client, with the SDK's own exporters in memory."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ pytest.importorskip("opentelemetry.sdk")
 from opentelemetry import metrics, trace
 from opentelemetry.metrics._internal import _ProxyMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -27,7 +27,7 @@ from ottla.client.testing import ClusterUnderTest
 from ottla.model.errors import RefusedError
 
 
-class Told:
+class ExportedTelemetry:
     """Spans that have ended, and metrics."""
 
     def __init__(self) -> None:
@@ -57,9 +57,19 @@ class Told:
             for point in metric.data.data_points
         ]
 
+    def values(self, name: str) -> dict[tuple[object, ...], float]:
+        """Return the values of a metric, by the attributes besides `messaging.system`."""
+        found: dict[tuple[object, ...], float] = {}
+        for point in self.points(name):
+            assert isinstance(point, NumberDataPoint)
+            attributes = dict(point.attributes or {})
+            assert attributes.pop("messaging.system") == "kafka"
+            found[tuple(attributes.values())] = point.value
+        return found
+
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExportedTelemetry]:
     """Providers of this test alone; the API lets a program set each of them only once."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
@@ -69,7 +79,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
         "opentelemetry.metrics._internal._PROXY_METER_PROVIDER", _ProxyMeterProvider()
     )
     instruments.cache_clear()
-    yield Told()
+    yield ExportedTelemetry()
     instruments.cache_clear()
 
 
@@ -77,7 +87,7 @@ EARLIEST = ConsumerConfig(group_id="billing", auto_offset_reset="earliest", clie
 
 
 async def test_a_record_is_one_trace_from_its_sender_to_its_processing(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     bootstrap = ottla_cluster.bootstrap
     async with open_producer(bootstrap, ProducerConfig(client_id="shop")) as producer:
@@ -90,7 +100,7 @@ async def test_a_record_is_one_trace_from_its_sender_to_its_processing(
         with consumer.processing(record):
             inside = trace.get_current_span().get_span_context()
 
-    sent, polled, processed = map(told.span, ("send orders", "poll orders", "process orders"))
+    sent, polled, processed = map(reported.span, ("send orders", "poll orders", "process orders"))
     assert [name for name, _ in record.headers] == ["a", "traceparent"]
     assert sent.kind is SpanKind.PRODUCER
     assert sent.parent == checkout.get_span_context()
@@ -124,7 +134,7 @@ async def test_a_record_is_one_trace_from_its_sender_to_its_processing(
 
 
 async def test_a_request_is_a_child_of_its_first_record_and_has_links_to_the_others(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     config = ProducerConfig(client_id="shop", linger_ms=200)
     async with open_producer(ottla_cluster.bootstrap, config) as producer:
@@ -133,8 +143,8 @@ async def test_a_request_is_a_child_of_its_first_record_and_has_links_to_the_oth
             await producer.send("orders", str(number).encode(), partition=0)
         await producer.flush()
 
-    request = told.span("Produce")
-    first, *others = told.spans("send orders")
+    request = reported.span("Produce")
+    first, *others = reported.spans("send orders")
     assert request.kind is SpanKind.CLIENT
     assert request.parent == first.context
     linked = [other.context.span_id for other in others[:LINKS_MAX]]
@@ -153,27 +163,27 @@ async def test_a_request_is_a_child_of_its_first_record_and_has_links_to_the_oth
 
 
 async def test_a_request_without_an_answer_has_a_span(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     config = ProducerConfig(acks="0", enable_idempotence=False)
     async with open_producer(ottla_cluster.bootstrap, config) as producer:
         await (await producer.send("orders", b"x"))
-    assert told.span("Produce").parent == told.span("send orders").context
+    assert reported.span("Produce").parent == reported.span("send orders").context
 
 
 async def test_records_that_are_not_recorded_make_no_span_of_their_request(
-    told: Told, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = trace.get_tracer_provider()
     monkeypatch.setattr(provider, "sampler", ALWAYS_OFF)
     instruments.cache_clear()
     async with open_producer(ottla_cluster.bootstrap) as producer:
         await (await producer.send("orders", b"x"))
-    assert told.spans("Produce") == []
+    assert reported.spans("Produce") == []
 
 
 async def test_a_record_that_is_passed_on_gets_the_context_of_its_new_sender(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     old = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     async with open_producer(ottla_cluster.bootstrap) as producer:
@@ -185,11 +195,11 @@ async def test_a_record_that_is_passed_on_gets_the_context_of_its_new_sender(
     ((name, value),) = record.headers
     assert name == "traceparent"
     assert value is not None
-    assert value.decode().split("-")[2] == f"{told.span('send t').context.span_id:016x}"
+    assert value.decode().split("-")[2] == f"{reported.span('send t').context.span_id:016x}"
 
 
 async def test_metrics_count_what_was_sent_and_delivered(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     async with open_producer(ottla_cluster.bootstrap) as producer:
         for _ in range(3):
@@ -200,19 +210,47 @@ async def test_metrics_count_what_was_sent_and_delivered(
         with trio.fail_after(60):
             while read < 3:
                 read += len(await consumer.poll())
-    (sent,) = told.points("messaging.client.sent.messages")
-    (consumed,) = told.points("messaging.client.consumed.messages")
+    (sent,) = reported.points("messaging.client.sent.messages")
+    (consumed,) = reported.points("messaging.client.consumed.messages")
     assert (getattr(sent, "value", 0), getattr(consumed, "value", 0)) == (3, 3)
 
 
+async def test_open_clients_report_lag_buffers_rebalances_and_poll_intervals(
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
+) -> None:
+    config = ProducerConfig(client_id="shop", buffer_bytes_max=1_000_000, linger_ms=60_000)
+    async with open_producer(ottla_cluster.bootstrap, config) as producer:
+        for _ in range(3):
+            await producer.send("orders", bytes(100))
+        (usage,) = reported.values("messaging.kafka.producer.buffer.usage").values()
+        assert 300 < usage < 1_000
+        assert reported.values("messaging.kafka.producer.buffer.limit") == {("shop",): 1_000_000}
+    assert reported.values("messaging.kafka.producer.buffer.usage") == {}
+    assert reported.values("messaging.kafka.producer.retries") == {("shop",): 0}
+
+    async with open_consumer(ottla_cluster.bootstrap, EARLIEST) as consumer:
+        consumer.subscribe(["orders"])
+        with trio.fail_after(60):
+            for _ in range(2):
+                (record,) = await consumer.poll(record_count_max=1)
+        at = ("reader", "billing", "orders", str(record.partition))
+        assert reported.values("messaging.kafka.consumer.lag") == {at: 1}
+        (interval,) = reported.points("messaging.kafka.consumer.poll.interval")
+        assert getattr(interval, "count", 0) == 1
+    who = ("reader", "billing")
+    assert reported.values("messaging.kafka.consumer.lag") == {}
+    assert reported.values("messaging.kafka.consumer.rebalances") == {who: 1}
+    assert reported.values("messaging.kafka.consumer.rebalance.time")[who] > 0
+
+
 async def test_a_record_that_is_refused_ends_its_span_with_the_error(
-    told: Told, ottla_cluster: ClusterUnderTest
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
 ) -> None:
     config = ProducerConfig(request_bytes_max=100)
     async with open_producer(ottla_cluster.bootstrap, config) as producer:
         with pytest.raises(RefusedError):
             await producer.send("t", bytes(1_000))
-    sent = told.span("send t")
+    sent = reported.span("send t")
     assert sent.status.status_code is StatusCode.ERROR
     assert (sent.attributes or {})["error.type"] == "MESSAGE_TOO_LARGE"
 

@@ -1,6 +1,8 @@
 """Arguments are checked at the call, and errors name them as the caller wrote them."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from ottla.client import (
     ConsumerConfig,
     ProducerConfig,
     TopicPartition,
+    aio,
+    open_admin,
     open_consumer,
     open_producer,
 )
@@ -30,7 +34,7 @@ def example(
     names: Iterable[str] = (),
     offsets: Mapping[TopicPartition, int] | None = None,
     kind: ConfigKind = ConfigKind.TOPIC,
-    told: Callable[[], None] | None = None,
+    reported: Callable[[], None] | None = None,
 ) -> str:
     return name
 
@@ -49,7 +53,7 @@ def example(
             {"offsets": {("t", 0): 1}},
             "a key of offsets is ('t', 0) (tuple); it must be a TopicPartition(topic, partition)",
         ),
-        ({"told": 1}, "told is 1 (int); it must be a function"),
+        ({"reported": 1}, "reported is 1 (int); it must be a function"),
     ],
 )
 def test_an_error_names_the_argument(given: dict[str, Any], sentence: str) -> None:
@@ -65,7 +69,7 @@ def test_an_enum_is_asked_for_by_its_names() -> None:
 
 def test_what_fits_passes_and_an_iterator_is_not_used_up() -> None:
     names = iter(["a"])
-    assert example("x", count=1, wait_s=1, names=names, offsets={}, told=print) == "x"
+    assert example("x", count=1, wait_s=1, names=names, offsets={}, reported=print) == "x"
     assert list(names) == ["a"]
 
 
@@ -100,7 +104,7 @@ def test_what_cannot_be_a_bootstrap_is_refused(given: Any) -> None:
         ("linger_ms", "5", "linger_ms (linger.ms): is '5'; it must be an integer of at least 0"),
         ("linger_ms", -1, "linger_ms (linger.ms): is -1; it must be an integer of at least 0"),
         ("enable_idempotence", 1, "enable_idempotence (enable.idempotence): is 1; it must be true"),
-        ("acks", 1, "acks: is 1; it must be one of all, -1, 0, 1"),
+        ("acks", 2, "acks: is '2'; it must be one of all, -1, 0, 1"),
         ("batch_bytes", 0, "batch_bytes (batch.size): is 0; it must be an integer of at least 1"),
     ],
 )
@@ -139,12 +143,57 @@ async def test_a_record_is_checked_before_it_is_taken(ottla_cluster: ClusterUnde
 
 
 async def test_clients_refuse_other_configs() -> None:
-    other: Any = {"acks": "all"}
+    other: Any = ConsumerConfig()
     with pytest.raises(TypeError, match=r"config is .* it must be a ProducerConfig"):
         async with open_producer("localhost", other):
             raise AssertionError
+    other = 5
     with pytest.raises(TypeError, match=r"config is .* it must be a ConsumerConfig"):
         async with open_consumer("localhost", other):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("opener", "name"),
+    [
+        (open_producer, "ProducerConfig"),
+        (open_consumer, "ConsumerConfig"),
+        (open_admin, "AdminConfig"),
+    ],
+)
+async def test_a_dict_as_settings_is_answered_with_from_kafka_and_not_shown(
+    opener: Callable[..., AbstractAsyncContextManager[object]], name: str
+) -> None:
+    settings = {"sasl.password": "secret"}
+    with pytest.raises(TypeError) as caught:
+        async with opener("localhost", settings):
+            raise AssertionError
+    assert str(caught.value) == f"config is a mapping; give {name}.from_kafka({{…}})"
+
+    with pytest.raises(TypeError, match="bootstrap is a mapping; it must be a text") as caught:
+        async with opener(settings):
+            raise AssertionError
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("opener", [open_producer, open_consumer, open_admin])
+def test_a_trio_client_in_an_asyncio_program_is_answered_with_the_other_module(
+    opener: Callable[..., AbstractAsyncContextManager[object]],
+) -> None:
+    async def program() -> None:
+        async with opener("localhost:1"):
+            raise AssertionError
+
+    with pytest.raises(RuntimeError, match=r"with asyncio import it from ottla\.client\.aio"):
+        asyncio.run(program())
+
+
+@pytest.mark.parametrize("opener", [aio.open_producer, aio.open_consumer, aio.open_admin])
+async def test_an_asyncio_client_in_a_trio_program_is_answered_with_the_other_module(
+    opener: Callable[..., AbstractAsyncContextManager[object]],
+) -> None:
+    with pytest.raises(RuntimeError, match=r"with trio import it from ottla\.client"):
+        async with opener("localhost:1"):
             raise AssertionError
 
 

@@ -1,4 +1,4 @@
-"""What serves a client's block in the background."""
+"""Background tasks of a client's block."""
 
 import trio
 from trio.testing import MockClock, assert_no_checkpoints

@@ -1,4 +1,4 @@
-"""A client's bearer tokens: when another one is asked for, and what serves meanwhile."""
+"""A client's bearer tokens: the time of a renewal, and the token used until it succeeds."""
 
 import base64
 import json
@@ -13,9 +13,9 @@ from ottla.client.network.bearer_tokens import TokenStore, expiry_of, granted, s
 from ottla.client.network.login import renew_after_s
 from ottla.client.network.web_fetch import WebFetchError, fetch
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.oauthbearer import BearerToken
-from ottla.model.settings.oauth import OAuthGrant
-from ottla.model.settings.sasl import SaslLogin
+from ottla.model.security.oauthbearer import BearerToken
+from ottla.model.settings.security.oauth import OAuthGrant
+from ottla.model.settings.security.sasl import SaslLogin
 
 
 class Source:

@@ -1,4 +1,4 @@
-"""A blocking connection reads one answer within bounds, and takes nothing else for it."""
+"""A blocking connection reads one bounded response, and rejects everything else."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""What a client makes of the cluster's answers about a topic."""
+"""A client's reaction to the cluster's answers about a topic."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -68,7 +68,7 @@ def test_a_topic_that_is_being_created_is_waited_for() -> None:
     assert waited_s < 1
 
 
-def test_a_topic_that_nobody_creates_is_unknown_in_the_end() -> None:
+def test_a_topic_that_is_never_created_is_unknown_in_the_end() -> None:
     cluster = ClusterThatSays(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     found, waited_s = ask(cluster, may_create=True)
@@ -110,7 +110,7 @@ def test_a_broker_that_hangs_or_is_gone_does_not_keep_from_the_next(first: str) 
     assert waited_s < 1
 
 
-def test_where_nobody_answers_the_last_reason_is_told() -> None:
+def test_without_an_answer_the_last_reason_is_reported() -> None:
     async def body() -> None:
         await HangingCluster([("gone", 1)])._any()
 
@@ -137,7 +137,7 @@ def test_a_leader_of_whom_no_broker_speaks_is_not_called_missing() -> None:
 
 @pytest.mark.parametrize("is_reachable", [True, False])
 def test_brokers_out_of_reach_since_they_knew_no_leader_are_named(is_reachable: bool) -> None:
-    class Fading(Cluster):
+    class FadingCluster(Cluster):
         """Brokers that answer once that there is no leader, and may then be out of reach."""
 
         async def request(self, *_: Any, **__: Any) -> Any:
@@ -153,4 +153,4 @@ def test_brokers_out_of_reach_since_they_knew_no_leader_are_named(is_reachable: 
     if not is_reachable:
         error, words = ConnectionLostError, "cannot connect to b:1"
     with pytest.raises(error, match=words):
-        ask_for_leader(Fading([]))
+        ask_for_leader(FadingCluster([]))

@@ -10,7 +10,7 @@ from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
 
 
-async def test_who_gives_up_an_answer_leaves_it_to_nobody_else() -> None:
+async def test_an_abandoned_answer_is_given_to_no_other_request() -> None:
     """A late answer would be read as that to the next request."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = listeners[0].socket.getsockname()

@@ -1,4 +1,4 @@
-"""Several requests in flight on one connection, against a peer that answers as the test says."""
+"""Several requests in flight on one connection, against a peer with scripted responses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ VERSION = 12
 
 
 class Peer:
-    """The other end of a connection: takes requests, and answers when it is told."""
+    """The other end of a connection: receives requests, and answers on demand."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream

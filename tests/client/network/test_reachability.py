@@ -1,4 +1,4 @@
-"""What a client logs of brokers that it cannot reach."""
+"""Log lines about unreachable brokers."""
 
 import logging
 import socket
@@ -70,21 +70,21 @@ async def test_a_consumer_that_reaches_no_broker_says_so(
         with trio.move_on_after(30):
             while True:
                 await consumer.poll(1)
-    assert texts(caplog) == [f"cannot connect to {NOBODY}: nobody listens there, trying again"]
+    assert texts(caplog) == [f"cannot connect to {NOBODY}: no process listens there, trying again"]
 
 
 async def test_a_refusal_is_one_sentence_without_a_chain_of_causes() -> None:
     async with open_producer(NOBODY, ProducerConfig(block_ms_max=300)) as producer:
         with pytest.raises(RefusedError) as refused:
             await producer.send("t", b"x")
-    assert refused.value.message == f"cannot connect to {NOBODY}: nobody listens there"
+    assert refused.value.message == f"cannot connect to {NOBODY}: no process listens there"
     assert refused.value.__cause__ is None
     assert refused.value.__suppress_context__
 
 
 async def test_a_host_that_is_not_found_is_named() -> None:
     class NoNames:
-        """A network whose name server knows no host."""
+        """A network whose name server resolves no host."""
 
         async def connect(self, host: str, port: int) -> ByteStream:
             await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""How a connection receives answers: in whatever pieces they arrive, and from whom."""
+"""Receiving of answers in arbitrary pieces, from honest and hostile peers."""
 
 import tracemalloc
 from collections.abc import Iterable

@@ -14,15 +14,15 @@ from ottla.client.network.cluster import open_cluster
 from ottla.client.network.connection import open_connection
 from ottla.model.errors import ConfigError
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
-from ottla.model.settings.client_security import ClientSecurity
 from ottla.model.settings.declare import Definition, definitions, load
-from ottla.model.settings.jaas import SCRAM_MODULE, JaasLogin
+from ottla.model.settings.security.client_security import ClientSecurity
+from ottla.model.settings.security.jaas import SCRAM_MODULE, JaasLogin
 
 CONFIGS = (ProducerConfig, ConsumerConfig, ClientSecurity)
 TEXT = "t\ud800"
 BOOTSTRAP = "127.0.0.1:1"
 NOT_IN_REQUESTS = {"sasl_token_provider"}
-"""A function; what it returns is checked when it has."""
+"""A function, whose result is checked when it is called."""
 
 
 def text_settings() -> Iterator[tuple[type, Definition, str]]:

@@ -1,4 +1,4 @@
-"""How a client that runs for long comes to new certificates."""
+"""New certificates of a long-running client."""
 
 import logging
 import ssl
@@ -17,7 +17,7 @@ from ottla.client.network.tls import (
     TlsError,
     TlsStream,
 )
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 
 if TYPE_CHECKING:
     from tests.conftest import CertificateAuthority
@@ -38,7 +38,7 @@ async def test_a_dialer_uses_a_new_file_and_keeps_the_old_one_where_that_is_none
     for _ in range(3):
         await trio.sleep(LOOKS_AGAIN_AFTER_S)
         assert dialer.context is first
-    assert caplog.text.count("new certificates are not taken up, the old ones stay") == 1
+    assert caplog.text.count("new certificates cannot be used, the previous ones stay in use") == 1
     file.write_bytes(good + b"\n")
     await trio.sleep(LOOKS_AGAIN_AFTER_S)
     assert dialer.context is not first
@@ -122,7 +122,7 @@ async def test_a_send_after_a_close_or_during_it_fails_as_on_a_plain_stream(
 
 
 @pytest.mark.parametrize("at", ["on_send", "on_receive"])
-async def test_a_reset_within_the_handshake_is_told_as_one_of_tls(
+async def test_a_reset_within_the_handshake_is_reported_as_one_of_tls(
     authority: "CertificateAuthority", at: str
 ) -> None:
     """As a broker that is killed does it; a caller knows no errors of streams."""

@@ -1,4 +1,4 @@
-"""A TCP connection of a client: what it sends and receives, and what it says of one that ended."""
+"""TCP connections of a client: sending, receiving, and the error after a connection has ended."""
 
 import os
 from collections.abc import AsyncIterator
@@ -70,7 +70,7 @@ async def test_a_wait_that_is_cancelled_takes_nothing() -> None:
         assert await stream.receive_some(1) == b"b"
 
 
-async def test_a_peer_that_is_gone_is_told() -> None:
+async def test_a_peer_that_is_gone_is_reported() -> None:
     async with pair() as (stream, peer):
         await stream.send_all(b"not read by the peer, which resets")
         await trio.lowlevel.wait_readable(peer.socket)
@@ -81,7 +81,7 @@ async def test_a_peer_that_is_gone_is_told() -> None:
             await stream.send_all(b"x")
 
 
-async def test_a_closed_stream_is_told_to_who_waits_and_to_who_comes() -> None:
+async def test_a_closed_stream_ends_present_and_later_waits() -> None:
     async def is_closed(stream: TcpStream) -> None:
         with pytest.raises(trio.ClosedResourceError):
             await stream.receive_some(1)

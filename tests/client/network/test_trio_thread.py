@@ -24,7 +24,7 @@ def test_calls_that_come_together_wake_once_and_keep_their_order() -> None:
     assert len(wakes) == 1
 
 
-def test_a_loop_that_has_ended_is_told_of_each_time() -> None:
+def test_the_end_of_a_loop_is_reported_each_time() -> None:
     def wake(deliver: Callable[[], None]) -> None:
         raise RuntimeError("ended")
 

@@ -1,4 +1,4 @@
-"""Keys and tokens over TLS, from a real web server: who is trusted, how long it waits."""
+"""HTTP fetches of keys and tokens over TLS from a real web server: trusted CAs and time-outs."""
 
 import json
 import socket
@@ -14,16 +14,16 @@ import pytest
 
 from ottla.client.network.bearer_tokens import ALLOWED_URLS_VARIABLE, granted
 from ottla.client.network.web_fetch import WebFetchError, fetch
-from ottla.model.settings.client_security import login_of
-from ottla.model.settings.oauth import OAuthGrant, endpoint_tls_of
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.client_security import login_of
+from ottla.model.settings.security.oauth import OAuthGrant, endpoint_tls_of
+from ottla.model.settings.security.tls import TlsConfig
 
 Authority = Any  # the class of the fixture, in tests/conftest.py
 HOST = "127.0.0.1"
 
 
 class WebServer:
-    """Answers over TLS with what it has; counts what it was asked."""
+    """A TLS web server with fixed answers that counts its requests."""
 
     def __init__(self, authority: Authority) -> None:
         self.answers: list[int] = []

@@ -1,11 +1,11 @@
-"""Batches of many partitions without a socket: when they leave, how they come back, what fails."""
+"""Batches of many partitions without a socket: when they are sent, retried and failed."""
 
 from collections.abc import Iterable
 
 import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import NUMBERING_ERRORS, Fate, ProducerBatch
+from ottla.client.produce.producer_lane import NUMBERING_ERRORS, BatchOutcome, ProducerBatch
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -20,7 +20,8 @@ LONG_AGO_MS = 0
 
 
 def accumulator(*, is_known: bool = True, **settings: object) -> Accumulator:
-    """Return one whose leaders know it: they have taken one record of each partition."""
+    """Return an accumulator whose leaders know the producer: one record of each partition was
+    accepted."""
     made = Accumulator(ProducerConfig(**{"linger_ms": 10, "batch_bytes": 1_000, **settings}))  # type: ignore[arg-type]
     if made._config.enable_idempotence:
         made.become(IDENTITY)
@@ -45,7 +46,7 @@ def header_of(batch: ProducerBatch) -> BatchHeader:
 
 
 def in_flight(gathered: Accumulator, count: int) -> list[ProducerBatch]:
-    """Send so many batches of one partition, one after the other."""
+    """Send `count` batches of one partition, one after the other."""
     found = []
     for _ in range(count):
         put(gathered, now_ms=LONG_AGO_MS)
@@ -149,7 +150,7 @@ def test_a_lost_batch_goes_again_alone_with_its_sequence_before_all_that_followe
     first, second, third = in_flight(gathered, 3)
     bytes_then = first.encoded
     for batch in (first, second, third):
-        assert gathered.on_lost(batch, "cut", 1_000) is Fate.RETRIED
+        assert gathered.on_lost(batch, "cut", 1_000) is BatchOutcome.RETRIED
 
     assert gathered.drain(BOTH, 1_050) == [], "it backs off"
     assert gathered.drain(BOTH, 1_100) == [first]
@@ -173,13 +174,13 @@ def test_the_wait_doubles_up_to_its_bound() -> None:
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
 
 
-def test_a_duplicate_is_delivered_though_nobody_knows_where() -> None:
+def test_a_duplicate_is_delivered_at_an_unknown_offset() -> None:
     gathered = accumulator()
     (batch,) = in_flight(gathered, 1)
 
     fate = gathered.on_answer(batch, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, None, 1_000)
 
-    assert fate is Fate.DELIVERED
+    assert fate is BatchOutcome.DELIVERED
     assert batch.failure is None
     assert batch.base_offset == -1
 
@@ -191,7 +192,7 @@ def test_what_is_out_of_order_behind_a_lost_batch_waits_for_it() -> None:
 
     fate = gathered.on_answer(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, 1_000)
 
-    assert fate is Fate.RETRIED
+    assert fate is BatchOutcome.RETRIED
     assert not gathered.is_identity_due
     assert gathered.drain(BOTH, 3_000) == [first]
     gathered.on_acknowledged(first)
@@ -233,13 +234,13 @@ def test_a_refused_batch_leaves_a_gap_that_a_new_epoch_bridges() -> None:
 def test_a_broker_that_forgot_us_gets_a_new_epoch_but_never_a_second_copy(code: ErrorCode) -> None:
     certain, uncertain = accumulator(), accumulator()
     (batch,) = in_flight(certain, 1)
-    assert certain.on_answer(batch, code, None, 1_000) is Fate.RETRIED
+    assert certain.on_answer(batch, code, None, 1_000) is BatchOutcome.RETRIED
     assert certain.is_identity_due
 
     (batch,) = in_flight(uncertain, 1)
     uncertain.on_lost(batch, "cut", 1_000)
     uncertain.drain(BOTH, 2_000)
-    assert uncertain.on_answer(batch, code, None, 2_000) is Fate.FAILED
+    assert uncertain.on_answer(batch, code, None, 2_000) is BatchOutcome.FAILED
     assert batch.failure is not None
     assert batch.failure.may_be_in_log
     assert uncertain.is_identity_due
@@ -283,8 +284,7 @@ def test_one_that_timed_out_says_why_its_last_attempt_was_refused() -> None:
 
     assert batch.failure is not None
     assert batch.failure.message == (
-        "t-0: not delivered in 1000 ms (1 attempts); "
-        "the last: KAFKA_STORAGE_ERROR: the disk is full"
+        "t-0: not delivered in 1000 ms (1 attempt); the last: KAFKA_STORAGE_ERROR: the disk is full"
     )
 
 
@@ -305,10 +305,10 @@ def test_without_retries_the_first_error_is_the_last() -> None:
     gathered = accumulator(enable_idempotence=False, acks="1", retries=0)
     (batch,) = in_flight(gathered, 1)
 
-    assert gathered.on_lost(batch, "cut", 1_000) is Fate.FAILED
+    assert gathered.on_lost(batch, "cut", 1_000) is BatchOutcome.FAILED
 
 
-def test_a_failure_nobody_waits_for_is_told_once() -> None:
+def test_a_failure_without_a_waiting_task_is_reported_once() -> None:
     gathered = accumulator()
     watched, unseen = in_flight(gathered, 2)
     watched.is_watched = True
@@ -374,11 +374,11 @@ def test_every_code_that_passes_is_tried_again_and_no_other(code: ErrorCode) -> 
     fate = gathered.on_answer(batch, code, None, 1_000)
 
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        assert fate is Fate.DELIVERED
+        assert fate is BatchOutcome.DELIVERED
     elif code in NUMBERING_ERRORS or row_of(code).is_retriable:
-        assert fate is Fate.RETRIED
+        assert fate is BatchOutcome.RETRIED
     else:
-        assert fate is Fate.FAILED
+        assert fate is BatchOutcome.FAILED
         assert batch.failure is not None
         assert batch.failure.code is code
 
@@ -397,7 +397,7 @@ def test_a_batch_that_is_too_large_goes_on_as_two_with_its_sequences(code: Error
     (behind,) = gathered.drain(BOTH, 1_000)
     charged = gathered.buffered_bytes
 
-    assert gathered.on_answer(large, code, None, 1_000) is Fate.SPLIT
+    assert gathered.on_answer(large, code, None, 1_000) is BatchOutcome.SPLIT
     gathered.on_answer(behind, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, 1_000)
 
     assert gathered.buffered_bytes == charged
@@ -445,13 +445,13 @@ def test_a_part_may_be_in_the_log_where_an_earlier_attempt_of_the_whole_may() ->
 
     fate = gathered.on_answer(part, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, 2_000)
 
-    assert fate is Fate.FAILED
+    assert fate is BatchOutcome.FAILED
     assert part.failure is not None
     assert part.failure.may_be_in_log
 
 
 def plain(gathered: Accumulator, value: bytes, *, at: TopicPartition = AT, now_ms: int = 0) -> str:
-    """Take a record as a producer takes one without key and headers; say by which way it went."""
+    """Append a record as a producer does without key and headers; return the path that it took."""
     if gathered.join_plain(at.topic, value, now_ms) is not None:
         return "short"
     gathered.end_plain_route(at.topic)

@@ -1,4 +1,4 @@
-"""Records of one call are encoded, dealt and told of as single ones are."""
+"""Records of one call are encoded, partitioned and reported as single ones are."""
 
 import random
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.many_records import ManyRecordsRun, SentPart, SentRecords, chunks
-from ottla.client.produce.producer_lane import Fate, NotDeliveredError
+from ottla.client.produce.producer_lane import BatchOutcome, NotDeliveredError
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -88,14 +88,14 @@ def gathered_and_sent(count: int) -> tuple[Accumulator, SentRecords]:
         before = run.taken_count
         gathered.extend(AT, 9, run, 9)
         batch, taken = gathered.newest(AT), run.taken_count - before
-        sent.add(SentPart(batch, batch.record_count - taken, range(before, run.taken_count)))
+        sent._add(SentPart(batch, batch.record_count - taken, range(before, run.taken_count)))
     return gathered, sent
 
 
 def test_reports_are_of_batches_also_of_those_that_were_split() -> None:
     gathered, sent = gathered_and_sent(12)
     (first,) = gathered.drain([AT], 9)
-    assert gathered.on_answer(first, ErrorCode.MESSAGE_TOO_LARGE, None, 9) is Fate.SPLIT
+    assert gathered.on_answer(first, ErrorCode.MESSAGE_TOO_LARGE, None, 9) is BatchOutcome.SPLIT
     base = 0
     while found := gathered.drain([AT], 9_000):
         assert not sent.is_settled
@@ -103,14 +103,14 @@ def test_reports_are_of_batches_also_of_those_that_were_split() -> None:
             records = list(scan(batch.encoded or b"", 0, parse_header(batch.encoded or b"")))
             gathered.on_acknowledged(batch, base_offset=base)
             base += len(records) + 5
-    told = sent.result()
-    assert [position for batch in told for position in batch.positions] == list(range(12))
-    assert len({batch.offset for batch in told}) == len(told) == 3
+    reported = sent.result()
+    assert [position for batch in reported for position in batch.positions] == list(range(12))
+    assert len({batch.offset for batch in reported}) == len(reported) == 3
     assert sent.failures == {}
     assert gathered.buffered_bytes == 0
 
 
-def test_failures_are_told_by_the_records_numbers() -> None:
+def test_failures_are_reported_by_the_records_numbers() -> None:
     gathered, sent = gathered_and_sent(12)
     (first,) = gathered.drain([AT], 9)
     gathered.on_answer(first, ErrorCode.INVALID_RECORD, None, 9, record_errors={2: "bad"})

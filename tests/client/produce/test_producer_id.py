@@ -1,4 +1,4 @@
-"""A producer asks for its id until it has one, in virtual time."""
+"""A producer requests its producer id until it gets one, in virtual time."""
 
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -39,12 +39,12 @@ METADATA = MetadataResponse(
 
 
 class ScriptedCluster(Cluster):
-    """Has one partition with a leader that takes no record, and ids as its script says."""
+    """A cluster with one partition, whose leader accepts no record, and scripted producer ids."""
 
     def __init__(self, answers: Iterable[InitProducerIdResponse | ConnectionLostError]) -> None:
         super().__init__([("h", 9092)])
         self.asked_at_s: list[float] = []
-        """When it was asked for an id."""
+        """Times of the requests for an id."""
         self._answers = iter(answers)
         self._began_s = trio.current_time()
 
@@ -86,7 +86,7 @@ async def test_one_that_got_no_id_asks_again_though_nothing_else_happens(
 
     async with open_background() as nursery:
         producer = Producer(cluster, CONFIG, nursery, gathered=gathered)
-        nursery.start_soon(producer.run)
+        nursery.start_soon(producer._run)
         await producer.send("t", b"x")
         await trio.sleep(CONFIG.delivery_timeout_ms / 2_000)
 
@@ -102,7 +102,7 @@ async def test_one_that_may_have_no_id_asks_once_for_a_record(
 
     async with open_background() as nursery:
         producer = Producer(cluster, CONFIG, nursery)
-        nursery.start_soon(producer.run)
+        nursery.start_soon(producer._run)
         delivery = await producer.send("t", b"x")
         with pytest.raises(NotDeliveredError, match="no producer id"):
             await delivery

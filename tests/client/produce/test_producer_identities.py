@@ -1,4 +1,7 @@
-"""Who an earlier producer was: given to one at a time, at the next epoch, of the same cluster."""
+"""Producer ids of earlier producers.
+
+Each is reused by one producer at a time, with the next epoch, in the same cluster.
+"""
 
 from ottla.client.produce.accumulator import ProducerIdentity
 from ottla.client.produce.producer_identities import ProducerIdentities

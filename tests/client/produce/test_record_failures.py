@@ -1,4 +1,4 @@
-"""A refusal that names records: each record of the batch has its own failure (KIP-467)."""
+"""An error that names records: each record of the batch has its own failure (KIP-467)."""
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.delivery import Delivery
@@ -35,7 +35,7 @@ def failures_of(batch: ProducerBatch) -> list[NotDeliveredError]:
     return found
 
 
-def test_the_record_at_fault_is_told_apart_from_its_batch() -> None:
+def test_the_record_at_fault_is_distinguished_from_its_batch() -> None:
     _, batch = refused({2: TEXT}, ErrorCode.INVALID_TIMESTAMP)
     failures = failures_of(batch)
     assert [one.is_due_to_another for one in failures] == [True, True, False, True]

@@ -1,8 +1,8 @@
 """Runs of records fill batches as single records do, and give their memory back."""
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import Fate
-from ottla.client.produce.record_run import TakenRecords
+from ottla.client.produce.producer_lane import BatchOutcome
+from ottla.client.produce.record_run import EncodedRecords
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -16,7 +16,7 @@ VALUE = b"x" * 100
 
 
 class SameRecords:
-    """So many records of one value, each of at most RECORD_BYTES."""
+    """Records of one value, each of at most RECORD_BYTES."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -30,7 +30,7 @@ class SameRecords:
     def largest_bytes(self) -> int:
         return RECORD_BYTES
 
-    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
         count = max(1, min(self.left, room_bytes // RECORD_BYTES))
         # A builder that begins at the wanted offset, of which the records before are cut off.
         builder = BatchBuilder()
@@ -41,7 +41,7 @@ class SameRecords:
             builder.append(timestamp_delta, None, VALUE)
         self.left -= count
         self.taken.append(count)
-        return TakenRecords(bytes(builder._body)[before - builder.size_bytes :], count)
+        return EncodedRecords(bytes(builder._body)[before - builder.size_bytes :], count)
 
 
 def accumulator() -> Accumulator:
@@ -74,7 +74,7 @@ def test_a_batch_of_a_run_that_is_split_gives_all_its_memory_back() -> None:
     gathered = accumulator()
     gathered.extend(AT, 0, SameRecords(6), 0)
     (large,) = gathered.drain([AT], 1_000)
-    assert gathered.on_answer(large, ErrorCode.MESSAGE_TOO_LARGE, None, 1_000) is Fate.SPLIT
+    assert gathered.on_answer(large, ErrorCode.MESSAGE_TOO_LARGE, None, 1_000) is BatchOutcome.SPLIT
     sent = 0
     while found := gathered.drain([AT], 5_000):
         for batch in found:

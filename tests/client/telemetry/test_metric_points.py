@@ -1,4 +1,4 @@
-"""Which points a subscription wants, deltas of sums, and their OTLP."""
+"""The points that a subscription requests, deltas of sums, and their OTLP."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ from ottla.client.telemetry.metric_points import DatedPoint, Ledger, gauge, is_w
 from ottla.client.telemetry.otlp_payload import payload_of
 from ottla.client.telemetry.producer_metrics import ProducerMetrics
 from ottla.model.ids import TopicPartition
-from ottla.telemetry.unpack import unpack
+from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec
 
 STANDARD_OF_PRODUCERS = {

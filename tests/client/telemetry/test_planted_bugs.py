@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.telemetry.push_session import (
     ASK_AT_ONCE,
-    AskSubscription,
+    GetSubscription,
     PushMetrics,
     PushSession,
     PushState,
@@ -19,7 +19,7 @@ SEEDS = 400
 
 
 class PushesOnAfterItsEnd(PushSession):
-    """The terminating push is not the last: the state is left as it was."""
+    """The terminating push is not the last: the state is left unchanged."""
 
     def close(self) -> PushMetrics | None:
         state = self.state
@@ -51,7 +51,7 @@ class PushesWithoutJitter(PushSession):
 class SendsTwoAtATime(PushSession):
     """A push leaves though the answer to another is due."""
 
-    def due(self, now_ms: int) -> AskSubscription | PushMetrics | None:
+    def due(self, now_ms: int) -> GetSubscription | PushMetrics | None:
         if self.state is PushState.PUSHING and now_ms >= self.next_at_ms:
             return self._push(is_last=False)
         return super().due(now_ms)

@@ -11,7 +11,7 @@ from ottla.client.telemetry.push_session import (
     REFUSED_INTERVAL_MS,
     TRANSITIONS,
     UNSUBSCRIBED_INTERVAL_MS,
-    AskSubscription,
+    GetSubscription,
     PushMetrics,
     PushSession,
     PushState,
@@ -40,7 +40,7 @@ def subscription(**other: object) -> TelemetrySubscription:
 
 def subscribed(now_ms: int = 0, client: UUID = ID, **other: object) -> PushSession:
     session = PushSession(now_ms)
-    assert isinstance(session.due(now_ms), AskSubscription)
+    assert isinstance(session.due(now_ms), GetSubscription)
     session.on_subscription(client, subscription(**other), now_ms)
     return session
 
@@ -48,7 +48,7 @@ def subscribed(now_ms: int = 0, client: UUID = ID, **other: object) -> PushSessi
 def test_a_client_asks_first_without_an_id() -> None:
     session = PushSession(5)
     assert session.due(4) is None
-    assert session.due(5) == AskSubscription(ZERO_UUID)
+    assert session.due(5) == GetSubscription(ZERO_UUID)
     assert session.due(6) is None, "one request at a time"
 
 
@@ -75,7 +75,7 @@ def test_a_cluster_that_wants_nothing_is_asked_again_after_its_interval() -> Non
     session = subscribed(prefixes=[], interval_ms=300_000)
     assert session.state is PushState.SUBSCRIPTION_NEEDED
     assert session.next_at_ms == 300_000
-    assert session.due(300_000) == AskSubscription(ID), "with the id it has"
+    assert session.due(300_000) == GetSubscription(ID), "with the id it has"
     assert session.close() is None, "nothing was wanted"
 
 
@@ -101,7 +101,7 @@ def test_a_refused_push_is_followed_by_a_request_for_the_subscription(
     session.due(10_000)
     assert not session.on_push_answer(code, Codec.ZSTD, 0, 10_000)
     assert session.next_at_ms == 10_000 + wait_ms
-    assert session.due(10_000 + wait_ms) == AskSubscription(ID)
+    assert session.due(10_000 + wait_ms) == GetSubscription(ID)
 
 
 def test_a_throttle_that_is_longer_than_the_interval_is_waited_for() -> None:
@@ -137,7 +137,7 @@ def test_a_lost_answer_is_followed_by_a_request_for_the_subscription_after_a_jit
     session.due(5_000)
     session.on_lost(5_000)
     assert session.next_at_ms == 10_000
-    assert isinstance(session.due(10_000), AskSubscription)
+    assert isinstance(session.due(10_000), GetSubscription)
     session.on_lost(10_000)
     assert session.next_at_ms == 15_000
     unnamed = PushSession(0)
@@ -201,14 +201,14 @@ class BrokenInvariantError(Exception):
 
 
 class Walker:
-    """Clients, brokers and time for one session, and the judge of what it sends."""
+    """Clients, brokers and time for one session, and the checks of its requests."""
 
     def __init__(self, session: PushSession, rng: random.Random) -> None:
         self.session = session
         self.rng = rng
         self.client = UUID(int=(5 << 64) + 1 + rng.getrandbits(62))
         self.now_ms = 0
-        self.under_way: AskSubscription | PushMetrics | None = None
+        self.under_way: GetSubscription | PushMetrics | None = None
         self.is_over = False
         self.may_push_ms = 0
         """Before this no push is allowed."""
@@ -216,7 +216,7 @@ class Walker:
         """Before this no request for the subscription is."""
 
     def step(self) -> None:
-        """Let something happen, and judge what follows."""
+        """Do one random event, and check the session's reaction."""
         kind = self.rng.choice(["wait", "wait", "answer", "answer", "answer", "lose", "close"])
         if kind == "wait":
             self.now_ms += self.rng.choice(WAITS_MS)
@@ -234,7 +234,7 @@ class Walker:
         self.judge(self.session.due(self.now_ms))
 
     def answer(self) -> None:
-        """Answer what is under way, as any broker may."""
+        """Answer the open request, as any broker may."""
         request, code = self.under_way, self.rng.choice(CODES)
         self.under_way = None
         if isinstance(request, PushMetrics):
@@ -254,7 +254,7 @@ class Walker:
             self.may_push_ms = self.now_ms + INTERVAL_MS // 2
             self.may_ask_ms = self.now_ms + INTERVAL_MS // 2
 
-    def judge(self, request: AskSubscription | PushMetrics | None) -> None:
+    def judge(self, request: GetSubscription | PushMetrics | None) -> None:
         """Raise BrokenInvariantError where a request must not leave now."""
         if request is None:
             return
@@ -264,7 +264,7 @@ class Walker:
             raise BrokenInvariantError("OneRequestAtATime")
         if isinstance(request, PushMetrics) and self.now_ms < self.may_push_ms:
             raise BrokenInvariantError("OnePushAnInterval")
-        if isinstance(request, AskSubscription) and self.now_ms < self.may_ask_ms:
+        if isinstance(request, GetSubscription) and self.now_ms < self.may_ask_ms:
             raise BrokenInvariantError("NoStorm")
         self.under_way = request
 

@@ -1,4 +1,4 @@
-"""What a coordinator answers decides who a producer is, and whether it goes on."""
+"""Coordinators' answers decide a producer's identity, and its end."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ CONFIG = ProducerConfig(transactional_id="id", block_ms_max=1_000, retry_backoff
 
 
 class ScriptedCoordinator:
-    """Answers what it is told to, one answer after another."""
+    """Returns given answers, one after another."""
 
     def __init__(self, answers: Iterable[Message]) -> None:
         self.asked: list[Message] = []

@@ -5,7 +5,7 @@ import pytest
 from ottla.client.produce.accumulator import ProducerIdentity
 from ottla.client.transactions.transaction_flow import (
     NEXT_STAGES,
-    AnswerMeaning,
+    ResponseMeaning,
     TransactionCall,
     TransactionFlow,
     TransactionProtocol,
@@ -38,43 +38,43 @@ def opened(protocol: TransactionProtocol) -> TransactionFlow:
     ("call", "code", "verdict"),
     [
         # Of every call: what passes is asked again, also for a first id (KIP-98's bug list).
-        *((call, E.CONCURRENT_TRANSACTIONS, AnswerMeaning.RETRY) for call in CALLS),
-        *((call, E.COORDINATOR_LOAD_IN_PROGRESS, AnswerMeaning.RETRY) for call in CALLS),
-        *((call, E.NOT_COORDINATOR, AnswerMeaning.RETRY) for call in CALLS),
-        *((call, E.PRODUCER_FENCED, AnswerMeaning.FENCED) for call in CALLS),
+        *((call, E.CONCURRENT_TRANSACTIONS, ResponseMeaning.RETRY) for call in CALLS),
+        *((call, E.COORDINATOR_LOAD_IN_PROGRESS, ResponseMeaning.RETRY) for call in CALLS),
+        *((call, E.NOT_COORDINATOR, ResponseMeaning.RETRY) for call in CALLS),
+        *((call, E.PRODUCER_FENCED, ResponseMeaning.FENCED) for call in CALLS),
         # Old versions name fencing by the other code; a group's partition does not know it.
-        (CALLS.INITIALISE, E.INVALID_PRODUCER_EPOCH, AnswerMeaning.FENCED),
-        (CALLS.ADD, E.INVALID_PRODUCER_EPOCH, AnswerMeaning.FENCED),
-        (CALLS.COMMIT, E.INVALID_PRODUCER_EPOCH, AnswerMeaning.FENCED),
-        (CALLS.COMMIT_OFFSETS, E.INVALID_PRODUCER_EPOCH, AnswerMeaning.ABORT),
-        (CALLS.ADD, E.TOPIC_AUTHORIZATION_FAILED, AnswerMeaning.ABORT),
-        (CALLS.ADD, E.INVALID_PRODUCER_ID_MAPPING, AnswerMeaning.ABORT),
-        (CALLS.ADD, E.TRANSACTION_ABORTABLE, AnswerMeaning.ABORT),
-        (CALLS.COMMIT_OFFSETS, E.ILLEGAL_GENERATION, AnswerMeaning.ABORT),
-        (CALLS.COMMIT_OFFSETS, E.UNKNOWN_MEMBER_ID, AnswerMeaning.ABORT),
-        (CALLS.COMMIT_OFFSETS, E.FENCED_INSTANCE_ID, AnswerMeaning.ABORT),
-        (CALLS.COMMIT_OFFSETS, E.TRANSACTION_ABORTABLE, AnswerMeaning.ABORT),
-        (CALLS.COMMIT, E.INVALID_TXN_STATE, AnswerMeaning.ABORT),
-        (CALLS.COMMIT, E.TRANSACTION_ABORTABLE, AnswerMeaning.ABORT),
+        (CALLS.INITIALISE, E.INVALID_PRODUCER_EPOCH, ResponseMeaning.FENCED),
+        (CALLS.ADD, E.INVALID_PRODUCER_EPOCH, ResponseMeaning.FENCED),
+        (CALLS.COMMIT, E.INVALID_PRODUCER_EPOCH, ResponseMeaning.FENCED),
+        (CALLS.COMMIT_OFFSETS, E.INVALID_PRODUCER_EPOCH, ResponseMeaning.ABORT),
+        (CALLS.ADD, E.TOPIC_AUTHORIZATION_FAILED, ResponseMeaning.ABORT),
+        (CALLS.ADD, E.INVALID_PRODUCER_ID_MAPPING, ResponseMeaning.ABORT),
+        (CALLS.ADD, E.TRANSACTION_ABORTABLE, ResponseMeaning.ABORT),
+        (CALLS.COMMIT_OFFSETS, E.ILLEGAL_GENERATION, ResponseMeaning.ABORT),
+        (CALLS.COMMIT_OFFSETS, E.UNKNOWN_MEMBER_ID, ResponseMeaning.ABORT),
+        (CALLS.COMMIT_OFFSETS, E.FENCED_INSTANCE_ID, ResponseMeaning.ABORT),
+        (CALLS.COMMIT_OFFSETS, E.TRANSACTION_ABORTABLE, ResponseMeaning.ABORT),
+        (CALLS.COMMIT, E.INVALID_TXN_STATE, ResponseMeaning.ABORT),
+        (CALLS.COMMIT, E.TRANSACTION_ABORTABLE, ResponseMeaning.ABORT),
         # A fault of the server is no success, and no failure either.
-        (CALLS.COMMIT, E.UNKNOWN_SERVER_ERROR, AnswerMeaning.UNKNOWN),
-        (CALLS.ABORT, E.UNKNOWN_SERVER_ERROR, AnswerMeaning.IDENTIFY),
-        (CALLS.ABORT, E.INVALID_TXN_STATE, AnswerMeaning.IDENTIFY),
-        (CALLS.ABORT, E.INVALID_PRODUCER_ID_MAPPING, AnswerMeaning.IDENTIFY),
-        (CALLS.ABORT, E.TRANSACTION_ABORTABLE, AnswerMeaning.FATAL),
-        (CALLS.INITIALISE, E.INVALID_TRANSACTION_TIMEOUT, AnswerMeaning.FATAL),
-        (CALLS.INITIALISE, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, AnswerMeaning.FATAL),
+        (CALLS.COMMIT, E.UNKNOWN_SERVER_ERROR, ResponseMeaning.UNKNOWN),
+        (CALLS.ABORT, E.UNKNOWN_SERVER_ERROR, ResponseMeaning.IDENTIFY),
+        (CALLS.ABORT, E.INVALID_TXN_STATE, ResponseMeaning.IDENTIFY),
+        (CALLS.ABORT, E.INVALID_PRODUCER_ID_MAPPING, ResponseMeaning.IDENTIFY),
+        (CALLS.ABORT, E.TRANSACTION_ABORTABLE, ResponseMeaning.FATAL),
+        (CALLS.INITIALISE, E.INVALID_TRANSACTION_TIMEOUT, ResponseMeaning.FATAL),
+        (CALLS.INITIALISE, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ResponseMeaning.FATAL),
     ],
 )
 def test_each_answer_has_one_meaning(
-    call: TransactionCall, code: ErrorCode, verdict: AnswerMeaning
+    call: TransactionCall, code: ErrorCode, verdict: ResponseMeaning
 ) -> None:
     assert verdict_of(call, code) is verdict
 
 
 def test_a_code_of_a_later_release_is_never_a_success() -> None:
     for call in CALLS:
-        assert verdict_of(call, 9_999) is not AnswerMeaning.DONE
+        assert verdict_of(call, 9_999) is not ResponseMeaning.DONE
 
 
 @pytest.mark.parametrize(
@@ -243,11 +243,11 @@ def test_a_refusal_after_a_lost_attempt_to_commit_says_nothing() -> None:
     flow.on_sent()
     flow.begin_commit()
 
-    assert flow.commit_verdict(AnswerMeaning.ABORT) is AnswerMeaning.ABORT
+    assert flow.commit_verdict(ResponseMeaning.ABORT) is ResponseMeaning.ABORT
     flow.on_lost()
-    assert flow.commit_verdict(AnswerMeaning.ABORT) is AnswerMeaning.UNKNOWN
-    assert flow.commit_verdict(AnswerMeaning.FENCED) is AnswerMeaning.UNKNOWN
-    assert flow.commit_verdict(AnswerMeaning.DONE) is AnswerMeaning.DONE
+    assert flow.commit_verdict(ResponseMeaning.ABORT) is ResponseMeaning.UNKNOWN
+    assert flow.commit_verdict(ResponseMeaning.FENCED) is ResponseMeaning.UNKNOWN
+    assert flow.commit_verdict(ResponseMeaning.DONE) is ResponseMeaning.DONE
 
 
 def test_a_doomed_transaction_is_never_committed() -> None:
@@ -294,7 +294,7 @@ def test_a_prepared_transaction_is_ended_by_who_takes_it_over(
     ender.take_over(FIRST, protocol)
     assert (ender.stage, ender.identity, ender.must_end) == (writer.stage, FIRST, True)
     ender.begin_commit()
-    assert ender.commit_verdict(AnswerMeaning.FENCED) is AnswerMeaning.FENCED
+    assert ender.commit_verdict(ResponseMeaning.FENCED) is ResponseMeaning.FENCED
     ender.on_lost()
     # The attempt without an answer may have committed, and a later producer begun.
-    assert ender.commit_verdict(AnswerMeaning.FENCED) is AnswerMeaning.UNKNOWN
+    assert ender.commit_verdict(ResponseMeaning.FENCED) is ResponseMeaning.UNKNOWN

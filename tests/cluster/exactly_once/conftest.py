@@ -1,7 +1,7 @@
-"""Programs that copy a topic to topics of their own in transactions, and what must come of it.
+"""Programs that copy a topic in transactions, each to a topic of its own, and checks of the copies.
 
-Each client has one (`copiers/`): a process that can be killed and started again, and that owns its
-group, its transactional id and its target.  The source is written meanwhile.
+Each client has one (`copiers/`): a process that can be killed and restarted, and that owns its
+group, its transactional id and its target. The source is written at the same time.
 """
 
 import os
@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
-from ottla.bench.kafka_server import java_program
-from ottla.broker.groups.placement import partition_of
+from ottla.bench.kafka.kafka_server import java_program
+from ottla.broker.coordinators.placement import partition_of
 from ottla.client.admin import open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
@@ -35,7 +35,7 @@ SOURCE = "source"
 PARTITION_COUNT = 3
 WRITTEN_PER_S = 30
 END_S = 150.0
-"""How long the copies may take to catch up after the last fault, on a machine with other work."""
+"""Time for the copies to catch up after the last fault, on a machine with other work."""
 ANSWER_TIMEOUT_S = 60.0
 LOOK_AGAIN_S = 0.2
 LAST_WORDS = 2_000
@@ -44,7 +44,7 @@ SAFE_DOWNGRADE = 2
 UPGRADE = 1
 ROLES = ("transaction coordinator", "group coordinator", "partition leader", "client")
 BACK_AT_ONCE = 0.25
-"""How often a broker's successor in the bad luck need not wait until the cluster is whole again."""
+"""Probability that the next fault does not wait until the cluster is whole again."""
 NODES = {"controllers": 3, "brokers": 3}
 SETTINGS = {
     "transaction_state_log_num_partitions": "5",
@@ -57,18 +57,18 @@ Copied = dict[int, list[bytes]]
 
 
 class Copier:
-    """One program and its processes: `start` begins one more of them under the same names."""
+    """One program and its processes: `start` starts one more of them under the same names."""
 
     def __init__(self, command: list[str], name: str, log: Path) -> None:
         self.name = name
         self.log = log
         self.exits: list[int] = []
-        """What ended by itself, and how."""
+        """Exit codes of the processes that ended by themselves."""
         self._command = command
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start one process more."""
+        """Start one more process."""
         with self.log.open("ab") as log:
             child = subprocess.Popen(self._command, stdout=log, stderr=log)
         self._running.append(child)
@@ -82,14 +82,14 @@ class Copier:
         self._running.clear()
 
     def pause(self) -> subprocess.Popen[bytes]:
-        """Stop its process in its tracks; it is not looked after any more.  Return it."""
+        """Pause its process by SIGSTOP, stop watching it, and return it."""
         (child,) = self._running
         child.send_signal(signal.SIGSTOP)
         self._running.clear()
         return child
 
     def look_after(self) -> None:
-        """Start it again where it ended by itself, as a service manager does."""
+        """Restart the process if it ended by itself, as a service manager does."""
         for child in [*self._running]:
             code = child.poll()
             if code is not None:
@@ -98,7 +98,7 @@ class Copier:
                 self.start()
 
     def last_words(self) -> str:
-        """Return the end of what it said."""
+        """Return the end of its output."""
         return f"{self.name} ended with {self.exits}: {self.log.read_text()[-LAST_WORDS:]}"
 
 
@@ -119,13 +119,13 @@ class SourceWriter:
             number += 1
 
     def stop(self) -> None:
-        """End it, when everything is delivered."""
+        """Stop the producer after everything is delivered."""
         self._is_over.set()
         self._thread.join()
         assert self._producer.flush(END_S) == 0
 
 
-class Copying:
+class CopyBench:
     """A cluster, its copiers and their source; owns the copiers."""
 
     def __init__(self, cluster: Any, directory: Path, clients: dict[str, list[str]]) -> None:
@@ -179,7 +179,7 @@ class Copying:
         return paused
 
     def killer(self) -> "Killer":
-        """Return who kills at random, by the seed that OTTLA_KILLS_SEED names."""
+        """Return the random killer, seeded by OTTLA_KILLS_SEED."""
         seed = int(os.environ.get("OTTLA_KILLS_SEED", random.randrange(1 << 32)))
         print(f"OTTLA_KILLS_SEED={seed}")
         return Killer(self, random.Random(seed))
@@ -219,17 +219,17 @@ class Copying:
         leaders = self.cluster.leaders(topic)
         return leaders[partition_of(key, len(leaders))] if leaders else -1
 
-    # What must come of it.
+    # The checks.
 
     def stop_source(self) -> Copied:
-        """End the source; return all of it."""
+        """Stop the source; return all its records."""
         assert self._writer is not None
         self._writer.stop()
         self._writer = None
         return self.read(SOURCE)
 
     def finish(self) -> Copied:
-        """End the source, wait until all is copied, end the copiers; return the source."""
+        """Stop the source, wait until all is copied, stop the copiers; return the source."""
         written = self.stop_source()
         ends = {partition: len(values) for partition, values in written.items()}
         deadline = time.monotonic() + END_S
@@ -243,7 +243,7 @@ class Copying:
         return written
 
     def check(self, written: Copied) -> None:
-        """Check that each target is what was written, record by record, in order."""
+        """Assert that each target equals the source, record by record, in order."""
         ends = {partition: len(values) for partition, values in written.items()}
         for copier in self.copiers:
             print(f"{copier.name}: {sum(ends.values())} records, ended with {copier.exits}")
@@ -251,7 +251,7 @@ class Copying:
             assert found == written, f"{copier.name}: {copier.last_words()}"
 
     def _copied(self, copier: Copier, ends: dict[int, int]) -> Copied:
-        """Return what a reader of committed records is shown, once it is that much."""
+        """Return the committed records once they reach the end offsets."""
         deadline = time.monotonic() + END_S
         while True:
             found = self.read(copier.name)
@@ -260,7 +260,7 @@ class Copying:
                 return found
 
     def wait_for_copies(self, more: int = 1) -> None:
-        """Wait until each copier has copied so many records more."""
+        """Wait until each copier has copied a number of further records."""
         wanted = {copier.name: self.copied_count(copier) + more for copier in self.copiers}
         for copier in self.copiers:
             self.cluster.wait_for(
@@ -270,7 +270,7 @@ class Copying:
             )
 
     def copied_count(self, copier: Copier) -> int:
-        """Return how many records the group of a copier has committed."""
+        """Return the number of records that a copier's group has committed."""
         return sum(self._committed(copier.name).values())
 
     def _committed(self, group: str) -> dict[int, int]:
@@ -290,7 +290,7 @@ class Copying:
             return {}  # the coordinator is away
 
     def read(self, topic: str) -> Copied:
-        """Return what is committed in all partitions of a topic."""
+        """Return the committed records of all partitions of a topic."""
         consumer = Consumer(
             {
                 **self._settings,
@@ -318,7 +318,7 @@ class Copying:
         return found
 
     def close(self) -> None:
-        """End everything that still runs."""
+        """Stop everything that still runs."""
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -329,9 +329,9 @@ class Copying:
 
 
 class Killer:
-    """Kills one process after the other, and starts each again; owns the dice."""
+    """Kills processes one after the other, and restarts each; owns the random numbers."""
 
-    def __init__(self, copying: "Copying", dice: random.Random) -> None:
+    def __init__(self, copying: "CopyBench", dice: random.Random) -> None:
         self.kills: Counter[str] = Counter()
         self._copying = copying
         self._cluster = copying.cluster
@@ -339,7 +339,7 @@ class Killer:
         self._roles: list[str] = []
 
     def kill(self) -> None:
-        """Kill somebody of one role, each role in its turn."""
+        """Kill one process of a role, each role in its turn."""
         if not self._roles:
             self._roles = self._dice.sample(ROLES, len(ROLES))
         role = self._roles.pop()
@@ -373,7 +373,7 @@ class Killer:
 
 
 def compiled(program: str, directory: Path) -> list[str]:
-    """Compile a program of Java; return its command, nothing where there are no jars for it."""
+    """Compile a Java program; return its command, or an empty list without the jars for it."""
     jars = os.environ.get(JARS)
     if not jars or not list(Path(jars).glob("kafka-clients-*.jar")):
         print(f"LOUD: {JARS} names no kafka-clients; the Java client was NOT run here")
@@ -388,7 +388,7 @@ def compiled(program: str, directory: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def copier_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """How each client's copier is run; Java's too, where OTTLA_KAFKA_JARS has its jars."""
+    """Command line of each client's copier; Java's too, where OTTLA_KAFKA_JARS has its jars."""
     found = {client: command_of(PROGRAMS / f"with_{client}.py") for client in CLIENTS}
     java = compiled("WithJava", tmp_path_factory.mktemp("java"))
     return found | ({"java": java} if java else {})
@@ -396,7 +396,7 @@ def copier_commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[
 
 @pytest.fixture
 def word_count_command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """How the application of Kafka Streams is run."""
+    """Command line of the Kafka Streams application."""
     found = os.environ.get(JARS)
     if not found or not list(Path(found).glob("kafka-streams-*.jar")):
         pytest.skip(f"LOUD: {JARS} names no kafka-streams; Kafka Streams was NOT run here")
@@ -406,17 +406,17 @@ def word_count_command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def start_copying(
     plan_cluster: Callable[..., Any], tmp_path: Path, copier_commands: dict[str, list[str]]
-) -> Iterator[Callable[..., Copying]]:
+) -> Iterator[Callable[..., CopyBench]]:
     """A function that starts a cluster and the copiers: (transaction.version, brokers=, …)."""
-    made: list[Copying] = []
+    made: list[CopyBench] = []
 
-    def start(level: int, commands: dict[str, list[str]] | None = None, **nodes: int) -> Copying:
+    def start(level: int, commands: dict[str, list[str]] | None = None, **nodes: int) -> CopyBench:
         nodes = nodes or NODES
         in_sync = {"min_insync_replicas": str(min(2, nodes["brokers"]))}
         cluster = plan_cluster(**nodes, **SETTINGS, **in_sync)
         cluster.start()
         cluster.wait_healthy()
-        made.append(Copying(cluster, tmp_path, commands or copier_commands))
+        made.append(CopyBench(cluster, tmp_path, commands or copier_commands))
         made[-1].set_transaction_version(level)
         made[-1].start()
         return made[-1]

@@ -1,8 +1,8 @@
 """kill -9 of coordinators, leaders and clients at random: each record is copied once, in order.
 
-`OTTLA_KILLS=60 pytest tests/cluster/exactly_once/test_copies_under_kills.py -s` goes on for longer,
-with so many kills by each protocol.  `OTTLA_KILLS_SEED` draws the same victims again; what they do
-meanwhile is up to the machine.
+`OTTLA_KILLS=60 pytest tests/cluster/exactly_once/test_copies_under_kills.py -s` runs longer, with
+60 kills by each protocol.  `OTTLA_KILLS_SEED` draws the same victims again; the timing of the
+machine still differs.
 """
 
 import os
@@ -13,9 +13,9 @@ import pytest
 
 IN_LONG = "OTTLA_KILLS" in os.environ
 KILL_COUNT = int(os.environ.get("OTTLA_KILLS", "2"))
-"""By each protocol: together with both, each role is killed once."""
+"""Kills with each protocol: with both together, each role is killed once."""
 LEVELS = ((0,), (2,)) if IN_LONG else ((0, 2),)
-"""Of transaction.version, one after the other in one cluster."""
+"""Levels of transaction.version, one after the other in one cluster."""
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400 + 20 * KILL_COUNT)]
 

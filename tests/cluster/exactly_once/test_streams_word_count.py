@@ -1,7 +1,7 @@
-"""kill -9 while Kafka Streams counts words by exactly_once_v2: each count is there once, in order.
+"""kill -9 while Kafka Streams counts words with exactly_once_v2: each count exists once, in order.
 
-Runs where OTTLA_KAFKA_JARS names a directory with the jars of Kafka's release that has
-kafka-streams, too; `OTTLA_KILLS=60` goes on for longer.
+Runs where OTTLA_KAFKA_JARS names a directory with the jars of Kafka's release, kafka-streams
+included; `OTTLA_KILLS=60` runs longer.
 """
 
 import os

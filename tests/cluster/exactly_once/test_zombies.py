@@ -1,4 +1,4 @@
-"""A copier that was paused, and wakes when another has its transactional id, changes nothing."""
+"""A copier that resumes after another has taken its transactional id changes nothing."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""A cluster serves while all is well, and soon again after a fault; or the judge says so."""
+"""A cluster without faults is available, and is so again soon after a fault; other histories
+fail."""
 
 from dataclasses import dataclass
 
@@ -6,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.availability import CalmTimes, check_availability, fault_windows
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, History, Json, Recorder
+from tests.jepsen.checkers.script import Script
 
 S = 1_000_000_000
 
@@ -20,11 +21,11 @@ class Load:
     seconds: int = 200
     faults: tuple[tuple[int, int], ...] = ()
     down: tuple[tuple[int, int], ...] = ()
-    """When sends fail."""
+    """Condition under which sends fail."""
     failing: tuple[str, ...] = ("q-0", "q-1")
     refused: bool = False
     ending: EventKind = EventKind.FAIL
-    """How sends fail."""
+    """Error of failed sends."""
 
     def history(self) -> History:
         now_ns = 0
@@ -74,7 +75,7 @@ def test_what_fails_while_all_is_well_is_unavailable_and_nothing_else() -> None:
 
 
 def test_a_refusal_is_an_answer_also_of_what_may_have_happened_before() -> None:
-    """What was sent twice is refused the second time: perhaps the first one was served."""
+    """A duplicate is refused the second time: perhaps the first one succeeded."""
     down = ((100, 104),)
     assert counts(Load(down=down, ending=EventKind.INFO)) == {"unavailable": 1}
     assert counts(Load(down=down, ending=EventKind.INFO, refused=True)) == {}
@@ -100,7 +101,7 @@ def test_every_kind_of_operation_must_come_back() -> None:
     assert check_availability(script.history(), facts).findings_count == {"slow-recovery": 1}
 
 
-def test_what_nobody_tried_between_two_faults_says_nothing_of_the_first() -> None:
+def test_no_operations_between_two_faults_prove_nothing_of_the_first() -> None:
     script = Script()
     script.fault("kill", "start")
     script.fault("kill", "end")
@@ -161,7 +162,7 @@ def test_calm_time_is_all_time_outside_faults(faults: list[tuple[int, int]], unt
 
 def test_moments_next_to_a_fault_are_not_calm() -> None:
     calm = CalmTimes([(10, 20)])
-    told: dict[tuple[int, int], Json] = {
+    expected: dict[tuple[int, int], Json] = {
         (0, 9): True,
         (0, 10): False,
         (12, 13): False,
@@ -169,4 +170,4 @@ def test_moments_next_to_a_fault_are_not_calm() -> None:
         (21, 25): True,
         (5, 30): False,
     }
-    assert {span: calm.is_calm(*span) for span in told} == told
+    assert {span: calm.is_calm(*span) for span in expected} == expected

@@ -1,4 +1,4 @@
-"""What may be gone from a compacted log, by what readers saw and by what its replicas hold."""
+"""Records that may be gone from a compacted log, by the reads and by the logs of its replicas."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ import pytest
 
 from ottla.jepsen.checkers.compacted import differing_key, is_compacted, record_key_of
 from ottla.jepsen.checkers.log import check_log
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
+from tests.jepsen.checkers.script import Script
 
 TWO_KEYS = RunFacts(record_key_count=2)
 """Even values are of one key, odd ones of the other."""

@@ -1,4 +1,4 @@
-"""What nobody may have seen before it was done goes round, and is told with the ways it goes."""
+"""A dependency on a later operation is a cycle, which is reported with its edges."""
 
 from itertools import product
 from random import Random
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.cycles import check_cycles
 from ottla.jepsen.checkers.graph import shortest_way, strongly_connected
-from ottla.jepsen.checkers.testing.queue_histories import HistoryWeather, queue_history
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, Json
+from tests.jepsen.checkers.queue_histories import HistoryWeather, queue_history
+from tests.jepsen.checkers.script import Script
 
 GRAPHS = st.integers(1, 7).flatmap(
     lambda count: st.lists(
@@ -78,7 +78,7 @@ def test_two_transactions_that_read_each_other_go_round_by_what_they_read() -> N
     assert verdict.findings_count == {"G1c": 1}
     assert verdict.valid is False
     assert verdict.findings[0].operations == (2, 3)
-    assert "2 operations go round: 2 -wr-> 3 -wr-> 2" in verdict.findings[0].detail
+    assert "2 operations form a cycle: 2 -wr-> 3 -wr-> 2" in verdict.findings[0].detail
     with_ww = check_cycles(script.history(), RunFacts(ww_edges=True))
     assert with_ww.findings_count == {"G1c": 1}
     assert with_ww.valid is True, "with the order of logs Kafka promises less"
@@ -115,7 +115,7 @@ def test_time_orders_operations_that_have_others_between_them() -> None:
     assert check_cycles(script.history(), RunFacts()).findings_count == {"G1c-realtime": 1}
 
 
-def test_what_nobody_sent_or_what_failed_depends_on_nothing() -> None:
+def test_unsent_and_failed_values_have_no_dependencies() -> None:
     script = Script()
     script.does(0, "txn", [["poll"], sending(3, key="q-1")], [polling([0, 1], [1, 7])])
     script.does(1, "send", [sending(1)], kind=EventKind.FAIL)
@@ -147,7 +147,7 @@ def test_a_process_whose_later_record_lies_first_goes_round_by_its_own_order_and
     assert verdict.findings_count == {"G0-realtime": 1}
 
 
-def test_what_ended_nobody_knows_when_is_ordered_by_what_was_read_alone() -> None:
+def test_an_operation_of_unknown_end_is_ordered_by_reads_alone() -> None:
     script = Script()
     script.does(0, "send", [sending(1)], kind=EventKind.INFO)
     script.does(1, "poll", [["poll"]], [polling([0, 1])])

@@ -1,4 +1,4 @@
-"""A key belongs to one member of a generation, and what is committed stays and was read."""
+"""A key has one owner in a generation, and committed offsets persist and follow reads."""
 
 from collections.abc import Mapping
 from random import Random
@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.groups import check_groups
-from ottla.jepsen.checkers.testing.object_histories import object_history
-from ottla.jepsen.checkers.testing.queue_histories import renumbered
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, EventKind, Json
+from tests.jepsen.checkers.object_histories import object_history
+from tests.jepsen.checkers.queue_histories import renumbered
+from tests.jepsen.checkers.script import Script
 
 SEEDS = st.integers(0, 1 << 32)
 KEYS = ("q-0", "q-1", "q-2")
@@ -62,26 +62,31 @@ class Coordinator:
         elif self.known[thread] != self.generation:
             return None, EventKind.FAIL
         mine = [key for key in KEYS if self.owner[key] == thread]
-        told = {key: self.poll(rng, thread, key) for key in mine}
+        membership = {key: self.poll(rng, thread, key) for key in mine}
         if f == "commit":
             self.committed.update(
                 (key, self.position[thread, key]) for key in mine if (thread, key) in self.position
             )
-            told = {
+            membership = {
                 key: self.position[thread, key] for key in mine if (thread, key) in self.position
             }
-        value = {"group": "g", "member": f"m{thread}", "generation": self.generation, "keys": told}
+        value = {
+            "group": "g",
+            "member": f"m{thread}",
+            "generation": self.generation,
+            "keys": membership,
+        }
         return value, EventKind.OK
 
     def poll(self, rng: Random, thread: int, key: str) -> Json:
         return []
 
-    def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
+    def extra(self, f: str, asked: Json, membership: Json) -> Mapping[str, Json]:
         return {}
 
 
-class Reading(Coordinator):
-    """One whose members are given records."""
+class ReadingCoordinator(Coordinator):
+    """A coordinator whose members also read records."""
 
     def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         self.reads = f == "poll"
@@ -100,7 +105,7 @@ class Reading(Coordinator):
 @settings(max_examples=150, deadline=None)
 def test_a_group_that_keeps_its_promises_passes(seed: int) -> None:
     # A poll whose answer was lost moves its member on unseen: so none is lost here.
-    history = object_history(Random(seed), Reading(3), threads=3, count=80, trouble=0.0)
+    history = object_history(Random(seed), ReadingCoordinator(3), threads=3, count=80, trouble=0.0)
     verdict = check_groups(history, RunFacts())
     assert verdict.valid is True, verdict.findings
     assert verdict.findings_count == {}
@@ -109,7 +114,7 @@ def test_a_group_that_keeps_its_promises_passes(seed: int) -> None:
 @given(SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_a_second_owner_is_reported_and_nothing_else(seed: int) -> None:
-    history = object_history(Random(seed), Reading(3), threads=3, count=80, trouble=0.0)
+    history = object_history(Random(seed), ReadingCoordinator(3), threads=3, count=80, trouble=0.0)
     polls = [each for each in history.operations("poll") if each.kind is EventKind.OK]
     owned = [(each, key) for each in polls for key in each.value["keys"]]
     assume(owned)
@@ -129,7 +134,7 @@ def test_a_second_owner_is_reported_and_nothing_else(seed: int) -> None:
 # ---- by hand
 
 
-def told(generation: int | None, keys: Json, member: str = "m1") -> dict[str, Json]:
+def membership(generation: int | None, keys: Json, member: str = "m1") -> dict[str, Json]:
     return {"group": "g", "member": member, "generation": generation, "keys": keys}
 
 
@@ -139,48 +144,48 @@ def counts(script: Script) -> dict[str, int]:
 
 def test_a_key_has_one_owner_in_a_generation_and_may_move_with_the_next() -> None:
     script = Script()
-    script.notes(0, "assigned", told(1, ["q-0"]))
-    script.notes(1, "assigned", told(2, ["q-0"], "m2"))
-    script.notes(2, "assigned", told(None, ["q-0"], "m3"))
+    script.notes(0, "assigned", membership(1, ["q-0"]))
+    script.notes(1, "assigned", membership(2, ["q-0"], "m2"))
+    script.notes(2, "assigned", membership(None, ["q-0"], "m3"))
     assert counts(script) == {}
-    script.does(0, "poll", {"group": "g"}, told(2, {"q-0": []}))
+    script.does(0, "poll", {"group": "g"}, membership(2, {"q-0": []}))
     assert counts(script) == {"two-owners": 1}
 
 
 def test_a_static_member_that_came_back_is_the_same_owner() -> None:
     script = Script()
-    script.notes(0, "assigned", told(1, ["q-0"], "old"))
-    script.notes(0, "assigned", told(1, ["q-0"], "new"))
+    script.notes(0, "assigned", membership(1, ["q-0"], "old"))
+    script.notes(0, "assigned", membership(1, ["q-0"], "new"))
     assert counts(script) == {}
-    script.notes(1, "assigned", told(1, ["q-0"], "foreign"))
+    script.notes(1, "assigned", membership(1, ["q-0"], "foreign"))
     assert counts(script) == {"two-owners": 1}
 
 
 def test_a_member_never_goes_back_to_an_older_generation() -> None:
     script = Script()
-    script.notes(0, "assigned", told(2, ["q-0"]))
-    script.notes(0, "assigned", told(1, ["q-1"]))
+    script.notes(0, "assigned", membership(2, ["q-0"]))
+    script.notes(0, "assigned", membership(1, ["q-1"]))
     assert counts(script) == {"generation-went-back": 1}
     beside = Script()
     beside.begins(1, "poll", {"group": "g"})
-    beside.notes(0, "assigned", told(2, ["q-0"]))
-    beside.ends(1, told(1, {"q-1": []}))
+    beside.notes(0, "assigned", membership(2, ["q-0"]))
+    beside.ends(1, membership(1, {"q-1": []}))
     assert counts(beside) == {}, "it may have been done before"
 
 
 def test_an_older_generation_never_commits_over_a_newer_one() -> None:
     for generation, wrong in ((2, 0), (1, 1)):
         script = Script()
-        script.does(0, "commit", {"group": "g"}, told(2, {"q-0": 5}, "m0"))
-        script.does(1, "commit", {"group": "g"}, told(generation, {"q-0": 6}, f"m{wrong}"))
+        script.does(0, "commit", {"group": "g"}, membership(2, {"q-0": 5}, "m0"))
+        script.does(1, "commit", {"group": "g"}, membership(generation, {"q-0": 6}, f"m{wrong}"))
         found = counts(script)
         assert found == ({"old-generation-commit": 1} if wrong else {})
     beside = Script()
     beside.begins(1, "commit", {"group": "g"})
-    beside.does(0, "commit", {"group": "g"}, told(2, {"q-0": 5}))
-    beside.ends(1, told(1, {"q-0": 6}, "m2"))
+    beside.does(0, "commit", {"group": "g"}, membership(2, {"q-0": 5}))
+    beside.ends(1, membership(1, {"q-0": 6}, "m2"))
     assert counts(beside) == {}, "it may have been done before"
-    beside.does(1, "commit", {"group": "g"}, told(1, {"q-0": 7}, "m2"))
+    beside.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 7}, "m2"))
     assert counts(beside) == {"old-generation-commit": 1}, "the newest still counts"
 
 
@@ -188,32 +193,32 @@ def test_what_is_committed_was_given_to_some_member() -> None:
     script = Script()
     for value in range(3):
         script.sends(0, value, value)
-    script.does(1, "poll", {"group": "g"}, told(1, {"q-0": [[0, 0]]}))
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}))
+    script.does(1, "poll", {"group": "g"}, membership(1, {"q-0": [[0, 0]]}))
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 1}))
     assert counts(script) == {}
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 3}))
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 3}))
     assert counts(script) == {"committed-unread": 1}
     finding = check_groups(script.history(), RunFacts()).findings[0]
     assert "2 records below" in finding.detail
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}))
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 1}))
     script.does(1, "poll", {"group": "g"}, kind=EventKind.FAIL)
     assert counts(script) == {"committed-unread": 1}
     script.does(1, "poll", {"group": "g"}, kind=EventKind.INFO)
-    assert counts(script) == {}, "nobody knows what that one was given"
+    assert counts(script) == {}, "the assignment of that one is unknown"
 
 
 def test_what_was_not_committed_and_what_lies_nowhere_known_need_not_be_read() -> None:
     script = Script()
     script.sends(0, 1, 0)
     script.sends(0, 2, None)
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), EventKind.FAIL)
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), EventKind.INFO)
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 1}), EventKind.FAIL)
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 1}), EventKind.INFO)
     assert counts(script) == {}
 
 
 def test_what_is_fetched_is_what_was_committed() -> None:
     script = Script()
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}))
+    script.does(1, "commit", {"group": "g"}, membership(1, {"q-0": 1}))
     script.does(2, "fetch", {"group": "g"}, {"group": "g", "keys": {"q-0": 1}})
     assert counts(script) == {}
     script.does(2, "fetch", {"group": "g"}, {"group": "g", "keys": {"q-0": None}})
@@ -223,6 +228,6 @@ def test_what_is_fetched_is_what_was_committed() -> None:
 @pytest.mark.parametrize("kind", [EventKind.FAIL, EventKind.INFO])
 def test_what_did_not_succeed_claims_nothing(kind: EventKind) -> None:
     script = Script()
-    script.does(0, "poll", {"group": "g"}, told(1, {"q-0": []}), kind)
-    script.does(1, "poll", {"group": "g"}, told(1, {"q-0": []}, "m2"))
+    script.does(0, "poll", {"group": "g"}, membership(1, {"q-0": []}), kind)
+    script.does(1, "poll", {"group": "g"}, membership(1, {"q-0": []}, "m2"))
     assert counts(script) == {}

@@ -7,17 +7,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.list_offsets import DEPOSED, UNKNOWN, check_list_offsets
-from ottla.jepsen.checkers.testing.object_histories import object_history
-from ottla.jepsen.checkers.testing.queue_histories import renumbered
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, EventKind, Json
+from tests.jepsen.checkers.object_histories import object_history
+from tests.jepsen.checkers.queue_histories import renumbered
+from tests.jepsen.checkers.script import Script
 
 SEEDS = st.integers(0, 1 << 32)
 
 
 class Logs:
-    """Logs whose leaders tell where they end."""
+    """Logs whose leaders report their end offsets."""
 
     def __init__(self) -> None:
         self.ends = {"q-0": 0, "q-1": 0}
@@ -37,7 +37,7 @@ class Logs:
         self.ends[key] += 1
         return [["send", key, [self.ends[key] - 1, value]]], EventKind.OK
 
-    def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
+    def extra(self, f: str, asked: Json, result: Json) -> Mapping[str, Json]:
         return {"leader_epoch": 1} if f == "end-offset" else {}
 
 
@@ -103,7 +103,7 @@ def test_a_deposed_leader_may_tell_less_but_not_of_ones_own_and_not_at_the_end()
     assert counts(script) == {DEPOSED: 1}, "who asks is not the client that was acknowledged"
     script = after_a_send()
     asked(script, 0, 0, leader_epoch=2, own_view=False)
-    assert counts(script) == {"stale-end-offset": 1}, "its leader knew, whoever asked"
+    assert counts(script) == {"stale-end-offset": 1}, "its leader knew, whichever client asked"
     script = after_a_send()
     asked(script, 1, 0, leader_epoch=1, final=True)
     assert counts(script) == {"stale-end-offset": 1}
@@ -133,7 +133,7 @@ def test_ends_asked_for_at_once_may_come_in_any_order() -> None:
     assert counts(script) == {}
 
 
-def test_a_log_that_nobody_wrote_ends_at_nothing() -> None:
+def test_an_unwritten_log_ends_at_offset_zero() -> None:
     script = Script()
     asked(script, 0, 0, leader_epoch=0)
     script.sends(0, 1, 0)

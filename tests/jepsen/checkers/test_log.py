@@ -1,4 +1,4 @@
-"""The judge of logs passes what is right and names what is wrong: that, and nothing else."""
+"""The log checker passes valid histories and names exactly the anomaly of each invalid one."""
 
 from random import Random
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from ottla.jepsen.checkers import log_figures, log_order, log_values
 from ottla.jepsen.checkers.log import ALLOWED, check_log
 from ottla.jepsen.checkers.log_reading import LogReading
-from ottla.jepsen.checkers.testing.queue_histories import HistoryWeather, queue_history
-from ottla.jepsen.checkers.testing.queue_plants import PLANTS, planted
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, Json
+from tests.jepsen.checkers.queue_histories import HistoryWeather, queue_history
+from tests.jepsen.checkers.queue_plants import PLANTS, planted
+from tests.jepsen.checkers.script import Script
 
 WEATHERS = st.builds(
     HistoryWeather,
@@ -73,7 +73,7 @@ def counts(script: Script, facts: RunFacts | None = None) -> dict[str, int]:
 def test_what_was_never_read_without_final_reads_is_unknown() -> None:
     script = Script()
     script.sends(0, 1, 0)
-    assert check_log(script.history(), RunFacts()).valid is True, "nobody was to read anything"
+    assert check_log(script.history(), RunFacts()).valid is True, "no client was to read anything"
     script.polls(1, [])
     verdict = check_log(script.history(), RunFacts())
     assert verdict.valid == "unknown"
@@ -115,7 +115,7 @@ def test_a_record_may_be_there_twice_only_if_its_producer_may_have_repeated_it(
     assert counts(script) == {name: 1}
 
 
-def test_what_a_part_of_an_operation_was_told_counts_though_its_end_is_unknown() -> None:
+def test_an_acknowledged_part_of_an_operation_of_unknown_end_counts() -> None:
     script = Script()
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
     script.does(0, "send", asked, [["send", "q-0", [0, 1]], ["send", "q-0", 2]], EventKind.INFO)
@@ -174,7 +174,7 @@ def test_a_process_that_follows_a_subscribed_one_is_subscribed() -> None:
     assert counts(script) == {"nonmonotonic-poll-subscribed": 1}
 
 
-def test_what_a_failed_poll_saw_must_be_right_but_counts_as_read_by_nobody() -> None:
+def test_records_of_a_failed_poll_are_checked_but_do_not_count_as_read() -> None:
     script = Script()
     script.sends(0, 1, 0)
     script.sends(0, 2, 1)
@@ -206,9 +206,9 @@ def test_a_record_of_unknown_place_is_lost_once_a_later_one_was_read() -> None:
 @pytest.mark.parametrize("kind", [EventKind.INFO, EventKind.FAIL])
 def test_a_transaction_must_have_committed_once_a_part_of_it_was_seen(kind: EventKind) -> None:
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
-    told = [["send", "q-0", [0, 1]], ["send", "q-0", [1, 2]]]
+    result = [["send", "q-0", [0, 1]], ["send", "q-0", [1, 2]]]
     script = Script()
-    script.does(0, "txn", asked, told, kind)
+    script.does(0, "txn", asked, result, kind)
     script.sends(1, 3, 3)
     script.polls(2, [[3, 3]], final=True)
     assert counts(script) == {}
@@ -232,14 +232,14 @@ def test_an_offset_that_was_given_before_is_out_of_order_too() -> None:
 def test_a_retry_without_idempotence_may_be_overtaken() -> None:
     script = Script()
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
-    told = [["send", "q-0", [1, 1]], ["send", "q-0", [0, 2]]]
-    script.does(0, "send", asked, told, idempotent=False)
+    result = [["send", "q-0", [1, 1]], ["send", "q-0", [0, 2]]]
+    script.does(0, "send", asked, result, idempotent=False)
     script.polls(1, [[0, 2], [1, 1]])
     assert counts(script) == {"int-nonmonotonic-send-of-retries": 1}
     assert check_log(script.history(), RunFacts()).valid is True
 
 
-def test_an_allowed_anomaly_is_told_and_does_not_fail() -> None:
+def test_an_allowed_anomaly_is_reported_and_does_not_fail() -> None:
     script = Script()
     script.polls(0, [[0, 7]])
     assert check_log(script.history(), RunFacts()).valid is False
@@ -306,6 +306,6 @@ def test_records_that_subscribers_consumed_are_counted_by_how_often() -> None:
 def test_polls_of_members_are_judged_with_their_group() -> None:
     script = Script()
     script.sends(0, 1, 0)
-    told = {"group": "g", "member": "m", "generation": 1, "keys": {"q-0": [[0, 9]]}}
-    script.does(1, "poll", {"group": "g"}, told)
+    result = {"group": "g", "member": "m", "generation": 1, "keys": {"q-0": [[0, 9]]}}
+    script.does(1, "poll", {"group": "g"}, result)
     assert counts(script) == {}

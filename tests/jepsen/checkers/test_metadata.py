@@ -1,4 +1,4 @@
-"""Topics have one order of writes, and a broker shows a prefix of it that only grows."""
+"""Writes of a topic have one order, and a broker shows a growing prefix of it."""
 
 from collections.abc import Mapping
 from random import Random
@@ -7,11 +7,11 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.metadata import check_metadata
-from ottla.jepsen.checkers.testing.object_histories import object_history
-from ottla.jepsen.checkers.testing.queue_histories import renumbered
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, EventKind, History, Json
+from tests.jepsen.checkers.object_histories import object_history
+from tests.jepsen.checkers.queue_histories import renumbered
+from tests.jepsen.checkers.script import Script
 
 SEEDS = st.integers(0, 1 << 32)
 Topic = tuple[str, int, dict[str, Json]]
@@ -52,8 +52,8 @@ class Cluster:
                 return None, EventKind.FAIL
             self.ids += 1
             past.append((f"id-{self.ids}", asked["count"], {}))
-            told = f"id-{self.ids}" if rng.random() < 0.7 else None
-            return {**asked, "id": told}, EventKind.OK
+            result = f"id-{self.ids}" if rng.random() < 0.7 else None
+            return {**asked, "id": result}, EventKind.OK
         if now is None or (f == "partitions" and asked["count"] <= now[1]):
             return None, EventKind.FAIL
         if f == "delete":
@@ -70,13 +70,13 @@ class Cluster:
         at = max(self.shown[topic, broker], len(past) - 1 - rng.randrange(3))
         self.shown[topic, broker] = at
         now = past[at]
-        told = {"topic": topic, "broker": broker}
+        result = {"topic": topic, "broker": broker}
         if asked["part"] == "config":
             config = None if now is None else {"retention.ms": now[2].get("retention.ms")}
-            return {**told, "config": config}
-        return {**told, "id": now and now[0], "count": now and now[1]}
+            return {**result, "config": config}
+        return {**result, "id": now and now[0], "count": now and now[1]}
 
-    def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
+    def extra(self, f: str, asked: Json, result: Json) -> Mapping[str, Json]:
         return {}
 
 
@@ -104,17 +104,17 @@ def test_a_broker_that_goes_back_is_reported_and_nothing_else(seed: int) -> None
 
 
 def broker_that_went_back(history: History, rng: Random) -> History | None:
-    """Have a broker tell a topic's id once more after it told that of a later life."""
-    told = [
+    """Have a broker return a topic's id once more after it returned that of a later life."""
+    result = [
         each
         for each in history.operations("describe")
         if each.kind is EventKind.OK and each.value.get("id") is not None
     ]
     places = [
         (first, third)
-        for first in told
-        for second in told
-        for third in told
+        for first in result
+        for second in result
+        for third in result
         if first.index < second.invoke.index
         and second.index < third.invoke.index
         and first.value["topic"] == second.value["topic"] == third.value["topic"]
@@ -133,8 +133,8 @@ def broker_that_went_back(history: History, rng: Random) -> History | None:
 # ---- by hand
 
 
-def described(script: Script, broker: int | None, told: dict[str, Json], **extra: Json) -> None:
-    value = {"topic": "t", "broker": broker, **told}
+def described(script: Script, broker: int | None, result: dict[str, Json], **extra: Json) -> None:
+    value = {"topic": "t", "broker": broker, **result}
     script.does(0, "describe", {"topic": "t"}, value, **extra)
 
 
@@ -200,7 +200,7 @@ def test_what_repeats_what_was_said_is_still_judged_after_the_other_part_changed
     assert not is_valid(script), "two settings lie between"
 
 
-def test_an_id_that_was_not_told_is_any_but_the_same_for_all() -> None:
+def test_an_unreported_topic_id_is_any_id_but_the_same_for_all_reads() -> None:
     script = Script()
     created(script, None)
     described(script, 1, {"id": "x", "count": 1})
@@ -210,7 +210,7 @@ def test_an_id_that_was_not_told_is_any_but_the_same_for_all() -> None:
     assert not is_valid(script)
 
 
-def test_an_unknown_id_is_not_one_that_another_creation_was_told() -> None:
+def test_an_unreported_topic_id_differs_from_ids_of_other_creations() -> None:
     script = Script()
     created(script, None)
     described(script, 1, A1)

@@ -1,4 +1,5 @@
-"""Committed offsets are registers: a fetch tells what was committed last, or the judge tells."""
+"""Committed offsets are registers: a fetch returns the last committed offset, or the checker
+fails."""
 
 from collections.abc import Mapping
 from random import Random
@@ -8,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.offsets import check_offsets
-from ottla.jepsen.checkers.testing.object_histories import object_history
-from ottla.jepsen.checkers.testing.queue_histories import renumbered
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, EventKind, History, Json
+from tests.jepsen.checkers.object_histories import object_history
+from tests.jepsen.checkers.queue_histories import renumbered
+from tests.jepsen.checkers.script import Script
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -38,13 +39,13 @@ class Registers:
             return asked, EventKind.OK
         return [group, key, self.offsets.get((group, key))], EventKind.OK
 
-    def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
+    def extra(self, f: str, asked: Json, script_of: Json) -> Mapping[str, Json]:
         return {"node": "1"}
 
 
 @given(SEEDS, st.sampled_from((0.0, 0.1, 0.3)))
 @settings(max_examples=150, deadline=None)
-def test_registers_that_keep_what_they_are_told_pass(seed: int, trouble: float) -> None:
+def test_registers_that_keep_their_writes_pass(seed: int, trouble: float) -> None:
     history = object_history(Random(seed), Registers(), trouble=trouble)
     verdict = check_offsets(history, RunFacts())
     assert verdict.valid is True
@@ -94,8 +95,8 @@ def overwritten_fetch(history: History, rng: Random) -> History | None:
     return None
 
 
-def told(*steps: tuple[str, int | None, str | None], kind: EventKind = EventKind.OK) -> Script:
-    """Tell operations one after the other: (f, offset, node)."""
+def script_of(*steps: tuple[str, int | None, str | None], kind: EventKind = EventKind.OK) -> Script:
+    """Return a script of operations one after the other: (f, offset, node)."""
     script = Script()
     for f, offset, node in steps:
         asked = ["g", "q-0", offset if f == "commit" else None]
@@ -105,26 +106,26 @@ def told(*steps: tuple[str, int | None, str | None], kind: EventKind = EventKind
 
 def test_a_deposed_coordinator_may_tell_what_it_knew_and_no_older() -> None:
     began = (("commit", 1, "1"), ("commit", 2, "1"), ("commit", 3, "2"))
-    stale = check_offsets(told(*began, ("fetch", 2, "1")).history(), RunFacts())
+    stale = check_offsets(script_of(*began, ("fetch", 2, "1")).history(), RunFacts())
     assert stale.valid is True
     assert stale.findings_count == {"stale-fetch": 1}
-    older = check_offsets(told(*began, ("fetch", 1, "1")).history(), RunFacts())
+    older = check_offsets(script_of(*began, ("fetch", 1, "1")).history(), RunFacts())
     assert older.findings_count == {"nonlinearizable": 1}
-    newest = check_offsets(told(*began, ("fetch", 2, "2")).history(), RunFacts())
+    newest = check_offsets(script_of(*began, ("fetch", 2, "2")).history(), RunFacts())
     assert newest.findings_count == {"nonlinearizable": 1}
-    new = check_offsets(told(*began, ("fetch", 2, "3")).history(), RunFacts())
+    new = check_offsets(script_of(*began, ("fetch", 2, "3")).history(), RunFacts())
     assert new.findings_count == {"nonlinearizable": 1}, "a new one must know everything"
 
 
 def test_a_fetch_of_nothing_fits_only_before_the_first_commit() -> None:
-    assert check_offsets(told(("fetch", None, "1")).history(), RunFacts()).valid is True
-    lost = told(("commit", 1, "1"), ("fetch", None, "1"))
+    assert check_offsets(script_of(("fetch", None, "1")).history(), RunFacts()).valid is True
+    lost = script_of(("commit", 1, "1"), ("fetch", None, "1"))
     assert check_offsets(lost.history(), RunFacts()).valid is False
 
 
 def test_a_failed_commit_is_never_seen_and_one_of_unknown_end_may_be() -> None:
     for kind, valid in ((EventKind.FAIL, False), (EventKind.INFO, True)):
-        script = told(("commit", 1, "1"))
+        script = script_of(("commit", 1, "1"))
         script.does(1, "commit", ["g", "q-0", 2], kind=kind)
         script.does(0, "fetch", ["g", "q-0", None], ["g", "q-0", 2])
         assert check_offsets(script.history(), RunFacts()).valid is valid
@@ -143,7 +144,7 @@ def test_what_could_not_be_decided_is_unknown() -> None:
 
 
 def test_the_longest_order_of_a_bad_register_is_kept_for_a_picture() -> None:
-    verdict = check_offsets(told(("commit", 1, "1"), ("fetch", 7, "1")).history(), RunFacts())
+    verdict = check_offsets(script_of(("commit", 1, "1"), ("fetch", 7, "1")).history(), RunFacts())
     shown = verdict.figures["linear"]["g/q-0"]
     assert [operation["value"] for operation in shown["operations"]] == [1, 7]
     assert shown["order"] == [0]
@@ -153,7 +154,7 @@ def test_the_longest_order_of_a_bad_register_is_kept_for_a_picture() -> None:
 
 @pytest.mark.parametrize("key", ["q-0", "q-1"])
 def test_registers_are_apart(key: str) -> None:
-    script = told(("commit", 1, "1"))
+    script = script_of(("commit", 1, "1"))
     script.does(0, "commit", ["g", "q-1", 5])
     script.does(0, "fetch", ["g", key, None], ["g", key, {"q-0": 1, "q-1": 5}[key]])
     assert check_offsets(script.history(), RunFacts()).valid is True

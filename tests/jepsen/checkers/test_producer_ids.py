@@ -1,12 +1,12 @@
-"""Nobody is given what somebody else was given."""
+"""No producer id is allocated twice."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.producer_ids import check_producer_ids
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, Json
+from tests.jepsen.checkers.script import Script
 
 
 def given_ids(*ids: tuple[int, int, str | None]) -> dict[str, int]:
@@ -44,7 +44,7 @@ def test_epochs_asked_for_at_once_may_come_in_any_order() -> None:
     assert check_producer_ids(script.history(), RunFacts()).valid is True
 
 
-def test_what_was_not_answered_was_given_to_nobody() -> None:
+def test_a_producer_id_without_an_answer_was_given_to_no_producer() -> None:
     script = Script()
     script.does(0, "init", None, [1, 0])
     script.does(0, "init", None, [1, 0], EventKind.FAIL)

@@ -1,4 +1,4 @@
-"""Every judge has a name, and what the harness found of servers is judged as it was told."""
+"""Every checker has a name, and findings of the harness about servers are judged as recorded."""
 
 import gc
 
@@ -19,7 +19,7 @@ def test_a_history_of_nothing_passes_every_judge_by_its_name() -> None:
     assert gc.isenabled(), "it is only paused"
 
 
-def test_errors_of_servers_and_unsound_directories_are_each_told() -> None:
+def test_server_errors_and_damaged_directories_are_each_reported() -> None:
     sound = DirectoryCheck("b1", is_sound=True)
     unsound = DirectoryCheck("b2", is_sound=False, detail="CRC of batch 7 of q-0")
     for facts, counts in (

@@ -7,20 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.cycles import check_cycles
-from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.transactions import amount_of, check_transactions, input_of
 from ottla.jepsen.checkers.verdict import RunFacts, Verdict
 from ottla.jepsen.history import EventKind, History, Json
+from tests.jepsen.checkers.script import Script
 
 ALL_ANOMALIES = {"G1a", "G1b"}
 
 
 def sending(*records: tuple[str, Json]) -> Json:
-    """Return what a transaction writes: (key, value) as asked for, (key, [offset, value])."""
+    """Return a transaction's sends: (key, value) as requested, (key, [offset, value]) as
+    acknowledged."""
     return [["send", key, value] for key, value in records]
 
 
-def told(script: Script, facts: RunFacts | None = None) -> Verdict:
+def verdict_of(script: Script, facts: RunFacts | None = None) -> Verdict:
     return check_transactions(script.history(), facts or RunFacts())
 
 
@@ -41,7 +42,7 @@ def test_a_committed_transaction_that_is_read_afterwards_is_as_it_should_be() ->
     script = Script()
     commits(script, 0, "t1", ("q-0", [0, "a/+2/0"]), ("q-1", [0, "a/-2/1"]))
     polls(script, 6, q_0=[[0, "a/+2/0"]], q_1=[[0, "a/-2/1"]])
-    verdict = told(script)
+    verdict = verdict_of(script)
     assert verdict.valid is True
     assert verdict.findings_count == {}
     assert verdict.figures["committed"] == 1
@@ -51,7 +52,7 @@ def test_what_was_never_to_be_committed_is_read_as_an_aborted_read() -> None:
     script = Script()
     script.does(0, "txn", sending(("q-0", "a")), kind=EventKind.INFO, name="t1")
     polls(script, 1, q_0=[[0, "a"]])
-    verdict = told(script)
+    verdict = verdict_of(script)
     assert verdict.findings_count == {"G1a": 1}
     assert "transaction t1 was never to be committed" in verdict.findings[0].detail
 
@@ -62,7 +63,7 @@ def test_what_is_read_before_its_commit_is_asked_for_is_an_intermediate_read() -
     polls(script, 1, q_0=[[0, "a"]])
     script.does(7, "ask-commit", "t1")
     script.ends(0, sending(("q-0", [0, "a"])))
-    assert told(script).findings_count == {"G1b": 1}
+    assert verdict_of(script).findings_count == {"G1b": 1}
 
 
 def test_a_poll_that_passes_over_a_part_of_a_transaction_is_an_intermediate_read() -> None:
@@ -70,14 +71,14 @@ def test_a_poll_that_passes_over_a_part_of_a_transaction_is_an_intermediate_read
     commits(script, 0, "t1", ("q-0", [0, "a"]), ("q-0", [1, "b"]))
     commits(script, 1, "t2", ("q-0", [3, "c"]))
     polls(script, 2, q_0=[[0, "a"], [3, "c"]])
-    assert told(script).findings_count == {"G1b": 1}
+    assert verdict_of(script).findings_count == {"G1b": 1}
 
 
 def test_a_poll_that_ends_within_a_transaction_is_none() -> None:
     script = Script()
     commits(script, 0, "t1", ("q-0", [0, "a"]), ("q-0", [1, "b"]), ("q-0", [2, "c"]))
     polls(script, 2, q_0=[[0, "a"], [1, "b"]])
-    assert told(script).valid is True
+    assert verdict_of(script).valid is True
 
 
 def takes_over(script: Script, thread: int, producer: str) -> None:
@@ -91,7 +92,7 @@ def test_a_producer_that_commits_after_its_id_was_taken_over_is_a_zombie() -> No
     takes_over(script, 1, "new")
     script.does(7, "ask-commit", "t1")
     script.ends(0, sending(("q-0", [0, "a"])))
-    verdict = told(script)
+    verdict = verdict_of(script)
     assert verdict.findings_count == {"zombie-commit": 1}
     assert "had taken 'id' over" in verdict.findings[0].detail
 
@@ -104,27 +105,27 @@ def test_a_producer_that_asks_to_commit_while_its_id_is_taken_over_may_be_the_fi
     script.does(7, "ask-commit", "t1")
     script.ends(1, [7, 2])
     script.ends(0, sending(("q-0", [0, "a"])))
-    assert told(script).valid is True
+    assert verdict_of(script).valid is True
 
 
 def test_amounts_that_do_not_add_up_name_the_transaction_that_lacks_a_part() -> None:
     script = Script()
     commits(script, 0, "t1", ("q-0", [0, "a/+2/0"]), ("q-1", [0, "a/-2/1"]))
     polls(script, 6, q_0=[[0, "a/+2/0"]])
-    verdict = told(script)
+    verdict = verdict_of(script)
     assert verdict.findings_count == {"bank-total": 1}
     assert verdict.findings[0].detail == "all amounts together are +2: t1 by +2"
 
 
 def moved(script: Script, *, end: int | None, outputs: list[list[Json]]) -> Verdict:
-    """Judge an input of two records, what is committed for it, and what was made of it."""
+    """Judge an input of two records, the offset committed for it, and its outputs."""
     commits(script, 0, "t1", ("in-0", [0, "a"]), ("in-0", [1, "b"]))
     for offset, value in outputs:
         commits(script, 1, f"m{offset}", ("out-0", [offset, value]))
     value = {"group": "movers", "keys": {"in-0": end}}
     script.does(2, "committed", None, value, final=True)
     polls(script, 6, in_0=[[0, "a"], [1, "b"]], out_0=outputs)
-    return told(script)
+    return verdict_of(script)
 
 
 def test_an_input_whose_offset_is_committed_has_one_output() -> None:
@@ -156,7 +157,7 @@ KEYS = ("q-0", "q-1")
 
 
 def small_history(rng: Random) -> History:
-    """Return a history of a few transactions whose parts lie and are read anywhere."""
+    """Return a history of a few transactions whose records are placed and read at random."""
     script = Script()
     count = rng.randint(2, 4)
     steps = [(number, step) for number in range(count) for step in ("begins", "asks", "ends")]
@@ -292,7 +293,7 @@ def test_small_histories_go_round_where_some_row_of_their_operations_does(seed: 
     assert set(verdict.findings_count) & {"G0", "G1c"} == slow_cycles(history)
 
 
-def test_a_cycle_is_told_with_what_each_step_rests_on() -> None:
+def test_a_cycle_is_reported_with_the_evidence_of_each_step() -> None:
     script = Script()
     script.begins(0, "txn", sending(("q-0", "a"), ("q-1", "b")))
     script.begins(1, "txn", [*sending(("q-0", "c")), ["poll"]])
@@ -300,6 +301,6 @@ def test_a_cycle_is_told_with_what_each_step_rests_on() -> None:
     script.ends(1, [*sending(("q-0", [0, "c"])), ["poll", {"q-1": [[0, "b"]]}]])
     verdict = check_cycles(script.history(), RunFacts(ww_edges=True))
     assert verdict.findings[0].detail == (
-        "2 operations go round: 2 -wr-> 3 -ww-> 2: 3 read 'b' of q-1, by 2; "
+        "2 operations form a cycle: 2 -wr-> 3 -ww-> 2: 3 read 'b' of q-1, by 2; "
         "q-0 has 'c' of 3 at 0 and 'a' of 2 at 1"
     )

@@ -1,4 +1,4 @@
-"""The search finds an order exactly when there is one, and never says so when it gave up."""
+"""The search finds a linearization exactly when there is one, and reports when it gave up."""
 
 from collections.abc import Sequence
 from itertools import permutations

@@ -15,8 +15,8 @@ TIMEOUT_S = 60
 NOTES_FROM = 1_000_000
 
 
-class Run:
-    """One workload's run; `history` is what happened."""
+class WorkloadRun:
+    """One workload's run; `history` has its events."""
 
     def __init__(self, name: str, bootstrap: str, kinds: tuple[str, ...]) -> None:
         plan = LoadPlan(prefix="t-", kinds=kinds)
@@ -34,7 +34,7 @@ class Run:
         return self.recorder.history()
 
     async def drive(self, op_count: int, *, pace: int = 30) -> None:
-        """Do so many operations a thread; the generator's time passes `pace` times as fast."""
+        """Do a number of operations a thread; the generator's time passes `pace` times as fast."""
         with trio.fail_after(TIMEOUT_S):
             await self.workload.set_up(self.bootstrap)
             ended: list[trio.Event] = [trio.Event() for _ in range(self._threads)]
@@ -87,5 +87,5 @@ async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
 
 
 @pytest.fixture
-def small_run() -> type[Run]:
-    return Run
+def small_run() -> type[WorkloadRun]:
+    return WorkloadRun

@@ -1,4 +1,4 @@
-"""What crashes says no farewell, what closes does, and whoever asks gets a thing that lives."""
+"""Renewable resources: a crash skips the close, and each request gets a live resource."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class Thing:
-    """Has one connection, through which it says that it goes."""
+    """A resource with one connection, on which it announces its close."""
 
     def __init__(self, stream: object) -> None:
         self.stream = stream
@@ -67,7 +67,7 @@ async def test_a_crash_is_silent_and_an_end_is_not(is_crash: bool, farewell: lis
         nursery.cancel_scope.cancel()
 
 
-async def test_a_thing_that_ended_by_itself_is_opened_anew() -> None:
+async def test_a_resource_that_ended_by_itself_is_opened_again() -> None:
     opened = 0
 
     @asynccontextmanager

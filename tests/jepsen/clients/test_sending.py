@@ -1,4 +1,4 @@
-"""A send is acknowledged, or certainly never taken, or unknown; never one for the other."""
+"""The outcome of a send is acknowledged, certainly refused, or unknown; never a wrong one."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -38,7 +38,7 @@ class Report:
 
 
 class Sender:
-    """A producer of ours that takes the record, or does not."""
+    """A producer of our client that accepts the record, or does not."""
 
     def __init__(self, taken: Report | Exception | None) -> None:
         self.taken = taken

@@ -1,4 +1,4 @@
-"""The drivers and the judge find what is wrong, and only that."""
+"""The fuzz drivers and the checker find the planted errors, and only those."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A short hunt of every target: what was found once, good inputs, and new ones made of them.
 
-With OTTLA_FAULTS=full it is twice as long; `ottla world fuzz` goes on for as long as it is told.
+With OTTLA_FAULTS=full it is twice as long; `ottla world fuzz` runs for as long as its options say.
 """
 
 import os

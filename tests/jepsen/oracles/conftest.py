@@ -1,4 +1,4 @@
-"""The oracles that measure collections of garbage give up what was left out of them."""
+"""The garbage collections left out of measurements are done after each oracle."""
 
 import gc
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def what_outlives_a_module_stays_out_of_collections() -> Iterator[None]:
-    """Leave out again what `tests/conftest.py` left out, for the tests that follow."""
+    """Freeze long-lived objects again for the tests that follow, as `tests/conftest.py` does."""
     yield
     gc.collect()
     gc.freeze()

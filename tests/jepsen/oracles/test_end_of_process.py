@@ -1,4 +1,4 @@
-"""What the end-of-process oracle takes for a violation, without a cluster."""
+"""Violations that the end-of-process oracle recognises, without a cluster."""
 
 import json
 from collections import deque
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import trio
 
-from ottla.jepsen.oracles.end_of_process import BrokerHuntReport, BrokerPort, Neighbour, kept_frames
-from ottla.jepsen.oracles.hostile_frames import Frame, Manner
+from tests.jepsen.oracles.end_of_process import BrokerHuntReport, BrokerPort, Neighbour, kept_frames
+from tests.jepsen.oracles.hostile_frames import Frame, Manner
 
 FRAME = Frame(3, 12, "one", Manner.WHOLE, b"\0\0\0\1a")
 

@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.oracles.grpc_requests import METHODS, Truth, broken_of, requests_of
+from tests.jepsen.oracles.grpc_requests import METHODS, Truth, broken_of, requests_of
 
 TRUTH = Truth({"cluster_id": ["here"], "broker_id": [1], "topic_id": [b"t" * 16]})
 

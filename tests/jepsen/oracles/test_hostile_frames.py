@@ -1,10 +1,10 @@
-"""What strangers send: frames of every API, the same for the same seed."""
+"""Frames of strangers for every API, the same for the same seed."""
 
 from random import Random
 
-from ottla.jepsen.oracles.hostile_frames import FrameMaker, Manner
-from ottla.jepsen.oracles.kafka_values import ClusterNames
 from ottla.wire.apis import API
+from tests.jepsen.oracles.hostile_frames import FrameMaker, Manner
+from tests.jepsen.oracles.kafka_values import ClusterNames
 
 NAMES = ClusterNames(topics=(), groups=("g",))
 

@@ -1,10 +1,16 @@
-"""The requests that the oracles throw can be sent, and are as hostile as they say."""
+"""The requests of the oracles can be encoded, and are as hostile as their names announce."""
 
 from uuid import UUID
 
 import pytest
 
-from ottla.jepsen.oracles.kafka_requests import (
+from ottla.jepsen.world.rng import SeededRng
+from ottla.model.limits import KIB
+from ottla.wire.apis import API, request_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest
+from tests.jepsen.oracles.kafka_requests import (
     SHAPES,
     ClusterNames,
     ExistingTopic,
@@ -12,13 +18,9 @@ from ottla.jepsen.oracles.kafka_requests import (
     request_of,
     requests_of,
 )
-from ottla.jepsen.world.rng import SeededRng
-from ottla.model.limits import KIB
-from ottla.wire.apis import API, request_class
-from ottla.wire.codec import decode, encode
-from ottla.wire.messages.metadata_request import MetadataRequest
-from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest
+from tests.jepsen.search_length import length
 
+REQUEST_BYTES = length(2, 8) * KIB
 NAMES = ClusterNames(
     topics=[
         ExistingTopic(name=f"t{i}", id=UUID(int=1000 + i), partition_count=1) for i in range(50)
@@ -31,7 +33,7 @@ NAMES = ClusterNames(
 def test_every_request_can_be_sent_and_read(api_key: int) -> None:
     api = API[api_key]
     for version in range(api.lowest, api.highest + 1):
-        for request in requests_of(api_key, version, SeededRng(1), NAMES, bytes_max=8 * KIB):
+        for request in requests_of(api_key, version, SeededRng(1), NAMES, bytes_max=REQUEST_BYTES):
             data = encode(request, version)
             again = decode(request_class(api_key), version, data)
             # Compared as bytes: not-a-number equals nothing.

@@ -15,20 +15,20 @@ import trio
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.client.network.tls import TLS, TlsDialer
-from ottla.jepsen.oracles.end_of_process import BrokerHuntReport
-from ottla.jepsen.oracles.tls_end_of_process import TlsHuntReport, hunt, kinds_of_manners
-from ottla.model.settings.tls import SSL, TlsConfig
+from ottla.model.settings.security.tls import SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.session_driver import TlsFloodError, TlsSession
 from ottla.node.clock_driver import RealClock
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from tests.jepsen.oracles.end_of_process import HuntReport
+from tests.jepsen.oracles.tls_end_of_process import TlsHuntReport, hunt_listeners, kinds_of_manners
 from tests.jepsen.oracles.tls_targets import target_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def on_hello(context: RequestContext, request: ApiVersionsRequest) -> ApiVersion
     return ApiVersionsResponse(api_keys=[served])
 
 
-def serve(plant: Plant, certificate: str, told: Connection) -> NoReturn:
+def serve(plant: Plant, certificate: str, channel: Connection) -> NoReturn:
     """Serve one listener with a planted bug; say its port."""
     TlsSession.decrypt = plant(TlsSession.decrypt)  # type: ignore[method-assign]
 
@@ -93,7 +93,7 @@ def serve(plant: Plant, certificate: str, told: Connection) -> NoReturn:
         async with open_socket_server(
             [listener], Dispatcher({API_VERSIONS: on_hello}), clock=RealClock(), disk=RealDisk()
         ) as server:
-            told.send(server.addresses[SSL][1])
+            channel.send(server.addresses[SSL][1])
             await trio.sleep_forever()
 
     trio.run(run)
@@ -114,14 +114,14 @@ def served(plant: Plant, certificate: Path) -> Iterator[tuple[BaseProcess, int]]
         process.join()
 
 
-async def ask_again(address: str, config: TlsConfig, report: BrokerHuntReport) -> None:
+async def ask_again(address: str, config: TlsConfig, report: HuntReport) -> None:
     TLS.set(TlsDialer(config))
     host, _, port = address.rpartition(":")
     try:
         async with open_connection(host, int(port)) as connection:
             while True:
                 await connection.request(ApiVersionsRequest(), ApiVersionsResponse, 0)
-                report.neighbour_answers += 1
+                report.add_answers(1, 0.0)
                 await trio.sleep(0.01)
     except ConnectionLostError as error:
         report.add_violation(f"a neighbour was lost: {error}")
@@ -142,7 +142,9 @@ async def hunted(
             return [] if process.is_alive() else [f"exit code {process.exitcode}"]
 
         neighbour = partial(ask_again, f"127.0.0.1:{port}", trust)
-        return await hunt([target], [neighbour], deaths, seed=SEED, seconds=seconds, folder=folder)
+        return await hunt_listeners(
+            [target], [neighbour], deaths, seed=SEED, seconds=seconds, folder=folder
+        )
 
 
 @pytest.mark.interpreted_only("a method of a class is replaced")

@@ -14,24 +14,24 @@ import trio
 from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import Listener
-from ottla.broker.network.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.network.tls.served_tls_driver import ServedTls
-from ottla.jepsen.oracles.loop_cost import LoopWatch
-from ottla.jepsen.oracles.tls_hold import TlsTarget, costs_of
 from ottla.model.settings.endpoints import ListenAddress
-from ottla.model.settings.metrics_access import MetricsAccess
-from ottla.model.settings.node_tls import node_tls_of
-from ottla.model.settings.sasl import SASL_SSL
-from ottla.model.settings.tls import SSL, TlsConfig
+from ottla.model.settings.security.node_tls import node_tls_of
+from ottla.model.settings.security.sasl import SASL_SSL
+from ottla.model.settings.security.tls import SSL, TlsConfig
+from ottla.model.settings.telemetry.metrics_access import MetricsAccess
 from ottla.model.tls import session_driver
 from ottla.model.tls.context_driver import client_context
 from ottla.node.clock_driver import RealClock
 from ottla.rpc.rpc_driver import open_rpc_runtime
-from ottla.storage.disk import RealDisk
-from ottla.telemetry.metrics_http_driver import serve_metrics
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.telemetry.metrics.metrics_http_driver import serve_metrics
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+from tests.jepsen.oracles.loop_cost import LoopWatch
+from tests.jepsen.oracles.tls_hold import TlsTarget, costs_of
 from tests.jepsen.oracles.tls_targets import SCRAPE, NewContext, target_of
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable
 from functools import partial
 
-from ottla.jepsen.oracles.loop_cost import LoopWatch
-from ottla.jepsen.oracles.tls_hold import TlsTarget
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from tests.jepsen.oracles.loop_cost import LoopWatch
+from tests.jepsen.oracles.tls_hold import TlsTarget
 
 HOST = "localhost"
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

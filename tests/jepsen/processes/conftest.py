@@ -1,4 +1,4 @@
-"""What this machine lets the harness do: found out once; tests of what it lacks are skipped."""
+"""Abilities of this machine for the harness, detected once; tests that lack one are skipped."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a machine cannot do is found out by trying, and told with the reason."""
+"""Each ability that a machine lacks is detected by a trial, and reported with its reason."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ async def test_trying_finds_the_same_again_and_leaves_nothing_mounted(
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_what_is_taken_away_is_missing_and_told_as_json() -> None:
+def test_removed_abilities_are_missing_and_printed_as_json() -> None:
     all_there = Abilities({})
     assert all(one in all_there for one in Ability)
     without = all_there.without(Ability.CLOCKS, reason="not wanted")

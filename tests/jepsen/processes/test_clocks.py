@@ -21,7 +21,7 @@ for line in sys.stdin:
     assert time.monotonic() - began < 60
 """
 ROUNDED_S = 0.001
-"""What is lost where an instant becomes a number with a point."""
+"""Precision lost when an instant becomes a floating-point number."""
 
 pytestmark = pytest.mark.cluster
 

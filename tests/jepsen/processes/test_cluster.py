@@ -1,4 +1,4 @@
-"""Real nodes in their seats: hurt, watched, and given back wholly."""
+"""Real nodes at their endpoints: faults are injected, watched, and healed completely."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from ottla.jepsen.processes.cluster_claim import pids_of
 from ottla.jepsen.processes.cluster_view import View, ViewedPartition, ViewedQuorum, why_not_full
 from ottla.jepsen.processes.nodes import NodeError, ProcessState
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.node.secure_cluster_driver import cluster_action
+from ottla.node.local.secure_cluster_driver import cluster_action
 
 SMALL_TIMEOUT_S = 30.0
 
@@ -122,8 +122,8 @@ def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
     ("quorum", "views", "reason"),
     [
         (ViewedQuorum(-1, 10, QUORUM.end_offsets), [VIEW, VIEW], "no active controller"),
-        (ViewedQuorum(101, 11, QUORUM.end_offsets), [VIEW, VIEW], r"\[1\] have not read"),
-        (ViewedQuorum(101, 10, {1: 10}), [VIEW, VIEW], r"\[2\] have not read"),
+        (ViewedQuorum(101, 11, QUORUM.end_offsets), [VIEW, VIEW], r"\[1\] have not applied"),
+        (ViewedQuorum(101, 10, {1: 10}), [VIEW, VIEW], r"\[2\] have not applied"),
         (QUORUM, [VIEW], "only 1 of 2 brokers answer"),
         (QUORUM, [VIEW, View(frozenset({1}), VIEW.partitions)], r"\[1\] are unfenced"),
         (

@@ -1,4 +1,4 @@
-"""Whatever a run takes of the machine is given back, however the run ends."""
+"""A run frees all resources of the machine that it claimed, however it ends."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ async def main() -> None:
                 "print('up', flush=True); time.sleep(600)"
             )
             process = subprocess.Popen(
-                [*network.seats["a"].command_prefix, sys.executable, "-c", child],
+                [*network.endpoints["a"].command_prefix, sys.executable, "-c", child],
                 env={**os.environ, RUN_VARIABLE: claim.run_id},
                 cwd=disk.data,
                 start_new_session=True,
@@ -66,7 +66,7 @@ def claims_of_this_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Harness:
-    """A run in a process of its own; knows what it took."""
+    """A run in a process of its own, and the resources that it claimed."""
 
     def __init__(self, directory: Path, *words: str) -> None:
         self.directory = directory
@@ -80,7 +80,7 @@ class Harness:
         self.claim = MachineClaim(int(number), self.run_id, str(directory))
 
     def taken(self) -> dict[str, object]:
-        """Return what of the machine bears the run's name now."""
+        """Return the resources of the machine under the run's name."""
         loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True)
         return {
             "processes": len(pids_of(self.run_id)),

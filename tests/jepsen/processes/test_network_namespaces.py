@@ -1,4 +1,4 @@
-"""Real packets between real namespaces: what is cut is silent, and what is not is not touched."""
+"""Real packets between real namespaces: cut links are silent, and other links are unaffected."""
 
 import socket
 import subprocess
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.cluster
 
 @asynccontextmanager
 async def serving(directory: Path) -> AsyncIterator[NamespaceNetwork]:
-    """Open a network where on every node somebody listens."""
+    """Open a network with a listener on every node."""
     with ExitStack() as stack:
         claim = stack.enter_context(claimed(directory))
         async with open_namespaces(claim, NODES) as network:
@@ -52,7 +52,7 @@ class listening:  # noqa: N801 (used as a block)
     """A listener on one node, for the length of a block."""
 
     def __init__(self, network: NamespaceNetwork, node: str) -> None:
-        words = [*network.seats[node].command_prefix, sys.executable, "-c", SERVE]
+        words = [*network.endpoints[node].command_prefix, sys.executable, "-c", SERVE]
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE)
 
     def __enter__(self) -> None:
@@ -66,14 +66,15 @@ class listening:  # noqa: N801 (used as a block)
 
 def host_of(network: NamespaceNetwork, node: str) -> str:
     """Return a node's address."""
-    return network.seats[node].advertised.rpartition(":")[0]
+    return network.endpoints[node].advertised.rpartition(":")[0]
 
 
 async def check(network: NamespaceNetwork, expected: set[tuple[str, str]]) -> None:
-    """Check that those can connect, first who asks, and no others; who cannot hears nothing."""
+    """Assert that exactly these pairs connect, (client, server), and that other clients get no
+    packet."""
 
     async def attempt(sender: str, receiver: str) -> None:
-        prefix = () if sender == CLIENTS else network.seats[sender].command_prefix
+        prefix = () if sender == CLIENTS else network.endpoints[sender].command_prefix
         is_expected = (sender, receiver) in expected
         patience_s = "20" if is_expected else "0.3"
         words = [*prefix, sys.executable, "-c", REACH, host_of(network, receiver), patience_s]
@@ -116,7 +117,7 @@ async def test_over_a_one_way_cut_the_other_way_still_speaks(
                 "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
                 f"s.sendto(b'hello', {here.getsockname()!r})"
             )
-            words = [*network.seats["a"].command_prefix, sys.executable, "-c", say]
+            words = [*network.endpoints["a"].command_prefix, sys.executable, "-c", say]
             await faults.cut(CLIENTS, "a", one_way=True)
             await trio.run_process(words)
             assert here.recv(10) == b"hello"
@@ -140,7 +141,7 @@ async def test_lost_packets_are_about_as_many_as_was_asked_for(
                 "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
                 f"[s.sendto(b'x', {here.getsockname()!r}) for _ in range(200)]"
             )
-            words = [*network.seats["a"].command_prefix, sys.executable, "-c", say]
+            words = [*network.endpoints["a"].command_prefix, sys.executable, "-c", say]
             await trio.run_process(words)
             arrived = len(list(datagrams(here)))
         assert 100 < arrived < 180

@@ -1,4 +1,4 @@
-"""Proxies know who speaks to whom, and let pass what no fault holds back; nobody need be root."""
+"""Proxies know both ends of each connection, and pass on what no fault blocks, without root."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Member:
-    """A node that echoes what it hears, and asks another one when told to."""
+    """A node that echoes its input, and sends to another one on demand."""
 
     def __init__(self, port: int, family: str) -> None:
         words = [sys.executable, "-c", MEMBER, str(port), family]
@@ -58,7 +58,7 @@ class Member:
         self.line()
 
     def line(self) -> str:
-        """Return what it says next."""
+        """Return the next line of its output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -83,11 +83,11 @@ class Town:
         self.members = members
 
     def port_of(self, node: str) -> int:
-        """Return the port that others are told."""
-        return int(self.network.seats[node].advertised.rpartition(":")[2])
+        """Return the advertised port."""
+        return int(self.network.endpoints[node].advertised.rpartition(":")[2])
 
     async def check(self, expected: set[str]) -> None:
-        """Check that those pairs reach each other, first who asked, and no others do."""
+        """Assert that exactly these pairs reach each other, the client named first."""
         for asker, other in PAIRS:
             is_expected = asker + other in expected
             # On a busy machine an answer may take its time; silence need not be waited for long.
@@ -104,7 +104,7 @@ async def town(directory: Path, family: str = "4") -> AsyncIterator[Town]:
         async with open_proxies(claim, NODES) as network:
             members: dict[str, Member] = {}
             for node in NODES:
-                port = int(network.seats[node].binds.rpartition(":")[2])
+                port = int(network.endpoints[node].binds.rpartition(":")[2])
                 members[node] = Member(port, family)
                 stack.callback(members[node].close)
             network.find_pid = lambda node: members[node].process.pid
@@ -133,7 +133,7 @@ async def test_over_a_one_way_cut_one_hears_and_is_not_heard(tmp_path: Path) -> 
         async with await trio.open_tcp_stream("127.0.0.1", all_.port_of("a")) as client:
             await client.send_all(b"1")
             assert await client.receive_some(1) == b"1"
-            # What the node answers is lost; what it is told arrives.
+            # The node's output is lost; its input arrives.
             await faults.cut("a", CLIENTS, one_way=True)
             await client.send_all(b"2")
             with trio.move_on_after(0.2) as scope:

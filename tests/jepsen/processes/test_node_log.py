@@ -1,4 +1,4 @@
-"""A node's log keeps the last of what it said, and is never larger than was agreed."""
+"""A node's log file keeps its latest lines within a size limit."""
 
 import os
 from pathlib import Path

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.jepsen.processes.node_main import VARIABLE
-from ottla.jepsen.processes.run_bugs import PLANTED, found_by
+from ottla.jepsen.processes.runs.run_bugs import PLANTED, found_by
 from ottla.jepsen.world.bugs import bank
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ def _run(bug: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.interpreted_only("plants a bug in the place of a function")
-def test_it_is_the_ordinary_command_with_its_bug_told() -> None:
+def test_it_is_the_ordinary_command_that_reports_its_planted_bug() -> None:
     done = _run("acknowledged-at-append", "version")
 
     assert done.returncode == 0
@@ -42,8 +42,8 @@ def test_the_command_that_runs_in_it_has_the_bug() -> None:
         "from ottla.broker.replicas.partition import Partition\n"
         "import ottla.cli.main as command\n"
         "before, ran = Partition.acknowledgement, command.main\n"
-        "def told(*_): print(Partition.acknowledgement is not before)\n"
-        "command.main = told\n"
+        "def report(*_): print(Partition.acknowledgement is not before)\n"
+        "command.main = report\n"
         f"runpy.run_module('{MODULE}', run_name='__main__')\n"
     )
     done = subprocess.run(

@@ -1,11 +1,11 @@
-"""Where runs are kept."""
+"""Directories of runs."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from ottla.jepsen.processes.run_plan import RunPlan
+from ottla.jepsen.processes.runs.run_plan import RunPlan
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store, share
 from ottla.model.errors import ConfigError
 
@@ -62,7 +62,7 @@ def test_a_folder_that_no_run_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not JSON"):
         RunDirectory(tmp_path).test()
     (tmp_path / TEST_FILE).write_text('{"plan": {}}')
-    with pytest.raises(ConfigError, match="names no workload"):
+    with pytest.raises(ConfigError, match="has no workload"):
         RunDirectory(tmp_path).plan()
 
 

@@ -80,8 +80,8 @@ def _queue_run(
                 value["clock_offsets_ms"] = {NODES[which % 3]: 4200 if is_faulty else 0}
             recorder.nemesis(name, value)
         elif what == "done":
-            invoke, kind, told, error = ended.pop(which)
-            recorder.complete(invoke, kind, told, error, {"node": NODES[which % 3]})
+            invoke, kind, result, error = ended.pop(which)
+            recorder.complete(invoke, kind, result, error, {"node": NODES[which % 3]})
             if now < seconds * 1e9:
                 wait = int(pace_ns * rng.uniform(0.1, 0.5))
                 heapq.heappush(queue, (now + wait, tie := tie + 1, "turn", which))
@@ -99,20 +99,20 @@ def _queue_run(
             if rng.random() < 0.55:
                 next_value += 1
                 invoke = recorder.invoke(process, "send", [["send", key, next_value]], extra)
-                told = None
+                result = None
                 if kind is not EventKind.FAIL:
                     logs[key].append(next_value)
                 if kind is EventKind.OK:
-                    told = [["send", key, [len(logs[key]) - 1, next_value]]]
+                    result = [["send", key, [len(logs[key]) - 1, next_value]]]
             else:
                 mine = positions.setdefault(process, {})
                 invoke = recorder.invoke(process, "poll", [["poll"]], extra)
                 at = mine.get(key, max(0, len(logs[key]) - 20))
                 got = [[at + i, v] for i, v in enumerate(logs[key][at : at + 50])]
-                told = [["poll", {key: got} if got else {}]] if kind is EventKind.OK else None
+                result = [["poll", {key: got} if got else {}]] if kind is EventKind.OK else None
                 if kind is EventKind.OK:
                     mine[key] = at + len(got)
-            ended[which] = (invoke, kind, told, error)
+            ended[which] = (invoke, kind, result, error)
             heapq.heappush(queue, (now + took, tie := tie + 1, "done", which))
     _final_reads(recorder, clock, logs, concurrency)
     return recorder.history()

@@ -1,4 +1,4 @@
-"""The timeline has each operation with its outcome, and names what it leaves out."""
+"""The timeline shows each operation with its outcome, and lists the omitted ones."""
 
 import re
 from collections.abc import Callable

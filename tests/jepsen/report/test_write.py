@@ -1,4 +1,4 @@
-"""A run's directory gets pages that are complete offline and have the facts of its files."""
+"""A run's directory gets pages that are complete offline, with the facts of its files."""
 
 import json
 import re
@@ -33,8 +33,8 @@ def make_run(tmp_path: Path, queue_history: History, monkeypatch: pytest.MonkeyP
         directory = tmp_path / name
         directory.mkdir(parents=True)
         (directory / "history.jsonl").write_text("".join(queue_history.to_lines()))
-        told = {"workload": "queue", "nemesis": ["kill"], "started": name[-15:], **test}
-        (directory / "test.json").write_text(json.dumps(told))
+        facts = {"workload": "queue", "nemesis": ["kill"], "started": name[-15:], **test}
+        (directory / "test.json").write_text(json.dumps(facts))
         verdict = {
             "checker": "log",
             "valid": valid,

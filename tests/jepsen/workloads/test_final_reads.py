@@ -1,4 +1,4 @@
-"""At the end every reader comes to the end of every key, or out of time."""
+"""Every final reader reaches the end of every key, or its time-out."""
 
 from ottla.jepsen.workloads.final_reads import TIME_NS, TURN_NS, FinalReads
 from ottla.jepsen.workloads.load import CONFLUENT, OWN, Op

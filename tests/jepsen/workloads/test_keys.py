@@ -1,4 +1,4 @@
-"""Keys have names that can be taken apart, and topics give way to others before they are long."""
+"""Names of keys can be parsed, and topics are replaced before their logs grow long."""
 
 from collections import Counter
 from random import Random

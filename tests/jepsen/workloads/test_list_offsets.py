@@ -1,4 +1,4 @@
-"""Ends are asked for of what was written, and at the end of everything."""
+"""End offsets are requested for written keys during the run, and for all keys at its end."""
 
 from random import Random
 

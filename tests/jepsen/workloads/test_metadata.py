@@ -1,4 +1,4 @@
-"""What could be done twice to effect is done to a name by one thread, as long as it is sure."""
+"""Operations that are not idempotent are done to a name by one thread, while outcomes are known."""
 
 from collections import Counter
 from random import Random
@@ -66,8 +66,8 @@ def test_names_have_one_writer_who_leaves_them_when_in_doubt(seed: int, unknown:
             if is_race:
                 assert op.f in ("create", "partitions")
             else:
-                assert topic not in lost, "somebody was in doubt about it"
-                # Whoever writes alone, and knows how everything ended, is never refused.
+                assert topic not in lost, "one of its operations has an unknown outcome"
+                # A sole writer that knows the outcome of every operation is never refused.
                 assert unknown or done.kind is EventKind.OK
                 writers.setdefault(topic, set()).add(thread)
                 if done.kind is EventKind.INFO:

@@ -1,4 +1,4 @@
-"""All threads together begin no more operations in a second than they may, and not many fewer."""
+"""All threads together begin at most the allowed operations in a second, and not many fewer."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Chance: what is drawn is written down, and what was written down is drawn again."""
+"""Chance: draws are recorded, and a recording is drawn again."""
 
 import subprocess
 import sys

@@ -1,13 +1,18 @@
-"""Every failure that was ever kept runs clean now."""
+"""Every failure that was ever kept runs clean now.
+
+One of a whole cluster costs more than 20 s of CPU and runs with OTTLA_WORLDS=full alone.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from ottla.jepsen.world.corpus import Case, cases_in, replay
+from tests.jepsen.search_length import IS_FULL
 
 CORPUS = Path(__file__).parents[1] / "corpus"
-CASES = list(cases_in(CORPUS))
+LONG = frozenset({"whole-disks-EncryptionHolds-20015"})
+CASES = [(path, case) for path, case in cases_in(CORPUS) if IS_FULL or path.stem not in LONG]
 
 
 @pytest.mark.parametrize(("path", "case"), CASES, ids=[path.stem for path, _ in CASES])

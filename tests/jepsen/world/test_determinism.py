@@ -1,6 +1,6 @@
 """The determinism gate: a seed's trace depends on the seed alone, whatever process runs it.
 
-With OTTLA_FAULTS=full twice as many seeds are compared.
+With OTTLA_WORLDS=full twice as many seeds are compared, with OTTLA_FAULTS=full four times as many.
 """
 
 import json
@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 
-SEEDS = 4 if os.environ.get("OTTLA_FAULTS") == "full" else 2
+from tests.jepsen.search_length import IS_FULL, length
+
+SEEDS = 4 if os.environ.get("OTTLA_FAULTS") == "full" else length(1, 2)
 GATED = (
     ("walk", "raft", SEEDS, 2_000),
     ("walk", "raft-forged", SEEDS, 2_000),
@@ -19,13 +21,13 @@ GATED = (
     ("walk", "controller", SEEDS, 2_000),
     ("walk", "log", SEEDS, 2_000),
     ("walk", "log-failing", SEEDS, 2_000),
+    ("walk", "log-sequences", SEEDS, 2_000),
     ("walk", "group", SEEDS, 2_000),
     ("whole", "cluster", 1, 500),
-    ("whole", "disks", 1, 500),
-    ("whole", "encrypted", 1, 500),
+    *((("whole", "disks", 1, 500), ("whole", "encrypted", 1, 500)) if IS_FULL else ()),
 )
-"""Engines and subjects whose every run must be the same everywhere; how many seeds of each, and
-of how many events at most: all rows together cost some fifteen seconds of one core."""
+"""Engines and subjects whose every run must be deterministic, with the number of seeds and the most
+events of each: all rows together cost some fifteen seconds of one core."""
 
 PROGRAM = """
 import json, sys

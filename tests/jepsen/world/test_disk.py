@@ -1,4 +1,5 @@
-"""Both disks keep the seam's promises, and the world's forgets exactly what it may."""
+"""Both disks keep the contract of Disk, and the world's loses exactly the unflushed bytes in a
+crash."""
 
 import errno
 from pathlib import Path
@@ -8,10 +9,10 @@ import trio
 import trio.testing
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_conformance import CHECKS, Check, check_disk_conforms
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
+from tests.jepsen.world.disk_conformance import CHECKS, Check, check_disk_conforms
 
 ROOT = "/data"
 
@@ -220,7 +221,7 @@ async def test_a_failed_fsync_fails_ever_after() -> None:
     assert file.inode.durable.read(0, 99) == b""
 
 
-async def test_a_directory_that_hangs_holds_up_nobody_else() -> None:
+async def test_a_directory_that_hangs_blocks_no_other_directory() -> None:
     disk = await disk_with_root()
     await disk.makedirs("/other")
     goes_on = trio.Event()

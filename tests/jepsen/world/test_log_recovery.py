@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
+from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_reads import LogRead
-from ottla.storage.workbench import bytes_of, waited_for
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.log.log_reader import LogRead
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.records import scan
@@ -238,7 +238,7 @@ async def crash_inside(seed: int, counts: list[int], name: str, cut_at: int) -> 
         "truncate": lambda: world.log.truncate_to(Offset(kept)) if world.log else None,
     }
     with trio.CancelScope() as scope:
-        disk._pause = Cut(cut_at, scope)
+        disk._pause = CutPause(cut_at, scope)
         await actions[name]()  # type: ignore[misc]  # each returns an awaitable
     disk._pause = None
     if name == "truncate":
@@ -250,7 +250,7 @@ async def crash_inside(seed: int, counts: list[int], name: str, cut_at: int) -> 
     world.check(may_be_cut=True)
 
 
-class Cut:
+class CutPause:
     """A pause that ends its scope at a chosen step."""
 
     def __init__(self, step: int, scope: trio.CancelScope) -> None:

@@ -1,4 +1,4 @@
-"""Many seeds: what they did is added up, what failed is kept, whoever ran them."""
+"""Runs of many seeds: their work is added up and their failures are stored, under any runner."""
 
 import sys
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_rare_states_that_were_missed_are_named() -> None:
 
 
 def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hanging(Toy):
+    class HangingToy(Toy):
         def run(self, chance: Chance, *, budget: int) -> RunOutcome:
             try:
                 while True:
@@ -97,7 +97,7 @@ def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> Non
                 return RunOutcome("walk", "toy", 0, 0, 0, {}, {}, "", violation, ())
 
     monkeypatch.setattr(runner, "RUN_SECONDS_MAX", 1)
-    monkeypatch.setattr(sys.modules["toy_of_the_world"], "Toy", Hanging)
+    monkeypatch.setattr(sys.modules["toy_of_the_world"], "Toy", HangingToy)
 
     (failure,) = run_batch(JOB, 0, 1).failures
 

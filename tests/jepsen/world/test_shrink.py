@@ -1,4 +1,4 @@
-"""Shrinking: a small list that fails in the same way."""
+"""Shrinking: a shorter list of draws with the same failure."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def test_what_comes_out_fails_and_is_no_longer(decisions: list[int], modulus: in
     assert len(shrunk) <= len(decisions)
 
 
-def test_no_more_trials_are_made_than_allowed() -> None:
+def test_the_number_of_trials_is_bounded() -> None:
     trials: list[int] = []
 
     def fails(candidate: Sequence[int]) -> bool:

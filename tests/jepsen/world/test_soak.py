@@ -1,4 +1,5 @@
-"""A soak: every subject has its share, nothing ends it before its time, and one table tells all."""
+"""A soak: every subject has its share of the time, no failure ends it early, and one table sums it
+up."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ class Toy:
         return None
 
 
-class Broken(Toy):
+class BrokenToy(Toy):
     """One whose runs fail in one of two ways when they draw a 7 or an 8."""
 
     subject = "broken"
@@ -75,10 +76,10 @@ PLAN = (Part("walk", "calm", 60), Part("walk", "broken", 30))
 @pytest.fixture(autouse=True)
 def _toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = ModuleType("toys_of_the_soak")
-    vars(module).update(Calm=Toy, Broken=Broken)
+    vars(module).update(Calm=Toy, BrokenToy=BrokenToy)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     at = f"{module.__name__}:"
-    monkeypatch.setitem(engine.ENGINES, "walk", {"calm": f"{at}Calm", "broken": f"{at}Broken"})
+    monkeypatch.setitem(engine.ENGINES, "walk", {"calm": f"{at}Calm", "broken": f"{at}BrokenToy"})
     monkeypatch.setattr("ottla.jepsen.world.runner.BATCH_SECONDS", 0.002)
     yield
 
@@ -92,7 +93,7 @@ def soaked(folder: Path, seconds: float = 0.3, **options: Any) -> Soak:
 def test_every_subject_has_its_share(tmp_path: Path) -> None:
     calm, broken = soaked(tmp_path).rows
 
-    # Whoever is dealt next is at most a batch behind.
+    # The task that gets the next work is at most a batch behind.
     assert 1.2 < calm.tally.busy_seconds / broken.tally.busy_seconds < 3.5
 
 
@@ -130,23 +131,23 @@ def test_the_table_is_made_of_what_the_outcomes_counted(tmp_path: Path) -> None:
     assert f"ottla world replay {tmp_path}" in page
 
 
-def test_a_soak_that_is_told_to_stop_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_soak_that_should_stop_keeps_what_it_has(tmp_path: Path) -> None:
     looks: list[int] = []
 
     soak = soaked(
         tmp_path,
         seconds=600.0,
-        is_told_to_stop=lambda: len(looks) >= 5,
+        should_stop=lambda: len(looks) >= 5,
         on_progress=lambda soak: looks.append(soak.violation_count),
     )
 
     assert soak.is_stopped
     assert len(looks) == 5
-    assert "told to stop early" in markdown_of(facts_of(soak))
+    assert "stopped early" in markdown_of(facts_of(soak))
     assert sum(row.tally.run_count for row in soak.rows) >= 5
 
 
-class Dying(Here):
+class DyingPool(Here):
     """Processes of which the first task's dies, and with it all others."""
 
     def __init__(self, submitted: list[object]) -> None:
@@ -161,9 +162,11 @@ class Dying(Here):
         return super().submit(fn, *arguments, **keywords)
 
 
-def test_a_process_that_dies_is_told_of_and_replaced(tmp_path: Path) -> None:
+def test_a_process_that_dies_is_reported_and_replaced(tmp_path: Path) -> None:
     submitted: list[object] = []
-    soak = Soak(seconds=0.2, folder=tmp_path, plan=PLAN, make_pool=lambda count: Dying(submitted))
+    soak = Soak(
+        seconds=0.2, folder=tmp_path, plan=PLAN, make_pool=lambda count: DyingPool(submitted)
+    )
 
     soak.run()
 

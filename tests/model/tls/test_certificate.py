@@ -1,4 +1,4 @@
-"""What a certificate says, in the words that Java has for it."""
+"""Contents of a certificate, in Java's notation."""
 
 import random
 from contextlib import suppress

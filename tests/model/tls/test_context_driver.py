@@ -1,4 +1,4 @@
-"""Contexts made of PEM files and texts; what cannot be used is refused in one sentence."""
+"""TLS contexts made of PEM files and texts; unusable ones are refused in one sentence."""
 
 import ssl
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from ottla.model.errors import ConfigError
-from ottla.model.settings.tls import NONE, REQUESTED, REQUIRED, TlsConfig
+from ottla.model.settings.security.tls import NONE, REQUESTED, REQUIRED, TlsConfig
 from ottla.model.tls.certificate import pem_blocks
 from ottla.model.tls.context_driver import client_context, read_material, server_context
 
@@ -23,7 +23,7 @@ KEYSTORE = "ssl.keystore.location"
 
 
 def met(server: TlsConfig, client: TlsConfig, host: str = "localhost") -> ssl.SSLObject:
-    """Return the server's end of a handshake in memory; ssl.SSLError of whoever refused."""
+    """Return the server's end of a handshake in memory. Raises ssl.SSLError of the refusing end."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client_context(client).wrap_bio(to_client, to_server, server_hostname=host),

@@ -1,4 +1,4 @@
-"""The user that a certificate stands for, as Kafka's SslPrincipalMapper says it.
+"""The user that a certificate maps to, as in Kafka's SslPrincipalMapper.
 
 Expected users were written down from Kafka 4.3's own class.
 """

@@ -1,4 +1,4 @@
-"""The session of TLS over memory: what it serves, and its bounds on records."""
+"""The TLS session over memory: the data it yields, and its bounds on records."""
 
 import ssl
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.oracles.tls_records import (
+from ottla.bench.floods.tls_records import (
     DATA,
     FLOODS,
     HANDSHAKE,
@@ -18,7 +18,7 @@ from ottla.jepsen.oracles.tls_records import (
     RecordClient,
     RecordFlood,
 )
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.context_driver import client_context, server_context
 from ottla.model.tls.session_driver import (
     RECORDS_PER_CALL_MAX,

@@ -1,10 +1,11 @@
-"""Damaged snapshots of a voter: made good by what else there is, fetched again, or refused."""
+"""Damaged snapshots of a voter: replaced from its other files, fetched again, or refused."""
 
 import logging
 from pathlib import Path
 
 import pytest
 
+from ottla.jepsen.quorum.world import identity, voter
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.settings.endpoints import ConfiguredVoter
@@ -15,19 +16,18 @@ from ottla.node.identity import (
     quorum_identity,
     read_meta_properties,
 )
-from ottla.node.metadata_log import MetadataLog
+from ottla.node.quorum.metadata_log import MetadataLog
+from ottla.node.quorum.snapshot_file import SnapshotFile
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.member_files import open_files
-from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft.effects import LeaderAppend, SnapshotChunk
 from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState, encode
 from ottla.raft.snapshot import BOOTSTRAP_ID, file_name
-from ottla.raft.testing.world import identity, voter
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VOTER_CHECKPOINT_FILE
 from ottla.raft.voters import VoterSet
-from ottla.storage.disk import RealDisk
-from ottla.storage.meta_properties import MetaProperties
+from ottla.storage.directories.meta_properties import MetaProperties
+from ottla.storage.disk.real_disk_driver import RealDisk
 from tests.node.quorum_files.test_voter_opening import (
     DAMAGES,
     ENTRIES,

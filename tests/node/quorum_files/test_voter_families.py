@@ -1,10 +1,10 @@
-"""Numbers of what a controller's start found."""
+"""Metrics of the findings at a controller's start."""
 
 from pathlib import Path
 
 import pytest
 
-from ottla.node.quorum_metrics import voter_families
+from ottla.node.quorum.quorum_metrics import voter_families
 from ottla.raft.election_state import QUORUM_STATE_FILE
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VOTER_CHECKPOINT_FILE

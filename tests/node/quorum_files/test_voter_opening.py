@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.jepsen.quorum.world import identity, voter
 from ottla.metadata.records import config_record
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
@@ -13,19 +14,18 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock
 from ottla.node.identity import format_directories
-from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.quorum.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.quorum.record_batches import batch_of
+from ottla.node.quorum.snapshot_file import SnapshotFile
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.observer_copy import open_observer_copy
 from ottla.node.quorum_files.voter_opening import open_voter
-from ottla.node.record_batches import batch_of
-from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft.effects import LeaderAppend
 from ottla.raft.election_state import QUORUM_STATE_FILE, ElectionState, encode
-from ottla.raft.testing.world import identity, voter
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VOTER_CHECKPOINT_FILE
 from ottla.raft.voters import ReplicaKey, VoterSet
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 OWN = NodeId(1)
 VOTED = ElectionState(

@@ -1,4 +1,4 @@
-"""Topics in Parquet: each record once, whoever compacts, backfills or begins again."""
+"""Topics in Parquet: each record once, with compaction, backfills and restarts."""
 
 import json
 from collections import Counter
@@ -77,7 +77,7 @@ def loud(records: "DataFrame") -> "DataFrame":
     return records.selectExpr("upper(string(value)) as loud", "topic", "date", "hour")
 
 
-def told(rows: list[Any]) -> Counter[tuple[int, int]]:
+def reported(rows: list[Any]) -> Counter[tuple[int, int]]:
     return Counter((row.partition, row.offset) for row in rows)
 
 
@@ -103,25 +103,27 @@ def test_an_archive_has_each_record_once_through_compaction_backfill_and_new_rec
     late = json.dumps({topic: {"0": 20, "1": 20}})
     produce(live_cluster, topic, make_record, range(120))
     run(spark, replace(options, source={**options.source, "startingOffsets": late}))
-    assert set(told(stored(spark, options))) == {(n, at) for n in (0, 1) for at in range(20, 60)}
+    assert set(reported(stored(spark, options))) == {
+        (n, at) for n in (0, 1) for at in range(20, 60)
+    }
 
     produce(live_cluster, topic, make_record, range(120, 180))
     span = TimeSpan(start_ms=NOON_MS, end_ms=NOON_MS + 3 * HOUR_MS, late_ms=0)
     # The hole, and not what the stream has yet to come to.
     assert backfill(spark, options, span) == 40
     before_new = once({0: 60, 1: 60})
-    assert told(stored(spark, options)) == before_new
+    assert reported(stored(spark, options)) == before_new
 
     before = len(ArchiveDirectory(tmp_path / "the lake").live())
     done = compact(tmp_path / "the lake", keep_s=0)
     assert done.merged_count > done.made_count > 0
     assert len(ArchiveDirectory(tmp_path / "the lake").live()) < before
-    assert told(stored(spark, options)) == before_new
+    assert reported(stored(spark, options)) == before_new
 
     run(spark, options)
     compact(tmp_path / "the lake", keep_s=0)
     found = stored(spark, options)
-    assert told(found) == once(live_cluster.ends(topic))
+    assert reported(found) == once(live_cluster.ends(topic))
     assert Counter((row.topic, row.date, row.hour) for row in found) == {
         (topic, date(2026, 7, 31), hour): 60 for hour in (12, 13, 14)
     }
@@ -163,7 +165,7 @@ def test_a_transform_may_change_all_but_the_place(spark: "SparkSession", tmp_pat
         arranged(records, replace(options, transform=lambda found: found.select("value")))
 
 
-def test_a_backfill_of_what_cannot_be_told_apart_is_refused(
+def test_a_backfill_of_what_cannot_be_distinguished_is_refused(
     spark: "SparkSession", live_cluster: Any, tmp_path: Path
 ) -> None:
     topic = live_cluster.new_topic(1)

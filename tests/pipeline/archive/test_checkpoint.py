@@ -1,4 +1,4 @@
-"""What a stream's checkpoint says of how far it is."""
+"""The position in a stream's checkpoint."""
 
 from pathlib import Path
 

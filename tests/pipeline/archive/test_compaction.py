@@ -1,7 +1,7 @@
-"""An archive's small files become few, and no reader ever sees a row twice or not at all.
+"""An archive's small files are merged, and no reader ever sees a row twice or misses one.
 
 The archives here are written by Arrow with a log as Spark writes it; `test_archive.py` has Spark
-itself read what becomes of one.
+itself read a compacted one.
 """
 
 import os
@@ -152,7 +152,7 @@ class CrashError(Exception):
 
 
 def crash_before(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Let so many steps that change the disk be done, and no more."""
+    """Allow a number of steps that change the disk."""
     left = [steps]
 
     def crashing(module: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The log of Spark's file sink, as Spark's readers take it."""
+"""The log of Spark's file sink, in the form that Spark's readers accept."""
 
 import pytest
 

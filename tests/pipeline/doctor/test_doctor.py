@@ -1,6 +1,7 @@
-"""What the doctor says of a machine: every fault that was seen on one, and its cure."""
+"""The doctor's findings: every fault that was seen on a machine, and its cure."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,15 +13,17 @@ from ottla.pipeline.doctor.doctor import (
     Interpreter,
     MachineFacts,
     Package,
-    Reached,
+    ReachableBrokers,
     Trial,
     brokers_finding,
     findings,
     is_fit,
     is_worth_a_trial,
+    libraries_finding,
     reason_in,
     trial_finding,
 )
+from ottla.pipeline.doctor.spark_versions import PREFERRED, page_rows
 from ottla.pipeline.java import Java
 
 HERE = "/venv/bin/python"
@@ -31,8 +34,8 @@ WORKER = Interpreter(HERE, "this one", (3, 11), OURS)
 FIT = MachineFacts((3, 11), HERE, GOOD, [JAVA], "", "", "", WORKER, WORKER)
 
 
-def told(facts: MachineFacts) -> dict[str, tuple[AnswerState, str, str]]:
-    """Return what is not well of a machine."""
+def reported(facts: MachineFacts) -> dict[str, tuple[AnswerState, str, str]]:
+    """Return the doctor's findings about a machine."""
     return {
         one.name: (one.state, one.found, one.cure)
         for one in findings(facts)
@@ -41,12 +44,13 @@ def told(facts: MachineFacts) -> dict[str, tuple[AnswerState, str, str]]:
 
 
 def test_of_a_machine_that_is_fit_every_finding_is_ok() -> None:
-    assert told(FIT) == {}
+    assert reported(FIT) == {}
     assert [one.name for one in findings(FIT)] == [
         "python",
         "pyspark",
         "pyarrow",
         "numpy",
+        "libraries",
         "java",
         "SPARK_HOME",
         "PYSPARK_PYTHON",
@@ -68,20 +72,20 @@ def test_of_a_machine_that_is_fit_every_finding_is_ok() -> None:
         ),
     ],
 )
-def test_a_package_that_lacks_is_too_old_or_broken_is_told_with_what_mends_it(
+def test_a_package_that_lacks_is_too_old_or_broken_is_reported_with_what_mends_it(
     name: str, package: Package, found: str, cure: str
 ) -> None:
     facts = replace(FIT, packages={**GOOD, name: package})
-    assert told(facts) == {name: (AnswerState.FAILED, found, cure)}
+    assert reported(facts) == {name: (AnswerState.FAILED, found, cure)}
     assert not is_worth_a_trial(list(findings(facts)))
 
 
 def test_no_java_or_none_that_does_has_failed() -> None:
-    state, found, cure = told(replace(FIT, javas=[]))["java"]
+    state, found, cure = reported(replace(FIT, javas=[]))["java"]
     assert (state, found) == (AnswerState.FAILED, "no Java was found here, and Spark needs Java 17")
     assert cure.startswith("install a full Java 17")
     trimmed = JAVA._replace(has_vector=False)
-    state, found, _ = told(replace(FIT, javas=[trimmed]))["java"]
+    state, found, _ = reported(replace(FIT, javas=[trimmed]))["java"]
     assert state is AnswerState.FAILED
     assert found == "/jvm/17 is a trimmed Java 17 without the module jdk.incubator.vector"
 
@@ -115,7 +119,7 @@ def test_a_java_that_only_we_find_has_failed_since_programs_would(
     java_home: str, javas: list[Java], words: str
 ) -> None:
     facts = replace(FIT, java_home=java_home, javas=javas)
-    state, found, cure = told(facts)["java"]
+    state, found, cure = reported(facts)["java"]
     assert state is AnswerState.FAILED
     assert is_worth_a_trial(list(findings(facts)))
     assert not is_fit(list(findings(facts)))
@@ -125,16 +129,16 @@ def test_a_java_that_only_we_find_has_failed_since_programs_would(
 
 def test_another_spark_than_pyspark_is_or_none_where_spark_home_points_has_failed() -> None:
     elsewhere = replace(FIT, spark_home="/opt/spark")
-    assert told(elsewhere) == {
+    assert reported(elsewhere) == {
         "SPARK_HOME": (AnswerState.FAILED, "/opt/spark has no Spark", "unset SPARK_HOME")
     }
     other = replace(elsewhere, spark_home_version="3.5.1")
-    assert told(other)["SPARK_HOME"] == (
+    assert reported(other)["SPARK_HOME"] == (
         AnswerState.FAILED,
         "Spark 3.5.1 (/opt/spark), but pyspark is 4.3.0",
         "unset SPARK_HOME, or pip install pyspark==3.5.1",
     )
-    assert told(replace(elsewhere, spark_home_version="4.3.1")) == {}
+    assert reported(replace(elsewhere, spark_home_version="4.3.1")) == {}
 
 
 @pytest.mark.parametrize(
@@ -160,12 +164,12 @@ def test_another_spark_than_pyspark_is_or_none_where_spark_home_points_has_faile
 def test_a_worker_that_cannot_run_our_code_has_failed_also_where_only_spark_takes_it(
     worker: Interpreter, words: str
 ) -> None:
-    state, found, cure = told(replace(FIT, worker=worker, plain_worker=None))["PYSPARK_PYTHON"]
+    state, found, cure = reported(replace(FIT, worker=worker, plain_worker=None))["PYSPARK_PYTHON"]
     assert state is AnswerState.FAILED
     assert words in found
     assert cure == f"export PYSPARK_PYTHON={HERE}"
     facts = replace(FIT, plain_worker=worker)
-    state, found, cure = told(facts)["PYSPARK_PYTHON"]
+    state, found, cure = reported(facts)["PYSPARK_PYTHON"]
     assert state is AnswerState.FAILED
     assert is_worth_a_trial(list(findings(facts)))
     assert not is_fit(list(findings(facts)))
@@ -175,7 +179,7 @@ def test_a_worker_that_cannot_run_our_code_has_failed_also_where_only_spark_take
 
 def test_a_fault_that_ottla_pipeline_gets_by_keeps_no_query_from_being_tried() -> None:
     facts = replace(FIT, java_home="/nowhere")
-    assert told(facts)
+    assert reported(facts)
     assert is_worth_a_trial(list(findings(facts)))
 
 
@@ -219,7 +223,7 @@ java.net.BindException: bind(..) failed with error(-99): Cannot assign requested
     ],
     ids=["trimmed Java", "master", "host name", "worker", "unknown"],
 )
-def test_a_query_that_fails_is_told_by_the_first_error_of_its_log_and_what_helps(
+def test_a_query_that_fails_is_reported_by_the_first_error_of_its_log_and_what_helps(
     log: str, reason: str, cure: str
 ) -> None:
     assert reason_in(log) == reason
@@ -241,12 +245,15 @@ def test_a_query_is_judged_by_its_rows_and_its_time() -> None:
 
 def test_brokers_are_judged_by_what_a_worker_reached() -> None:
     assert brokers_finding(None).state is AnswerState.NOT_TRIED
-    assert brokers_finding(Reached(1, []))[1:3] == (AnswerState.OK, "1 broker answers a worker")
-    assert brokers_finding(Reached(3, [])).found == "3 brokers answer a worker"
-    nobody = brokers_finding(Reached(0, ["cannot connect to h:1: nobody listens there"]))
-    assert nobody.state is AnswerState.FAILED
-    assert nobody.cure.startswith("look at --bootstrap-server")
-    some = brokers_finding(Reached(2, ["broker 2: cannot connect to inner:9092"]))
+    assert brokers_finding(ReachableBrokers(1, []))[1:3] == (
+        AnswerState.OK,
+        "1 broker answers a worker",
+    )
+    assert brokers_finding(ReachableBrokers(3, [])).found == "3 brokers answer a worker"
+    none = brokers_finding(ReachableBrokers(0, ["cannot connect to h:1: no process listens there"]))
+    assert none.state is AnswerState.FAILED
+    assert none.cure.startswith("look at --bootstrap-server")
+    some = brokers_finding(ReachableBrokers(2, ["broker 2: cannot connect to inner:9092"]))
     assert (some.state, some.found) == (
         AnswerState.FAILED,
         "broker 2: cannot connect to inner:9092",
@@ -255,10 +262,46 @@ def test_brokers_are_judged_by_what_a_worker_reached() -> None:
 
 
 def test_the_oldest_packages_are_those_that_the_extra_asks_for() -> None:
-    from pathlib import Path
     from tomllib import loads
 
     pyproject = loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     asked = pyproject["project"]["optional-dependencies"]["spark"]
     ours = {f"{name} >= {'.'.join(map(str, least))}" for name, least in PACKAGES_MIN.items()}
-    assert set(asked) == ours
+    major, minor = map(int, PREFERRED.spark.split("."))
+    assert {one.partition(",")[0] for one in asked} == ours
+    # The next Spark has no libraries yet.
+    assert f"pyspark >= {PREFERRED.spark}, < {major}.{minor + 1}" in asked
+
+
+def test_the_table_of_versions_is_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text().splitlines()
+    assert [line for line in page_rows() if line not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "found"),
+    [
+        ("4.2.0", "Spark 4.2 has no Iceberg's runtime"),
+        ("4.3.0", "no delta-spark, no Iceberg's runtime; Spark 4.2 has Spark's Kafka connector"),
+        ("9.0.0", "unknown for this Spark"),
+        ("", "depend on the Spark"),
+    ],
+)
+def test_libraries_that_do_not_exist_for_a_spark_are_named(pyspark: str, found: str) -> None:
+    facts = replace(FIT, packages={**GOOD, "pyspark": Package(pyspark)})
+    answer = libraries_finding(facts)
+    assert answer.state is AnswerState.OK
+    assert found in answer.found
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "delta", "cure"),
+    [
+        ("4.2.0", "4.4.1", ""),
+        ("4.2.0", "4.0.1", "pip install 'delta-spark == 4.4.1'"),
+        ("4.3.0", "4.4.1", "pip install 'pyspark == 4.2.*' 'delta-spark == 4.4.1'"),
+    ],
+)
+def test_a_delta_of_another_spark_is_reported(pyspark: str, delta: str, cure: str) -> None:
+    facts = replace(FIT, packages={**GOOD, "pyspark": Package(pyspark)}, delta=delta)
+    assert libraries_finding(facts).cure == cure

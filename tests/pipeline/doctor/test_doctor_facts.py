@@ -1,4 +1,4 @@
-"""What is seen of real Pythons, and of a query that is really run."""
+"""Facts of real Pythons, and of a real query."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def program(path: Path, body: str) -> str:
 
 
 def is_alive(stat_path: Path) -> bool:
-    """Return whether a process is there, and is no mere entry that nobody asked for yet."""
+    """Return True if a process runs, and is no zombie."""
     try:
         return stat_path.read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -33,21 +33,23 @@ def is_alive(stat_path: Path) -> bool:
 
 
 def test_this_python_has_what_a_worker_needs() -> None:
-    told = ask(sys.executable, "test", WORKER_NEEDS, os.environ)
-    assert told.version == sys.version_info[:2]
-    assert set(told.packages) == set(WORKER_NEEDS)
-    assert all(one.version and not one.problem for one in told.packages.values()), told
+    reported = ask(sys.executable, "test", WORKER_NEEDS, os.environ)
+    assert reported.version == sys.version_info[:2]
+    assert set(reported.packages) == set(WORKER_NEEDS)
+    assert all(one.version and not one.problem for one in reported.packages.values()), reported
 
 
-def test_what_is_not_installed_and_what_breaks_when_imported_are_told_apart(tmp_path: Path) -> None:
+def test_what_is_not_installed_and_what_breaks_when_imported_are_distinguished(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "broken.py").write_text("raise OSError('no such library')")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    told = ask(sys.executable, "test", ["nothing_of_that_name", "broken"], environ).packages
-    assert told["nothing_of_that_name"] == ("", "")
-    assert told["broken"].problem == "OSError: no such library"
+    reported = ask(sys.executable, "test", ["nothing_of_that_name", "broken"], environ).packages
+    assert reported["nothing_of_that_name"] == ("", "")
+    assert reported["broken"].problem == "OSError: no such library"
 
 
-def test_a_worker_that_does_not_run_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_run_is_reported_with_its_last_words(tmp_path: Path) -> None:
     assert ask("/nowhere/python", "test", (), {}).problem == "there is no such program"
     silent = program(tmp_path / "silent", "exit 3")
     assert ask(silent, "test", (), {}).problem == "ended with 3"
@@ -55,8 +57,8 @@ def test_a_worker_that_does_not_run_is_told_with_its_last_words(tmp_path: Path) 
     assert ask(loud, "test", (), {}).problem == "cannot start"
     (tmp_path / "no-format").write_bytes(b"\0")
     (tmp_path / "no-format").chmod(0o755)
-    told = ask(str(tmp_path / "no-format"), "test", (), {})
-    assert (told.version, bool(told.problem)) == (None, True)
+    reported = ask(str(tmp_path / "no-format"), "test", (), {})
+    assert (reported.version, bool(reported.problem)) == (None, True)
 
 
 def test_the_environment_says_which_worker_spark_takes(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_a_query_that_is_late_is_ended_with_its_jvm(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_a_query_that_fails_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_query_that_fails_is_reported_in_one_line(tmp_path: Path) -> None:
     trial = try_query(os.environ, java_home=str(tmp_path))
     assert not trial.is_late
     assert trial.rows == 0
@@ -103,10 +105,10 @@ def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "it must be above 0 seconds" in capsys.readouterr().err
 
 
-def test_brokers_that_nobody_reaches_are_told_in_one_sentence() -> None:
+def test_unreachable_brokers_are_reported_in_one_sentence() -> None:
     assert brokers_reached("localhost:1") == (
         0,
-        ["cannot connect to localhost:1: nobody listens there"],
+        ["cannot connect to localhost:1: no process listens there"],
     )
 
 
@@ -121,8 +123,8 @@ def test_the_command_looks_tries_a_query_and_tells_machines_the_same(
         pytest.skip(f"Spark needs a Java 17: {error}")
     words = ["doctor", "spark", "--format=json", f"--bootstrap={live_cluster.bootstrap}"]
     assert run(words) == 0, capsys.readouterr().out
-    told = json.loads(capsys.readouterr().out)
-    assert told["fit"] is True
-    states = [(one["question"], one["state"]) for one in told["findings"]]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["fit"] is True
+    states = [(one["question"], one["state"]) for one in reported["findings"]]
     assert states[-2:] == [("query", "ok"), ("brokers", "ok")]
-    assert told["findings"][-1]["found"] == "1 broker answers a worker"
+    assert reported["findings"][-1]["found"] == "1 broker answers a worker"

@@ -1,4 +1,4 @@
-"""Arrow batches hold what the exact, slow scanner finds, and nothing it refuses comes through."""
+"""Arrow batches have the same records as the exact, slow scanner, and refuse the same bytes."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def build(
     codec: Codec = Codec.NONE,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """Return a batch of these records, each so many times in a row."""
+    """Return a batch of these records, each repeated in a row."""
     builder, delta = BatchBuilder(), -1
     for (timestamp_ms, key, value, headers, step), count in rows:
         for _ in range(count):
@@ -154,7 +154,7 @@ def test_damaged_records_fail_or_not_as_they_do_for_the_slow_scanner(
 
 
 def same_as_slow(body: bytes, header: BatchHeader) -> None:
-    """Check that both give the same rows, or refuse with the same words."""
+    """Assert that both decoders give the same rows, or refuse with the same message."""
     decoder = ArrowDecoder(AT, ALL)
     try:
         wanted = expected(body, header)

@@ -1,4 +1,5 @@
-"""The batches of an answer: what a range wants of them, and what our consumer would give out."""
+"""The batches of a response: those that a range needs, and the records our consumer would
+return."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT64_MAX
@@ -15,7 +16,6 @@ from ottla.pipeline.read.arrow_decode import ArrowDecoder
 from ottla.pipeline.read.fetched_batches import FetchedBatches
 from ottla.pipeline.read.range_course import RangeCourse
 from ottla.pipeline.read.ranges import OffsetRange
-from ottla.storage.cleaner.cleaning_bench import compacted_batch
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import (
     ControlType,
@@ -23,6 +23,7 @@ from ottla.wire.batch_builder import (
     build_end_transaction_marker,
 )
 from ottla.wire.compression import Codec
+from tests.storage.cleaner.cleaning_bench import compacted_batch
 
 AT = TopicPartition("t", 0)
 Aborted = list[tuple[int, int]]
@@ -132,7 +133,7 @@ def test_timestamps_count_from_a_delete_horizon_where_a_batch_has_one() -> None:
     assert rows.column(0).view("int64").to_pylist() == [5_000] * 27
 
 
-def test_a_wrong_checksum_is_told_with_its_offset_once_what_comes_before_was_given() -> None:
+def test_a_wrong_checksum_is_reported_with_its_offset_once_what_comes_before_was_given() -> None:
     broken = bytearray(data_batch(10, 5))
     broken[-1] ^= 1
     reading = FetchedBatches(data_batch(0, 10) + bytes(broken), 0, 100).bodies()
@@ -181,10 +182,10 @@ def test_what_comes_out_is_what_our_consumer_gives_out(
     steps: list[tuple[str, int, int, Codec]], first: int, is_committed: bool
 ) -> None:
     data, aborted = log_of(steps)
-    told: Any = aborted if is_committed else None
-    consumer = Fetched(AT, Offset(first), Epoch(-1), data, aborted=told)
+    reported: Any = aborted if is_committed else None
+    consumer = FetchedRecords(AT, Offset(first), Epoch(-1), data, aborted=reported)
     expected = [record.offset for record in consumer.take(1_000)]
-    fetched = FetchedBatches(data, first, INT64_MAX, aborted=told)
+    fetched = FetchedBatches(data, first, INT64_MAX, aborted=reported)
     assert offsets_in(fetched, first) == expected
     assert fetched.next_offset == max(first, consumer.end_offset)
 

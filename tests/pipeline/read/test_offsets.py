@@ -1,4 +1,4 @@
-"""Positions of a query: what they look like, what lies between two, how much a batch takes."""
+"""Positions of a query: their format, the range between two, and the size of a batch."""
 
 import json
 from itertools import pairwise
@@ -11,12 +11,12 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.read.offsets import (
     EARLIEST,
     LATEST,
-    Each,
-    Everywhere,
-    Patience,
-    Since,
-    SinceEach,
+    AllPartitions,
+    BatchDelay,
+    FromTimestamp,
+    OffsetPerPartition,
     StreamPosition,
+    TimestampPerPartition,
     ask_for,
     between,
     is_behind,
@@ -48,7 +48,9 @@ def test_what_is_ours_in_a_position_is_no_partition_to_the_connector(
     position: StreamPosition,
 ) -> None:
     # It reads topics of partitions of offsets, and makes one partition of each pair.
-    pairs = {(t, int(n)): at for t, told in position.to_json().items() for n, at in told.items()}
+    pairs = {
+        (t, int(n)): at for t, reported in position.to_json().items() for n, at in reported.items()
+    }
     assert pairs == {(at.topic, at.partition): end for at, end in position.offsets.items()}
 
 
@@ -98,7 +100,7 @@ def test_an_end_that_went_back_is_a_loss_and_nothing_is_read_twice() -> None:
     assert is_behind(StreamPosition({A0: 5}), StreamPosition({A0: 3}))
 
 
-def test_a_topic_made_anew_is_read_from_its_first_record_however_much_it_has() -> None:
+def test_a_recreated_topic_is_read_from_its_first_record_however_much_it_has() -> None:
     start = StreamPosition({A0: 5, A1: 2}, {"a": "old"})
     for end_offset in (3, 5, 9):
         batch = between(start, StreamPosition({A0: end_offset}, {"a": "new"}))
@@ -163,30 +165,30 @@ def test_the_records_ahead_are_counted() -> None:
 
 
 def test_a_small_batch_is_held_back_until_it_is_large_or_has_waited() -> None:
-    patience = Patience(min_count=100, delay_ms_max=1_000)
-    assert patience.lets_through(1, now_ms=0)
-    assert not patience.lets_through(99, now_ms=999)
-    assert patience.lets_through(99, now_ms=1_000)
-    assert patience.lets_through(100, now_ms=1_001)
-    assert not patience.lets_through(99, now_ms=2_000)
+    patience = BatchDelay(min_count=100, delay_ms_max=1_000)
+    assert patience.may_start(1, now_ms=0)
+    assert not patience.may_start(99, now_ms=999)
+    assert patience.may_start(99, now_ms=1_000)
+    assert patience.may_start(100, now_ms=1_001)
+    assert not patience.may_start(99, now_ms=2_000)
 
 
 # ---- places
 
 
 def test_edges_and_times_are_asked_for_in_every_partition() -> None:
-    assert ask_for(Everywhere(EARLIEST), [A0, B0]).asked == {A0: -2, B0: -2}
-    assert ask_for(Since(1_700), [A0, B0]).asked == {A0: 1_700, B0: 1_700}
-    assert ask_for(SinceEach({A0: 3, B0: 4}), [A0, B0]) == ({}, {A0: 3, B0: 4})
+    assert ask_for(AllPartitions(EARLIEST), [A0, B0]).asked == {A0: -2, B0: -2}
+    assert ask_for(FromTimestamp(1_700), [A0, B0]).asked == {A0: 1_700, B0: 1_700}
+    assert ask_for(TimestampPerPartition({A0: 3, B0: 4}), [A0, B0]) == ({}, {A0: 3, B0: 4})
 
 
 def test_offsets_that_stand_for_edges_are_asked_for_and_others_are_known() -> None:
-    place = Each({A0: 23, A1: EARLIEST, B0: LATEST})
+    place = OffsetPerPartition({A0: 23, A1: EARLIEST, B0: LATEST})
     assert ask_for(place, [A0, A1, B0]) == ({A0: 23}, {A1: -2, B0: -1})
 
 
 def test_a_place_names_the_partitions_that_are_read_and_no_others() -> None:
     with pytest.raises(ValueError, match=r"^says nothing of a-1$"):
-        ask_for(Each({A0: 1}), [A0, A1])
+        ask_for(OffsetPerPartition({A0: 1}), [A0, A1])
     with pytest.raises(ValueError, match=r"^names b-0, which the query does not read$"):
-        ask_for(SinceEach({A0: 1, B0: 1}), [A0])
+        ask_for(TimestampPerPartition({A0: 1, B0: 1}), [A0])

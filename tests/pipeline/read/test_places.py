@@ -1,4 +1,4 @@
-"""Where a batch begins and ends, found by asking a real broker."""
+"""Start and end of a batch, found with a real broker."""
 
 import json
 import time
@@ -9,7 +9,7 @@ import pytest
 
 from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.read.asking import Asking, FoundTopics
+from ottla.pipeline.read.cluster_queries import ClusterQueries, FoundTopics
 from ottla.pipeline.read.places import batch_ranges
 from ottla.pipeline.read.source_options import (
     SourceOptions,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 
 def options_of(live_cluster: LiveCluster, topic: str, **options: Any) -> SourceOptions:
-    """Parse options; what is a dictionary is one of the topic's partitions."""
+    """Parse options; a dictionary becomes JSON for the topic's partitions."""
     texts = {
         name: json.dumps({topic: value}) if isinstance(value, dict) else str(value)
         for name, value in options.items()
@@ -36,8 +36,8 @@ def options_of(live_cluster: LiveCluster, topic: str, **options: Any) -> SourceO
 
 
 @pytest.fixture(scope="module")
-def asking(live_cluster: LiveCluster) -> Iterator[Asking]:
-    asked = Asking(options_of(live_cluster, "t").read)
+def asking(live_cluster: LiveCluster) -> Iterator[ClusterQueries]:
+    asked = ClusterQueries(options_of(live_cluster, "t").read)
     yield asked
     asked.close()
 
@@ -82,7 +82,7 @@ PLACES: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
 @pytest.mark.parametrize(("options", "found"), PLACES, ids=[str(one) for one, _ in PLACES])
 def test_a_batch_begins_and_ends_where_options_say(
     live_cluster: LiveCluster,
-    asking: Asking,
+    asking: ClusterQueries,
     topic: str,
     options: dict[str, Any],
     found: list[tuple[int, int]],
@@ -109,7 +109,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "sentence"), REFUSED, ids=[one for _, one in REFUSED])
 def test_a_place_that_is_not_there_is_refused_in_one_sentence(
-    live_cluster: LiveCluster, asking: Asking, topic: str, options: dict[str, Any], sentence: str
+    live_cluster: LiveCluster,
+    asking: ClusterQueries,
+    topic: str,
+    options: dict[str, Any],
+    sentence: str,
 ) -> None:
     if isinstance(options.get("assign"), list):
         options = {"assign": json.dumps({topic: options["assign"]})}
@@ -117,13 +121,15 @@ def test_a_place_that_is_not_there_is_refused_in_one_sentence(
         batch_ranges(asking, options_of(live_cluster, topic, **options))
 
 
-def test_topics_that_are_not_there_are_all_named(live_cluster: LiveCluster, asking: Asking) -> None:
+def test_topics_that_are_not_there_are_all_named(
+    live_cluster: LiveCluster, asking: ClusterQueries
+) -> None:
     with pytest.raises(RefusedError, match=r"^.*there is no topic 'nope', no topic 'nor'$"):
         batch_ranges(asking, options_of(live_cluster, "nope,nor"))
 
 
 def test_partitions_are_assigned_and_topics_matched_by_their_whole_name(
-    live_cluster: LiveCluster, asking: Asking, topic: str
+    live_cluster: LiveCluster, asking: ClusterQueries, topic: str
 ) -> None:
     assign = json.dumps({topic: [1]})
     (one,) = batch_ranges(asking, options_of(live_cluster, topic, assign=assign))
@@ -136,14 +142,14 @@ def test_partitions_are_assigned_and_topics_matched_by_their_whole_name(
     assert batch_ranges(asking, none) == []
 
 
-def test_who_does_not_answer_is_asked_again_for_as_long_as_the_client_is_told() -> None:
+def test_who_does_not_answer_is_asked_again_as_long_as_the_client_demands() -> None:
     texts = {
         "kafka.bootstrap.servers": "127.0.0.1:1",
         "subscribe": "t",
         "kafka.default.api.timeout.ms": "300",
     }
     options = parse_source_options(texts, is_stream=False)
-    asking = Asking(options.read)
+    asking = ClusterQueries(options.read)
     began_s = time.monotonic()
     with pytest.raises(OttlaError, match=r"^cannot connect to 127\.0\.0\.1:1"):
         batch_ranges(asking, options)
@@ -152,9 +158,9 @@ def test_who_does_not_answer_is_asked_again_for_as_long_as_the_client_is_told() 
 
 
 def test_a_topic_that_goes_while_its_end_is_asked_for_is_not_there(
-    live_cluster: LiveCluster, asking: Asking, topic: str, monkeypatch: pytest.MonkeyPatch
+    live_cluster: LiveCluster, asking: ClusterQueries, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.pipeline.read.asking.LOOK_AGAIN_S", 0.2)
+    monkeypatch.setattr("ottla.pipeline.read.cluster_queries.LOOK_AGAIN_S", 0.2)
     names = Subscribe(frozenset({topic, "goes"}))
     live_cluster.new_topic(name="goes")
     seen = asking.find_topics(names)
@@ -171,7 +177,9 @@ def test_a_topic_that_goes_while_its_end_is_asked_for_is_not_there(
     assert list(ends.topic_ids) == [topic]
 
 
-def test_an_invalid_name_is_the_users_fault(live_cluster: LiveCluster, asking: Asking) -> None:
+def test_an_invalid_name_is_the_users_fault(
+    live_cluster: LiveCluster, asking: ClusterQueries
+) -> None:
     with pytest.raises((ConfigError, RefusedError)) as raised:
         batch_ranges(asking, options_of(live_cluster, "not a name"))
     assert getattr(raised.value, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -1,20 +1,20 @@
-"""How far ranges are read, and what is said of records that are gone."""
+"""Progress of ranges, and reports of lost records."""
 
 from ottla.model.ids import Offset
 from ottla.pipeline.read.fetched_batches import FetchedBatches
-from ottla.pipeline.read.range_course import Courses, RangeCourse
+from ottla.pipeline.read.range_course import RangeCourse, TaskRanges
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.wire.batch_builder import build_batch
 
 
 def fetched(first: int, count: int, end: int) -> FetchedBatches:
-    """Return an answer with so many records."""
+    """Return an answer with `count` records."""
     data = build_batch([(5, None, b"")] * count, base_offset=Offset(first)) if count else b""
     return FetchedBatches(data, first, end)
 
 
-def test_ranges_are_given_out_in_their_order_whoever_is_answered_first() -> None:
-    courses = Courses([OffsetRange("t", 1, 0, 10), OffsetRange("t", 0, 0, 10)])
+def test_ranges_are_given_out_in_their_order_whichever_leader_answers_first() -> None:
+    courses = TaskRanges([OffsetRange("t", 1, 0, 10), OffsetRange("t", 0, 0, 10)])
     first, second = courses
     second.take(fetched(0, 10, 10))
     assert courses.current() is first
@@ -32,7 +32,7 @@ def test_ranges_are_given_out_in_their_order_whoever_is_answered_first() -> None
 
 
 def test_a_range_without_offsets_is_done_at_once() -> None:
-    assert Courses([OffsetRange("t", 0, 5, 5)]).current() is None
+    assert TaskRanges([OffsetRange("t", 0, 5, 5)]).current() is None
 
 
 def test_an_answer_without_records_moves_nothing() -> None:

@@ -21,7 +21,7 @@ CLIENT = (("max.partition.fetch.bytes", "1000"), ("retry.backoff.ms", "1"))
 
 
 class Fragile:
-    """A connection that breaks after so many bytes of answers."""
+    """A connection that breaks after a number of bytes."""
 
     def __init__(self, stream: TcpStream, receive_bytes: int) -> None:
         self._stream = stream
@@ -31,7 +31,7 @@ class Fragile:
         self.abort = stream.abort
 
     async def receive_some(self, max_bytes: int) -> bytes | bytearray:
-        """Give at most what is left."""
+        """Return at most the remaining bytes."""
         if self._left <= 0:
             await trio.lowlevel.checkpoint()
             return b""
@@ -40,7 +40,7 @@ class Fragile:
         return data
 
     async def receive_into(self, buffer: memoryview) -> int:
-        """Fill in at most what is left."""
+        """Fill in at most the remaining bytes."""
         if self._left <= 0:
             await trio.lowlevel.checkpoint()
             return 0
@@ -50,23 +50,23 @@ class Fragile:
 
 
 class FragileTransport:
-    """Every connection of it breaks; every third cannot be made at all."""
+    """A transport whose every connection breaks, and whose every third connection fails at once."""
 
     def __init__(self, receive_bytes: int) -> None:
         self._receive_bytes = receive_bytes
         self.connection_count = 0
 
     async def connect(self, host: str, port: int) -> Fragile:
-        """Connect to what will break; each lives a little longer than the one before."""
+        """Return a connection that will break; each lives a little longer than the one before."""
         self.connection_count += 1
         if self.connection_count % 3 == 0:
-            raise ConnectionRefusedError("nobody listens there")
+            raise ConnectionRefusedError("no process listens there")
         size = self._receive_bytes + 97 * self.connection_count
         return Fragile(await TCP.connect(host, port), size)
 
 
 async def fill(bootstrap: str, topic: str, partitions: int, replicas: int = 1) -> None:
-    """Make a topic whose records hold their offset, in small batches."""
+    """Create a topic whose records hold their offset, in small batches."""
     async with open_admin(bootstrap) as admin:
         await admin.create_topic(topic, partition_count=partitions, replication_factor=replicas)
     config = ProducerConfig(batch_bytes=500)
@@ -93,7 +93,7 @@ async def read(
 
 
 def expected(ranges: Sequence[OffsetRange]) -> list[tuple[int, int]]:
-    """Return the same, as it is to be."""
+    """Return the expected form of the same."""
     return [(one.partition, offset) for one in ranges for offset in range(one.start, one.end)]
 
 
@@ -145,7 +145,7 @@ async def test_a_leader_that_moves_is_followed() -> None:
             assert rest == expected(ranges)[fetched.next_offset :]
 
 
-async def test_a_topic_made_anew_has_lost_the_records_of_the_range() -> None:
+async def test_a_recreated_topic_has_lost_the_records_of_the_range() -> None:
     ranges = [OffsetRange("t", 0, 0, COUNT)]
     async with open_test_cluster() as cluster:
         await fill(cluster.bootstrap, "t", 1)

@@ -36,7 +36,7 @@ def read(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[Place]:
 
 
 def values(count: int) -> list[bytes]:
-    """Return so many different values of different sizes."""
+    """Return different values of different sizes."""
     return [b"%06d" % index + bytes(index * 7 % 300) for index in range(count)]
 
 
@@ -53,7 +53,7 @@ def topic(live_cluster: "LiveCluster") -> str:
 
 
 def expected(ranges: Iterable[OffsetRange]) -> list[Place]:
-    """Return what lies in these ranges of that topic."""
+    """Return the places of the records in these ranges."""
     made = values(300)
     return [
         (one.partition, offset, made[offset])
@@ -126,7 +126,7 @@ def test_records_that_do_not_come_are_waited_for_as_long_as_is_allowed(
     assert time.monotonic() - started > 0.5
 
 
-def test_a_topic_that_nobody_knows_is_gone(
+def test_an_unknown_topic_is_gone(
     live_cluster: "LiveCluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_fetcher, "GONE_AFTER_S", 0.0)
@@ -134,7 +134,7 @@ def test_a_topic_that_nobody_knows_is_gone(
         read([OffsetRange("nowhere", 0, 0, 30)], options_of(live_cluster))
 
 
-def test_an_address_where_nobody_listens_is_told() -> None:
+def test_an_address_without_a_listener_is_reported() -> None:
     options = ReadOptions(bootstrap="127.0.0.1:1", poll_timeout_ms=500)
     with pytest.raises(RefusedError, match=r"within 500 ms: cannot connect to 127.0.0.1:1"):
         read([OffsetRange("t", 0, 0, 30)], options)

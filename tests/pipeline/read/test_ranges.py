@@ -1,4 +1,4 @@
-"""Tasks are cut and packed: every record once, none too large, and the same again."""
+"""Division into tasks: every record once, no task too large, and deterministic."""
 
 from random import Random
 

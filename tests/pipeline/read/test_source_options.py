@@ -1,4 +1,4 @@
-"""Every option of Spark's own Kafka connector: what it means, and what is refused."""
+"""Every option of Spark's own Kafka connector: its meaning, and the refused ones."""
 
 import pickle
 import re
@@ -8,7 +8,14 @@ import pytest
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.option_values import parse_duration_ms
-from ottla.pipeline.read.offsets import EARLIEST, LATEST, Each, Everywhere, Since, SinceEach
+from ottla.pipeline.read.offsets import (
+    EARLIEST,
+    LATEST,
+    AllPartitions,
+    FromTimestamp,
+    OffsetPerPartition,
+    TimestampPerPartition,
+)
 from ottla.pipeline.read.source_options import (
     Assign,
     SourceOptions,
@@ -37,8 +44,8 @@ def named(texts: dict[str, str]) -> dict[str, str]:
 def test_defaults_are_those_of_the_connector() -> None:
     options = batch()
     assert options.topics == Subscribe(frozenset("t"))
-    assert (options.start, options.end) == (Everywhere(EARLIEST), Everywhere(LATEST))
-    assert stream().start == Everywhere(LATEST)
+    assert (options.start, options.end) == (AllPartitions(EARLIEST), AllPartitions(LATEST))
+    assert stream().start == AllPartitions(LATEST)
     read = options.read
     assert read.bootstrap == "a:9092"
     assert (read.poll_timeout_ms, read.fetch_retries, read.fetch_retry_interval_ms) == (
@@ -67,17 +74,17 @@ def test_topics_are_assigned_subscribed_or_matched() -> None:
 
 def test_a_time_for_all_goes_before_times_for_each_and_these_before_offsets() -> None:
     offsets = {"startingOffsets": '{"t": {"0": 23, "1": -2}}', "endingOffsets": '{"t": {"0": -1}}'}
-    assert batch(**offsets).start == Each({T0: 23, T1: EARLIEST})
-    assert batch(**offsets).end == Each({T0: LATEST})
+    assert batch(**offsets).start == OffsetPerPartition({T0: 23, T1: EARLIEST})
+    assert batch(**offsets).end == OffsetPerPartition({T0: LATEST})
     times = {
         "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
         "endingOffsetsByTimestamp": '{"t": {"0": 6}}',
     }
-    assert batch(**offsets, **times).start == SinceEach({T0: 5})
-    assert batch(**offsets, **times).end == SinceEach({T0: 6})
+    assert batch(**offsets, **times).start == TimestampPerPartition({T0: 5})
+    assert batch(**offsets, **times).end == TimestampPerPartition({T0: 6})
     one = {"startingTimestamp": "7", "endingTimestamp": "8"}
-    assert batch(**offsets, **times, **one).start == Since(7)
-    assert batch(**offsets, **times, **one).end == Since(8)
+    assert batch(**offsets, **times, **one).start == FromTimestamp(7)
+    assert batch(**offsets, **times, **one).end == FromTimestamp(8)
 
 
 def test_kafka_options_reach_the_client_without_their_prefix() -> None:

@@ -34,25 +34,25 @@ def open_reader(live_cluster: LiveCluster) -> Iterator[Open]:
 
 
 def produce(live_cluster: LiveCluster, topic: str, *counts: int) -> None:
-    """Produce so many records to each partition."""
+    """Produce `count` records to each partition."""
     for partition, count in enumerate(counts):
         live_cluster.produce(topic, [(b"x", None, (), partition)] * count)
 
 
 def offsets(position: dict[str, Any], topic: str) -> dict[str, int]:
-    """Return what a position says of a topic."""
+    """Return the offsets of a topic in a position."""
     found: dict[str, int] = position[topic]
     return found
 
 
 def ranges(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
-    """Return what a batch reads, after a way through Spark's checkpoint."""
+    """Return the ranges of a batch whose positions went through Spark's checkpoint."""
     found = reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
     tasks = [one for one in found if isinstance(one, TaskPartition)]
     return [str(one) for task in tasks for one in task.ranges]
 
 
-def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise(
+def test_a_stream_begins_at_the_end_by_default(
     live_cluster: LiveCluster, open_reader: Open
 ) -> None:
     topic = live_cluster.new_topic(2)
@@ -195,14 +195,14 @@ def test_a_pattern_finds_topics_that_come_later_and_no_internal_ones(
 
 
 def recreate(live_cluster: LiveCluster, topic: str, count: int) -> None:
-    """Delete a topic and make it again, with so many records."""
+    """Delete a topic and create it again, with `count` records."""
     live_cluster.ask(lambda admin: admin.delete_topic(topic))
     live_cluster.new_topic(name=topic)
     produce(live_cluster, topic, count)
 
 
 @pytest.mark.parametrize("count", [3, 5, 7])
-def test_a_topic_made_anew_is_told_of_however_much_it_has(
+def test_a_recreated_topic_is_reported_whatever_its_size(
     live_cluster: LiveCluster, open_reader: Open, count: int
 ) -> None:
     topic = live_cluster.new_topic()
@@ -221,7 +221,7 @@ def test_a_topic_made_anew_is_told_of_however_much_it_has(
     assert lenient.latestOffset(end, ALL) == end
 
 
-def test_a_batch_of_a_topic_that_was_made_anew_does_not_read_the_new_ones_records(
+def test_a_batch_of_a_recreated_topic_does_not_read_the_new_ones_records(
     live_cluster: LiveCluster, open_reader: Open
 ) -> None:
     topic = live_cluster.new_topic()
@@ -239,7 +239,7 @@ def test_a_batch_of_a_topic_that_was_made_anew_does_not_read_the_new_ones_record
     assert list(lenient.read(task)) == []
 
 
-def test_a_topic_that_goes_is_told_of_or_left_behind(
+def test_a_deleted_topic_is_reported_or_skipped(
     live_cluster: LiveCluster, open_reader: Open
 ) -> None:
     stays, goes = live_cluster.new_topic(), live_cluster.new_topic()
@@ -265,7 +265,7 @@ def test_what_is_refused_is_refused_with_the_first_question(open_reader: Open) -
         open_reader("no-such").initialOffset()
 
 
-def test_a_group_that_options_name_is_told_of_each_batch(
+def test_each_batch_is_committed_to_the_group_in_the_options(
     live_cluster: LiveCluster, open_reader: Open
 ) -> None:
     topic = live_cluster.new_topic()

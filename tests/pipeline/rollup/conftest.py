@@ -1,4 +1,4 @@
-"""Pushes made by hand, as records of `__client_metrics`: tests get them as `hand`."""
+"""Pushes built by the test, as records of `__client_metrics`, by the fixture `hand`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +20,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import encode_records
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp import label
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_record import encode_records
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.otlp import label
 
 SECOND_NS = 1_000_000_000
 EPOCH_MS = 1_800_000_000_000
@@ -45,7 +45,7 @@ class Hand:
 
     @staticmethod
     def times(start_s: float, end_s: float) -> dict[str, int]:
-        """Return a point's times, in seconds since EPOCH_MS; below 0 for what was not said."""
+        """Return a point's times, in seconds since EPOCH_MS; a negative one is absent."""
         named = {"start_time_unix_nano": start_s, "time_unix_nano": end_s}
         return {
             name: int(EPOCH_MS * 1_000_000 + at_s * SECOND_NS)
@@ -62,17 +62,20 @@ class Hand:
         cumulative: bool = False,
         monotonic: bool = True,
     ) -> Metric:
-        """Return a sum: what was added since the start, or all since the beginning."""
+        """Return a sum metric: the increase since its start time, or the total since the
+        beginning."""
         temporality = (
             AGGREGATION_TEMPORALITY_CUMULATIVE if cumulative else AGGREGATION_TEMPORALITY_DELTA
         )
         points = [_number(value, at)]
-        told = Sum(data_points=points, is_monotonic=monotonic, aggregation_temporality=temporality)
-        return Metric(name=name, sum=told)
+        reported = Sum(
+            data_points=points, is_monotonic=monotonic, aggregation_temporality=temporality
+        )
+        return Metric(name=name, sum=reported)
 
     @staticmethod
     def gauge(name: str, value: float, at: dict[str, int], **attributes: str) -> Metric:
-        """Return what was seen at a moment."""
+        """Return a gauge metric with the value at a time."""
         point = _number(value, at)
         point.attributes.extend(
             KeyValue(key=key, value=AnyValue(string_value=text)) for key, text in attributes.items()
@@ -95,18 +98,18 @@ class Hand:
         )
         fields: dict[str, Any] = {"explicit_bounds": bounds, "bucket_counts": counts, **at}
         point = HistogramDataPoint(count=sum(counts), sum=value_sum, **fields)
-        told = Histogram(data_points=[point], aggregation_temporality=temporality)
-        return Metric(name=name, histogram=told)
+        reported = Histogram(data_points=[point], aggregation_temporality=temporality)
+        return Metric(name=name, histogram=reported)
 
     @staticmethod
     def payload(*metrics: Metric) -> MetricsData:
-        """Return what a client pushes."""
+        """Return a client's push."""
         scopes = [ScopeMetrics(metrics=metrics)]
         return MetricsData(resource_metrics=[ResourceMetrics(scope_metrics=scopes)])
 
     @staticmethod
     def record(labels: ClientLabels, received_s: float, *metrics: Metric) -> bytes:
-        """Return the record of a push that a broker received so many seconds after EPOCH_MS."""
+        """Return the record of a push that a broker received some seconds after EPOCH_MS."""
         received_ms = EPOCH_MS + int(received_s * 1_000)
         push = LabelledPush(labels, received_ms, label(Hand.payload(*metrics), labels))
         (value,), left_out = encode_records(push)
@@ -121,5 +124,5 @@ def _number(value: float, at: dict[str, int]) -> NumberDataPoint:
 
 @pytest.fixture(scope="session")
 def hand() -> Hand:
-    """What makes pushes by hand."""
+    """Pushes made by hand."""
     return Hand()

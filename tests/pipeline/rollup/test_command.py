@@ -1,4 +1,5 @@
-"""`ottla pipeline telemetry` over what real clients pushed: its totals are what was sent."""
+"""`ottla pipeline telemetry` over the pushes of real clients: its totals are those that they
+sent."""
 
 import argparse
 import json
@@ -21,8 +22,8 @@ from ottla.client.network.connection import open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.pipeline.run.spark_errors import SparkFailedError
-from ottla.telemetry.client_record import decode_record
-from ottla.telemetry.otlp import PointKind
+from ottla.telemetry.clients.client_record import decode_record
+from ottla.telemetry.clients.otlp import PointKind
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -62,7 +63,7 @@ async def push_by_hand(bootstrap: str, hand: Any, amounts: list[int], cumulative
             await trio.sleep(2 * INTERVAL_MS / 1_000)
 
 
-def told_by_topic(bootstrap: str) -> tuple[Counter[tuple[str, str]], int]:
+def reported_by_topic(bootstrap: str) -> tuple[Counter[tuple[str, str]], int]:
     """Return totals by client and metric as another consumer sees them, and how many records."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "check", "enable.metrics.push": False}
@@ -126,7 +127,7 @@ def test_totals_are_what_real_clients_sent(
     words = ["pipeline", "telemetry", "--once", f"--bootstrap={bootstrap}", f"--output={output}"]
     assert run([*words, "--window=1s", "--lateness=0s", "--format=json"]) == 0
     batches = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line[:1] == "{"]
-    expected, count = told_by_topic(bootstrap)
+    expected, count = reported_by_topic(bootstrap)
     assert sum(batch["row_count"] for batch in batches) == count > len(amounts) * 2
 
     rows = dataset(output, partitioning="hive").to_table().to_pylist()
@@ -145,9 +146,9 @@ def test_totals_are_what_real_clients_sent(
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Return the one sentence with which a command is refused."""
     assert run(["pipeline", "telemetry", "--bootstrap=localhost:1", *words]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1, told
-    return told.removeprefix("ottla pipeline: ").strip()
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1, reported
+    return reported.removeprefix("ottla pipeline: ").strip()
 
 
 def test_what_can_not_be_is_refused_before_spark_is_started(
@@ -195,7 +196,7 @@ def test_rollups_whose_checkpoint_is_gone_are_not_counted_again(
         assert len(kept_open) == 1
 
 
-def test_a_topic_that_nobody_wrote_yet_is_told_with_what_writes_it() -> None:
+def test_an_empty_topic_is_reported_with_what_writes_it() -> None:
     missing = SparkFailedError("there is no topic '__client_metrics'")
     with (
         pytest.raises(SparkFailedError, match=r"telemetry.topic=true write it, once a client"),

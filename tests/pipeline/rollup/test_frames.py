@@ -1,4 +1,4 @@
-"""Rollups of pushes made by hand: the totals are what was added, whatever way it came."""
+"""Rollups of pushes built by the test: totals are the sums of all pushes, in any order."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,8 +13,8 @@ MINUTE = RollupOptions()
 SCHEMA = "value binary, partition int, offset long"
 
 
-class Told:
-    """What one query told of the pushes of every test: each test's clients have its own name."""
+class RollupRows:
+    """Rows of one query over the pushes of every test, by the clients of each test."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         self._rows = sorted(rows, key=lambda row: (row.window_start, row.metric, row.broker_id))
@@ -53,8 +53,8 @@ def several(hand: Any) -> list[bytes]:
 
 def whole(hand: Any) -> list[bytes]:
     def push(value: int, start_s: float, end_s: float) -> bytes:
-        told = hand.total("seen", value, hand.times(start_s, end_s), cumulative=True)
-        return bytes(hand.record(hand.who(1, "whole"), end_s, told))
+        reported = hand.total("seen", value, hand.times(start_s, end_s), cumulative=True)
+        return bytes(hand.record(hand.who(1, "whole"), end_s, reported))
 
     return [
         push(100, 0, 10),  # in full: it says what was seen since the client began
@@ -78,8 +78,8 @@ def seen(hand: Any) -> list[bytes]:
 def spread(hand: Any) -> list[bytes]:
     def push(counts: tuple[int, ...], value_sum: float, end_s: float, instance: int) -> bytes:
         shape = {"value_sum": value_sum, "cumulative": instance == 2}
-        told = hand.histogram("took", counts, (10.0, 20.0), hand.times(0, end_s), **shape)
-        return bytes(hand.record(hand.who(instance, "spread"), end_s, told))
+        reported = hand.histogram("took", counts, (10.0, 20.0), hand.times(0, end_s), **shape)
+        return bytes(hand.record(hand.who(instance, "spread"), end_s, reported))
 
     return [
         push((50, 0, 0), 200.0, 10, instance=1),
@@ -89,7 +89,8 @@ def spread(hand: Any) -> list[bytes]:
 
 
 def in_order(hand: Any, client_id: str, step: int) -> list[bytes]:
-    """Return pushes whose values, added or merged in another order, give another last digit."""
+    """Return pushes whose sum has another last digit when they are added or merged in another
+    order."""
     numbers = [1 / number for number in range(3, 33)][::step]
     bounds = [(number, 2 * number) for number in numbers]
     records = []
@@ -104,17 +105,17 @@ def in_order(hand: Any, client_id: str, step: int) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def told(spark: Any, hand: Any) -> Told:
+def reported(spark: Any, hand: Any) -> RollupRows:
     values = [value for made in (copied, several, whole, seen, spread) for value in made(hand)]
     values += in_order(hand, "forwards", 1) + in_order(hand, "backwards", -1)
     added = frames.contributions(points_of(spark, values))
-    return Told(frames.rolled_up(frames.with_window(added, MINUTE), MINUTE).collect())
+    return RollupRows(frames.rolled_up(frames.with_window(added, MINUTE), MINUTE).collect())
 
 
 def test_windows_hold_what_was_added_in_them_and_each_copy_of_a_push_once(
-    told: Told, hand: Any
+    reported: RollupRows, hand: Any
 ) -> None:
-    rows = told.of("copied")
+    rows = reported.of("copied")
     windows = [(row.window_start.timestamp(), row.total, row.points, row.rate) for row in rows]
     begin = hand.epoch_ms / 1_000
     assert windows == [(begin, 1_020.0, 2, 17.0), (begin + 60, 300.0, 1, 5.0)]
@@ -124,10 +125,10 @@ def test_windows_hold_what_was_added_in_them_and_each_copy_of_a_push_once(
     assert (first["window_end"] - first["window_start"]).total_seconds() == 60
 
 
-def test_clients_of_one_name_are_counted_and_added_and_of_other_brokers_told_apart(
-    told: Told,
+def test_clients_of_one_name_are_counted_and_added_and_of_other_brokers_distinguished(
+    reported: RollupRows,
 ) -> None:
-    rows = told.of("several")
+    rows = reported.of("several")
     assert [(row.broker_id, row.clients, row.total) for row in rows] == [
         (1, 2, 2.0**51),
         (2, 1, 2.0**50),
@@ -135,30 +136,34 @@ def test_clients_of_one_name_are_counted_and_added_and_of_other_brokers_told_apa
     assert all(row.is_error for row in rows)
 
 
-def test_cumulative_points_are_what_they_grew_and_begin_anew_when_they_fall_or_say_so(
-    told: Told,
+def test_cumulative_points_are_what_they_grew_and_start_again_when_they_fall_or_say_so(
+    reported: RollupRows,
 ) -> None:
-    (row,) = told.of("whole")
+    (row,) = reported.of("whole")
     assert (row.kind, row.total) == ("sum", 100 + 50 + 0 + 7 + 9)
 
 
-def test_gauges_tell_how_their_values_lie(told: Told) -> None:
-    (row,) = told.of("seen")
+def test_gauges_tell_how_their_values_lie(reported: RollupRows) -> None:
+    (row,) = reported.of("seen")
     assert (row.kind, row.points, row.total, row.rate) == ("gauge", 50, None, None)
     assert (row.mean, row.min, row.max, row.p50) == (25.5, 1.0, 50.0, 25.5)
     assert row.p99 == pytest.approx(49.51)
 
 
-def test_histograms_are_told_as_one_and_cumulative_ones_by_their_growth(told: Told) -> None:
-    (row,) = told.of("spread")
+def test_histograms_are_reported_as_one_and_cumulative_ones_by_their_growth(
+    reported: RollupRows,
+) -> None:
+    (row,) = reported.of("spread")
     assert (row.kind, row.observations, row.total, row.clients) == ("histogram", 100, 950.0, 2)
     assert (row.mean, row.p50, row.p99) == (9.5, 10.0, pytest.approx(19.8))
     assert row.rate == pytest.approx(100 / 60)
 
 
-def test_rows_are_the_same_to_the_last_bit_in_whatever_order_points_come(told: Told) -> None:
-    forwards = [row.asDict() for row in told.of("forwards")]
-    backwards = [row.asDict() for row in told.of("backwards")]
+def test_rows_are_the_same_to_the_last_bit_in_whatever_order_points_come(
+    reported: RollupRows,
+) -> None:
+    forwards = [row.asDict() for row in reported.of("forwards")]
+    backwards = [row.asDict() for row in reported.of("backwards")]
     assert [row.pop("client_id") for row in forwards] == ["forwards"] * 3
     assert [row.pop("client_id") for row in backwards] == ["backwards"] * 3
     assert forwards == backwards
@@ -166,8 +171,8 @@ def test_rows_are_the_same_to_the_last_bit_in_whatever_order_points_come(told: T
 
 def test_what_a_series_had_before_is_not_counted_again(spark: Any, hand: Any) -> None:
     def push(value: int, end_s: float, instance: int = 1) -> bytes:
-        told = hand.total("seen", value, hand.times(0, end_s), cumulative=True)
-        return bytes(hand.record(hand.who(instance), end_s, told))
+        reported = hand.total("seen", value, hand.times(0, end_s), cumulative=True)
+        return bytes(hand.record(hand.who(instance), end_s, reported))
 
     first = [push(100, 10), push(120, 20), push(5, 20, instance=2)]
     heads = frames.heads_after(points_of(spark, first)).persist()

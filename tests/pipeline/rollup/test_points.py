@@ -1,4 +1,4 @@
-"""Records of client metrics become Arrow: every point, its series, and what copies share."""
+"""Records of client metrics as Arrow: every point, its series, and the fields that copies share."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow as pa
 from ottla.pipeline.rollup.points import attributes_text, pushes
 
 
-def told(*values: bytes | None) -> list[dict[str, Any]]:
+def reported(*values: bytes | None) -> list[dict[str, Any]]:
     array = pushes(values)
     assert isinstance(array, pa.StructArray)
     array.validate(full=True)
@@ -26,7 +26,7 @@ def points(push: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_record_becomes_who_pushed_when_and_what(hand: Any) -> None:
     labels = hand.who(7, "orders", broker_id=3)
-    (push,) = told(
+    (push,) = reported(
         hand.record(
             labels,
             1.5,
@@ -59,7 +59,7 @@ def test_a_sum_since_the_beginning_is_cumulative_and_one_that_may_fall_is_a_gaug
         hand.total("falls", 1, at, cumulative=True, monotonic=False),
         hand.total("moved", 1, at, monotonic=False),
     ]
-    (push,) = told(hand.record(hand.who(1), 1, *metrics))
+    (push,) = reported(hand.record(hand.who(1), 1, *metrics))
     kinds = {point["metric"]: (point["kind"], point["is_cumulative"]) for point in points(push)}
     assert kinds == {
         "delta": ("sum", False),
@@ -73,22 +73,22 @@ def test_a_copy_of_a_push_has_its_id_wherever_and_whenever_it_came(hand: Any) ->
     def push(broker_id: int, received_s: float, value: int, *, instance: int = 1) -> str:
         metric = hand.total("sent", value, hand.times(0, 1))
         labels = hand.who(instance, "app", broker_id)
-        return str(told(hand.record(labels, received_s, metric))[0]["push_id"])
+        return str(reported(hand.record(labels, received_s, metric))[0]["push_id"])
 
     assert push(1, 1.0, 5) == push(2, 1.7, 5)
     assert len({push(1, 1.0, 5), push(1, 1.0, 6), push(1, 1.0, 5, instance=2)}) == 3
 
 
-def test_pushes_that_do_not_say_their_time_are_told_apart_by_when_they_came(hand: Any) -> None:
+def test_pushes_that_do_not_say_their_time_are_distinguished_by_when_they_came(hand: Any) -> None:
     timeless = hand.total("sent", 5, {})
-    ids = [told(hand.record(hand.who(1), at_s, timeless))[0]["push_id"] for at_s in (1, 1, 2)]
+    ids = [reported(hand.record(hand.who(1), at_s, timeless))[0]["push_id"] for at_s in (1, 1, 2)]
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_what_one_push_says_twice_of_a_series_is_told_apart(hand: Any) -> None:
+def test_what_one_push_says_twice_of_a_series_is_distinguished(hand: Any) -> None:
     at = hand.times(0, 1)
     twice = [hand.gauge("wait", 1.0, at, a="1", b="2"), hand.gauge("wait", 3.0, at, b="2", a="1")]
-    (push,) = told(hand.record(hand.who(1), 1, *twice, hand.gauge("wait", 5.0, at)))
+    (push,) = reported(hand.record(hand.who(1), 1, *twice, hand.gauge("wait", 5.0, at)))
     assert [point["ordinal"] for point in points(push)] == [0, 1, 0]
 
 
@@ -96,13 +96,13 @@ def test_values_that_are_no_number_are_left_out(hand: Any) -> None:
     at = hand.times(0, 1)
     metrics = [hand.gauge(f"g{value}", value, at) for value in (math.nan, math.inf, -math.inf, 1.0)]
     metrics.append(hand.histogram("h", (1, 1), (math.nan,), at))
-    (push,) = told(hand.record(hand.who(1), 1, *metrics))
+    (push,) = reported(hand.record(hand.who(1), 1, *metrics))
     assert [point["value"] for point in points(push)] == [1.0]
 
 
 def test_what_cannot_be_read_is_a_push_without_points_that_tells_why(hand: Any) -> None:
     good = hand.record(hand.who(1), 1, hand.total("sent", 1, {}))
-    bad, fine, none, empty = told(b"\xff\xff", good, None, b"")
+    bad, fine, none, empty = reported(b"\xff\xff", good, None, b"")
     assert bad["problem"].startswith("a record of client metrics")
     assert (bad["points"], bad["push_id"], bad["client_id"]) == ([], None, None)
     assert fine["problem"] is None
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_a_push_without_points_that_tells_why(hand: Any) 
 def test_numbers_beyond_64_bits_with_a_sign_are_the_largest_that_there_is(hand: Any) -> None:
     largest = (1 << 63) - 1
     at = {"start_time_unix_nano": 1 << 63, "time_unix_nano": (1 << 64) - 1}
-    (push,) = told(
+    (push,) = reported(
         hand.record(hand.who(1), 1, hand.histogram("took", ((1 << 63) - 1, 1), (1.0,), at))
     )
     (point,) = points(push)

@@ -26,13 +26,13 @@ def counted(values: list[int], bounds: tuple[float, ...]) -> Histogram:
 def test_a_quantile_lies_in_the_bucket_of_the_value_that_it_stands_for(
     values: list[int], bounds: tuple[float, ...], share: float
 ) -> None:
-    told = quantiles([counted(values, bounds)], [share])
-    assert told is not None
+    reported = quantiles([counted(values, bounds)], [share])
+    assert reported is not None
     exact = sorted(values)[max(0, -int(-share * len(values) // 1) - 1)]
     index = bisect_left(bounds, exact)
     lower = bounds[index - 1] if index else min(0.0, bounds[0])
     upper = bounds[min(index, len(bounds) - 1)]
-    assert min(lower, upper) <= told[0] <= upper or told[0] == pytest.approx(upper)
+    assert min(lower, upper) <= reported[0] <= upper or reported[0] == pytest.approx(upper)
 
 
 @given(st.lists(st.tuples(VALUES, BOUNDS), min_size=1, max_size=4), SHARES, SHARES)
@@ -41,11 +41,11 @@ def test_a_larger_share_is_no_smaller_value_and_no_histogram_twice_changes_it(
 ) -> None:
     histograms = [counted(values, bounds) for values, bounds in parts]
     small, large = sorted((one, other))
-    told = quantiles(histograms, [small, large])
-    assert told is not None
-    assert told[0] <= told[1] + 1e-9
-    assert quantiles(histograms * 2, [small, large]) == pytest.approx(told)
-    assert quantiles(reversed(histograms), [small, large]) == pytest.approx(told)
+    reported = quantiles(histograms, [small, large])
+    assert reported is not None
+    assert reported[0] <= reported[1] + 1e-9
+    assert quantiles(histograms * 2, [small, large]) == pytest.approx(reported)
+    assert quantiles(reversed(histograms), [small, large]) == pytest.approx(reported)
 
 
 def test_values_lie_evenly_within_their_bucket() -> None:
@@ -62,8 +62,8 @@ def test_values_lie_evenly_within_their_bucket() -> None:
 
 
 def test_histograms_with_other_bounds_are_taken_as_they_are() -> None:
-    told = quantiles([((10.0,), (10, 0)), ((5.0, 10.0), (0, 10, 0))], [0.25, 0.5])
-    assert told == [5.0, pytest.approx(20 / 3)]
+    reported = quantiles([((10.0,), (10, 0)), ((5.0, 10.0), (0, 10, 0))], [0.25, 0.5])
+    assert reported == [5.0, pytest.approx(20 / 3)]
 
 
 def test_without_a_spread_there_is_no_quantile() -> None:

@@ -1,6 +1,7 @@
-"""Rollups batch by batch, into Parquet and a real topic: whatever is run again, totals stay.
+"""Rollups batch by batch, into Parquet and a real topic: totals stay right when a batch is
+repeated.
 
-What comes in is a stream of files, which Spark starts sooner than one of topics; `test_command.py`
+The input is a stream of files, which Spark starts sooner than one of topics; `test_command.py`
 reads a topic that real clients wrote.
 """
 
@@ -59,19 +60,19 @@ class Stream:
         assert query.awaitTermination(ANSWER_TIMEOUT_S)
 
     def rows(self) -> list[Any]:
-        """Return the rollups of the directory, read as anybody may."""
+        """Return the rollups of the directory, read as any user may."""
         table = dataset(self.output, partitioning="hive").to_table()
         order = [(name, "ascending") for name in ("window_start", "client_id", "is_late")]
         return list(table.sort_by(order).to_pylist())
 
     def totals(self) -> list[tuple[int, str, float, bool]]:
-        """Return window, client, total and whether it came late, of every row."""
+        """Return window, client, total and lateness of every row."""
         return [
             (row["window_start"].minute, row["client_id"], row["total"], row["is_late"])
             for row in self.rows()
         ]
 
-    def told_in_topic(self) -> list[Any]:
+    def reported_in_topic(self) -> list[Any]:
         """Return the rows of the topic that are committed."""
         records = self.spark.read.format("ottla").options(
             **{
@@ -81,8 +82,10 @@ class Stream:
             }
         )
         shape = "window_start timestamp, client_id string, total double, is_late boolean"
-        told = records.load().selectExpr(f"from_json(string(value), '{shape}') as row")
-        return list(told.select("row.*").orderBy("window_start", "client_id", "is_late").collect())
+        reported = records.load().selectExpr(f"from_json(string(value), '{shape}') as row")
+        return list(
+            reported.select("row.*").orderBy("window_start", "client_id", "is_late").collect()
+        )
 
 
 @pytest.fixture
@@ -90,14 +93,14 @@ def stream(spark: Any, live_cluster: Any, tmp_path: Path) -> Stream:
     return Stream(spark, live_cluster, tmp_path)
 
 
-def test_a_window_is_told_once_it_is_over_and_what_comes_late_is_told_as_such(
+def test_a_window_is_reported_once_it_is_over_and_what_comes_late_is_reported_as_such(
     stream: Stream, hand: Any
 ) -> None:
     def push(client: str, value: int, received_s: float, *, cumulative: bool = False) -> bytes:
         at = hand.times(0, received_s)
-        told = hand.total(SENT, value, at, cumulative=cumulative)
+        reported = hand.total(SENT, value, at, cumulative=cumulative)
         number = 1 + ord(client)
-        return bytes(hand.record(hand.who(number, client), received_s, told))
+        return bytes(hand.record(hand.who(number, client), received_s, reported))
 
     copy = push("a", 30, 50)
     stream.push(push("a", 5, 10), push("b", 100, 20, cumulative=True), copy, b"no record of ours")
@@ -107,22 +110,22 @@ def test_a_window_is_told_once_it_is_over_and_what_comes_late_is_told_as_such(
 
     stream.push(push("a", 7, 55), copy, push("b", 160, 130, cumulative=True))
     stream.run()
-    told = [
+    reported = [
         (0, "a", 35.0, False),
         (0, "a", 7.0, True),
         (0, "b", 100.0, False),
         (1, "a", 1.0, False),
         (1, "b", 50.0, False),
     ]
-    assert stream.totals() == told
+    assert stream.totals() == reported
 
     # The process died after all was written, and before Spark knew: the same batch, again.
     for name in ("1", ".1.crc"):
         (stream.checkpoint / "commits" / name).unlink()
     stream.run()
-    assert stream.totals() == told
-    in_topic = [(row.client_id, row.total, row.is_late) for row in stream.told_in_topic()]
-    assert in_topic == [(client, total, is_late) for _, client, total, is_late in told]
+    assert stream.totals() == reported
+    in_topic = [(row.client_id, row.total, row.is_late) for row in stream.reported_in_topic()]
+    assert in_topic == [(client, total, is_late) for _, client, total, is_late in reported]
 
 
 def test_what_a_batch_left_is_found_by_the_next_of_its_query_alone(
@@ -131,16 +134,16 @@ def test_what_a_batch_left_is_found_by_the_next_of_its_query_alone(
     def ledger(query_id: str) -> SlotLedger:
         return SlotLedger(spark, str(tmp_path), query_id)
 
-    def told(memory: Memory) -> tuple[Any, ...]:
+    def reported(memory: Memory) -> tuple[Any, ...]:
         seen = [tuple(row) for row in memory.seen.collect()]
         return seen, memory.heads, memory.open.count(), memory.newest_ms
 
-    assert told(ledger("q").before(0)) == ([], None, 0, None)
+    assert reported(ledger("q").before(0)) == ([], None, 0, None)
     seen = spark.createDataFrame([("p", 7)], schema_of(SEEN))
     ledger("q").write(0, ledger("q").before(0)._replace(seen=seen, newest_ms=7))
-    assert told(ledger("q").before(1)) == ([("p", 7)], None, 0, 7)
+    assert reported(ledger("q").before(1)) == ([("p", 7)], None, 0, 7)
     # A new query begins with nothing, whatever lies there.
-    assert told(ledger("other").before(0)) == ([], None, 0, None)
+    assert reported(ledger("other").before(0)) == ([], None, 0, None)
     for query_id, batch_id in (("other", 1), ("q", 2), ("q", 3)):
         with pytest.raises(CorruptDataError, match=f"is not what batch {batch_id - 1} left"):
             ledger(query_id).before(batch_id)
@@ -153,8 +156,8 @@ def test_a_batch_overwrites_what_it_wrote_before_and_nothing_else(
     for batch, total in (("q-0", 1.0), ("q-1", 2.0), ("q-1", 3.0)):
         rows = spark.sql(f"select {begins}, {total} as total")
         write_parquet(rows, str(tmp_path), batch)
-    told = spark.read.parquet(str(tmp_path)).select("batch", "total").collect()
-    assert sorted((row.batch, float(row.total)) for row in told) == [("q-0", 1.0), ("q-1", 3.0)]
+    reported = spark.read.parquet(str(tmp_path)).select("batch", "total").collect()
+    assert sorted((row.batch, float(row.total)) for row in reported) == [("q-0", 1.0), ("q-1", 3.0)]
 
 
 def test_what_can_not_be_done_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes in a schema are found without a JVM; whatever Spark takes passes."""
+"""Errors in a schema are found without a JVM; every schema that Spark accepts passes."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from ottla.pipeline.run.spark_errors import failure_of
 
 
 class FakeSpark:
-    """As much of a session as build() is given by us."""
+    """The part of a Spark session that build() gets."""
 
     def __init__(self, *active: Any) -> None:
         self.streams = SimpleNamespace(active=list(active))
@@ -95,7 +95,7 @@ def test_an_error_is_traced_from_the_file_on(tmp_path: Path) -> None:
     assert lines == [4, 2]
 
 
-def test_what_spark_raises_is_told_with_the_line_that_led_to_it(tmp_path: Path) -> None:
+def test_what_spark_raises_is_reported_with_the_line_that_led_to_it(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from py4j.protocol import Py4JError\n"

@@ -1,4 +1,4 @@
-"""What executors get of ours works from the zip alone."""
+"""Executors work with the zip alone."""
 
 import os
 import subprocess

@@ -1,9 +1,9 @@
-"""What Spark says, without its wrappings."""
+"""Spark's messages, without their wrappings."""
 
 import pytest
 
 from ottla.pipeline.one_sentence import NAME
-from ottla.pipeline.run.spark_errors import failure_of, first_words, told
+from ottla.pipeline.run.spark_errors import failure_of, first_words, slip_in, spark_message
 
 PYTHON_TRACE = """An exception was thrown from Python:
 Traceback (most recent call last):
@@ -46,6 +46,29 @@ def test_the_first_words_that_matter_are_found(text: str, words: str) -> None:
     assert first_words(text) == words
 
 
+def test_a_slip_in_a_worker_is_reported_with_its_own_file_and_line() -> None:
+    error = RuntimeError(PYTHON_TRACE)
+    error.add_note("/x/mine.py, line 9")
+    failure, tells_more = failure_of(error, "/tmp/spark.log")
+    assert tells_more
+    assert str(failure) == (
+        "/x/mine.py, line 3: ValueError: 7 is no colour (started at /x/mine.py, line 9) "
+        "(Spark's log: /tmp/spark.log)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no traceback",
+        'Traceback (most recent call last):\n  File "/pyspark/a.py", line 1, in f\nKeyError',
+        'Traceback (most recent call last):\n  File "/x/mine.py", line 1, in f\nand no error',
+    ],
+)
+def test_a_failure_outside_of_the_users_code_is_no_slip(text: str) -> None:
+    assert slip_in(text) is None
+
+
 def test_a_sentence_of_ours_is_preferred_and_needs_no_log() -> None:
     error = RuntimeError(f"Job aborted\n  {NAME}: topic 'x' is not there\nTraceback")
     failure, tells_more = failure_of(error, "/tmp/spark.log")
@@ -58,7 +81,7 @@ def test_what_spark_says_comes_with_the_log_that_tells_more() -> None:
 
 
 def test_an_error_that_says_nothing_is_called_by_its_name() -> None:
-    assert told(ZeroDivisionError()) == "ZeroDivisionError"
+    assert spark_message(ZeroDivisionError()) == "ZeroDivisionError"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What happens to records between a topic and an archive."""
+"""Transformations of records between a topic and an archive."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -30,7 +30,7 @@ VALUES: dict[bytes | None, tuple[Any, bool]] = {
     b"": (None, True),
     None: (None, False),
 }
-"""What a value becomes, and whether its bytes are kept as bad."""
+"""A parsed value, and its bytes if they are kept as bad."""
 
 
 def test_a_record_lies_in_the_hour_of_its_timestamp_in_utc(spark: "SparkSession") -> None:
@@ -50,9 +50,9 @@ def test_json_values_become_structs_and_what_does_not_fit_is_kept(spark: "SparkS
     frame = spark.createDataFrame(rows, "number int, value binary, offset long")
     found = with_json_value(frame, read_schema("id BIGINT, name STRING"))
     assert found.columns == ["number", "value", "bad_value", "offset"]
-    told = {row.number: row for row in found.collect()}
+    reported = {row.number: row for row in found.collect()}
     for number, (value, (struct, is_bad)) in enumerate(VALUES.items()):
-        row = told[number]
+        row = reported[number]
         assert (None if row.value is None else tuple(row.value)) == struct, value
         assert (None if row.bad_value is None else bytes(row.bad_value)) == (
             value if is_bad else None
@@ -68,7 +68,7 @@ def test_a_schema_is_a_ddl_or_a_file_of_either_kind(spark: "SparkSession", tmp_p
 
 
 @pytest.mark.parametrize("text", ["id BIGNT", "{}", "{", "BIGINT", ""])
-def test_what_is_no_schema_is_told_in_one_sentence(spark: "SparkSession", text: str) -> None:
+def test_what_is_no_schema_is_reported_in_one_sentence(spark: "SparkSession", text: str) -> None:
     with pytest.raises(ConfigError, match="is neither a DDL") as caught:
         read_schema(text)
     assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from ottla.pipeline.run.progress import BatchProgress
 from ottla.pipeline.run.watching import QueriesEnding, QueryWatch, follow
 
 
-def told(event: dict[str, Any]) -> Any:
+def reported(event: dict[str, Any]) -> Any:
     return SimpleNamespace(batchId=event["batchId"], json=json.dumps(event))
 
 
@@ -28,11 +28,11 @@ class FakeQuery:
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802
         self.asked_count += 1
-        return [told(event) for event in self.events]
+        return [reported(event) for event in self.events]
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802
-        return told(self.events[-1]) if self.events else None
+        return reported(self.events[-1]) if self.events else None
 
     def end_batch(self, row_count: int = 10) -> None:
         batch = sum("addBatch" in event["durationMs"] for event in self.events)
@@ -46,7 +46,7 @@ class FakeQuery:
         )
 
     def find_nothing(self) -> None:
-        """Tell of a trigger without a batch, under the number of the next."""
+        """Report a trigger without a batch, under the number of the next."""
         batch = len({event["batchId"] for event in self.events})
         self.events.append(
             {"name": self.runId, "batchId": batch, "durationMs": {"triggerExecution": 2}}
@@ -111,7 +111,7 @@ def test_events_of_before_are_only_asked_for_when_one_was_missed(watch: QueryWat
     assert query.asked_count == asked_count + 1
 
 
-def test_runs_are_told_apart(watch: QueryWatch, shown: list[BatchProgress]) -> None:
+def test_runs_are_distinguished(watch: QueryWatch, shown: list[BatchProgress]) -> None:
     queries = [FakeQuery("run-1"), FakeQuery("run-2")]
     for query in queries:
         query.end_batch()
@@ -151,7 +151,7 @@ def test_an_end_does_not_wait_for_a_batch_that_is_not_there(
     assert not query.isActive
 
 
-def test_whoever_asks_twice_does_not_wait(watch: QueryWatch, ending: QueriesEnding) -> None:
+def test_a_second_request_does_not_wait(watch: QueryWatch, ending: QueriesEnding) -> None:
     query = FakeQuery()
     ending.ask()
     watch.look([query])

@@ -1,4 +1,4 @@
-"""A task's rows reach their partitions in order, and a repetition of the task can be told."""
+"""A task's rows reach their partitions in order, and a repetition of the task is detected."""
 
 import random
 import subprocess

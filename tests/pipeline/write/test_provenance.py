@@ -1,4 +1,4 @@
-"""What a task writes with its records is a function of its rows; and it counts without gaps."""
+"""A task's records are a function of its rows, numbered without gaps."""
 
 from hypothesis import given
 from hypothesis import strategies as st

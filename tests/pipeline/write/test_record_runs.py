@@ -1,4 +1,4 @@
-"""Whole columns become the same bytes as one record after the other."""
+"""Whole columns are encoded to the same bytes as one record after the other."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def plain(given_rows: list[Row], *, is_stamped: bool, open_count: int, timestamp
 
 
 def opened(open_count: int) -> BatchBuilder:
-    """Return a batch that holds so many records already."""
+    """Return a batch with some records."""
     builder = BatchBuilder()
     for _ in range(open_count):
         builder.append(OPEN_MS, None, b"before")

@@ -39,7 +39,7 @@ def attempt(write: WriteId, names: list[str], topic: str = "t") -> list[Record]:
 
 
 def read(records: list[Record], sizes: list[int], replays: ReplayFilter | None = None) -> list[str]:
-    """Read the records in fetches of so many; return the names of those that are kept."""
+    """Read the records in fetches of `size`; return the names of those that are kept."""
     replays = replays or ReplayFilter()
     kept: list[str] = []
     at = 0
@@ -121,7 +121,7 @@ def test_a_range_learns_from_what_lies_before_it() -> None:
 @pytest.mark.parametrize("is_one_by_one", [True, False])
 def test_who_has_seen_a_batch_begin_and_what_was_before_is_sure(is_one_by_one: bool) -> None:
     replays = ReplayFilter()
-    assert not replays.is_unsure(1_000), "nothing is repeated that nobody began"
+    assert not replays.is_unsure(1_000), "nothing is repeated that was never started"
     records = [("n", None)] * 3 + attempt(WriteId("q", 5, 0), ["a", "b"])
     if is_one_by_one:
         records += records[3:]  # a repetition is judged record by record

@@ -1,4 +1,4 @@
-"""What may be asked of a write, and the one sentence for what may not."""
+"""Options of a write, and one sentence for each error."""
 
 import pickle
 
@@ -35,7 +35,10 @@ def test_a_target_knows_where_what_and_how_and_travels_to_the_tasks() -> None:
     [
         ({}, "topic: is not set, and the rows have no column topic"),
         ({"topc": "t"}, "topc: there is no such option; is it topic?"),
-        ({"topic": "t", "kafka.acks": "1"}, "kafka.acks: is 1; enable.idempotence needs all"),
+        (
+            {"topic": "t", "kafka.acks": "1"},
+            "kafka.acks: is 1; enable.idempotence needs all, or set it to false",
+        ),
         (
             {"topic": "t", "kafka.acks": "1", "kafka.enable.idempotence": "false"},
             "kafka.enable.idempotence: is false; the sink writes in order, once",

@@ -1,4 +1,4 @@
-"""Of all attempts at a task one is read by a reader of committed records, whole or not at all."""
+"""Readers of committed records see exactly one attempt at a task, whole or not at all."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.model.errors import ConfigError, RefusedError
-from ottla.pipeline.read.asking import Asking
+from ottla.pipeline.read.cluster_queries import ClusterQueries
 from ottla.pipeline.read.range_reader import read_ranges
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.pipeline.read.read_options import ReadOptions
@@ -29,7 +29,7 @@ VALUES = [b"%d" % number for number in range(50)]
 
 
 class Sink:
-    """One query's sink to one topic, and what readers of committed records see of it."""
+    """One query's sink to one topic, and the committed records of the topic."""
 
     def __init__(self, cluster: LiveCluster, **options: str) -> None:
         self.cluster = cluster
@@ -49,7 +49,7 @@ class Sink:
         )
 
     def write(self, batch: int = 0, task: int = 0, *, dies_after: int | None = None) -> Any:
-        """Write the rows of one task; return what the driver is told."""
+        """Write the rows of one task; return the report to the driver."""
 
         def rows() -> Iterator[pa.RecordBatch]:
             for at in range(0, len(VALUES), 10):
@@ -60,7 +60,7 @@ class Sink:
         return produce_rows(rows(), self.target, WriteId(self.topic, batch, task))
 
     def end(self, *produced: ProducedRows, is_commit: bool = True) -> None:
-        """Do what the driver does when all tasks are done, or one has failed."""
+        """End the batch as the driver does when all tasks are done, or one has failed."""
 
         async def end() -> None:
             prepared = [one.prepared for one in produced if one.prepared is not None]
@@ -70,7 +70,7 @@ class Sink:
 
     def ends(self) -> dict[int, int]:
         """Return where a stream of committed records would end now."""
-        asking = Asking(self.reads)
+        asking = ClusterQueries(self.reads)
         try:
             found = asking.ends(Subscribe(frozenset({self.topic}))).offsets
         finally:
@@ -78,7 +78,7 @@ class Sink:
         return {at.partition: end for at, end in found.items()}
 
     def committed(self) -> list[bytes]:
-        """Return what a batch over the whole topic reads, to the last marker."""
+        """Return the values that a batch over the whole topic reads, up to the last marker."""
         ranges = [OffsetRange(self.topic, number, 0, end) for number, end in self.ends().items()]
         found = [batch["value"].to_pylist() for batch in read_ranges(ranges, self.reads)]
         return sorted(value for values in found for value in values)

@@ -1,4 +1,4 @@
-"""Both forms of the work per record: with numpy, and as where it is not installed."""
+"""Both implementations of the work per record: with numpy, and without it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a cleaning keeps of batches, case by case."""
+"""Records that a cleaning keeps of each batch, case by case."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,16 +7,16 @@ import pytest
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, ProducerId
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.cleaner.cleaning_bench import aborts_of, clean_log, task_of
 from ottla.storage.cleaner.offset_map import SLOT_BYTES
-from ottla.storage.disk import RealDisk
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import Log
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.records import scan
+from tests.storage.cleaner.cleaning_bench import aborts_of, clean_log, task_of
+from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
 
 pytestmark = pytest.mark.usefixtures("form")
 

@@ -7,17 +7,17 @@ import pytest
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, run_through
 from ottla.model.ids import Offset
-from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
 from ottla.storage.cleaner.record_forms import plain_record_work
-from ottla.storage.files import CLEANED
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.log.log import Log
+from ottla.storage.segments.files import CLEANED
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.records import Record, scan
+from tests.storage.cleaner.cleaning_bench import clean_log, task_of
+from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 DIRECTORY = "/orders-2"
 CONFIG = LogConfig(segment_bytes=260, index_interval_bytes=0, is_compacted=True, retention_ms=-1)
@@ -91,7 +91,7 @@ def test_a_cleaning_that_dies_anywhere_leaves_every_keys_final_value(is_power_cu
         before = records_of(log)
         end_offset = log.end_offset
         disk.operations_left = operations
-        with suppress(Doomed):
+        with suppress(ProcessEnd):
             clean(bench, log, clean_to, NOW_MS + RETENTION_MS)
             is_over = disk.operations_left > 0
         disk.operations_left = None

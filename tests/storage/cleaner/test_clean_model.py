@@ -1,6 +1,7 @@
 """A cleaning against the obvious model of one: every record that was ever written, and a clock."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.model.ids import Epoch, ProducerId
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.cleaner.cleaning_bench import aborts_of, clean_log, task_of
 from ottla.storage.cleaner.offset_map import SLOT_BYTES
 from ottla.storage.cleaner.record_forms import RecordForm, array_record_work, plain_record_work
-from ottla.storage.disk import RealDisk
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.verify import Expected, verify_partition
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.inspection.verify import PartitionFacts, verify_partition
+from ottla.storage.log.log import Log
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.batch_builder import BatchBuilder, ControlType, build_end_transaction_marker
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, scan
+from tests.storage.cleaner.cleaning_bench import aborts_of, clean_log, task_of
+from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_bytes=240)
 DELETE_RETENTION_MS = 1_000
@@ -34,7 +35,7 @@ FORMS: dict[str, RecordForm] = {"plain": plain_record_work, "arrays": array_reco
 
 
 @dataclass
-class Written:
+class WrittenRecord:
     """One data record as it was written."""
 
     record: Record
@@ -53,7 +54,7 @@ class Life:
     form: RecordForm
     map_keys: int
     now_ms: int = NOW_MS
-    written: dict[int, Written] = field(default_factory=dict)
+    written: dict[int, WrittenRecord] = field(default_factory=dict)
     clean_to: int = 0
     clean_since_ms: dict[int, int] = field(default_factory=dict)
     """By last offset of each batch: when a cleaning first made all of it clean."""
@@ -89,7 +90,7 @@ class Life:
         if producer_id >= 0:
             self.sequences[producer_id] = sequence + len(records)
         for record in records_in(self.log, info.base_offset):
-            self.written[record.offset] = Written(record, producer_id)
+            self.written[record.offset] = WrittenRecord(record, producer_id)
             if is_transactional:
                 self.open_transactions.setdefault(producer_id, []).append(record.offset)
 
@@ -110,7 +111,7 @@ class Life:
             self.written[offset].marker_offset = info.base_offset
 
     async def clean(self) -> None:
-        """Do one cleaning, and hold what it left against what was written."""
+        """Clean the log once, and check the remaining records against the written ones."""
         await self.log.flush()
         self.log.update_high_watermark(self.log.end_offset)
         task = task_of(
@@ -142,7 +143,7 @@ class Life:
         return one.producer_id < 10 or one.marker_offset >= 0
 
     def check_records(self, before: set[int], headers: dict[int, BatchHeader]) -> None:
-        """What is there is what was written, and each key's last record is there."""
+        """Every remaining record was written, and each key's last record remains."""
         batch_of = {
             offset: last
             for last, header in headers.items()
@@ -181,7 +182,7 @@ class Life:
         return self.is_decided(offset) and not self.written[offset].is_aborted
 
     def check_compactness(self, present: dict[int, Record]) -> None:
-        """Of the clean section no more is left than has to be."""
+        """The clean section has only records that it must have."""
         latest: dict[bytes, int] = {}
         for offset, record in present.items():
             if offset >= self.clean_to:
@@ -197,7 +198,8 @@ class Life:
                 self.clean_since_ms.setdefault(last_offset, self.now_ms)
 
     def check_transactions(self, headers_before: dict[int, BatchHeader]) -> None:
-        """A marker stays as long as a batch of its transaction; readers see the same of it."""
+        """A marker stays as long as a batch of its transaction; readers see the same
+        transactions."""
         headers = list(all_batches(self.log))
         markers = {header.last_offset for header in headers if header.is_control}
         for header in headers:
@@ -223,7 +225,7 @@ class Life:
             assert header.partition_leader_epoch == before.partition_leader_epoch
 
     def check_producers(self) -> None:
-        """The last batch of every producer is there, with its sequences."""
+        """The last batch of every producer remains, with its sequences."""
         last = {
             header.producer_id: header.last_sequence
             for header in all_batches(self.log)
@@ -238,7 +240,7 @@ class Life:
         flaws = list(
             verify_partition(
                 DirectoryFiles(self.log.directory),
-                Expected(is_live=True, is_user_partition=False, are_records_read=True),
+                PartitionFacts(is_live=True, is_user_partition=False, are_records_read=True),
             )
         )
         assert flaws == []
@@ -309,7 +311,7 @@ def fold(records: Iterator[Record]) -> dict[bytes, bytes]:
 
 
 def committed_records(log: Log, aborted: list[tuple[int, int]]) -> list[int]:
-    """Return what a READ_COMMITTED consumer shows, by its own rules."""
+    """Return the records that a READ_COMMITTED consumer returns, by its own rules."""
     shown: list[int] = []
     waiting = list(aborted)
     dropped: set[int] = set()
@@ -354,7 +356,7 @@ STEPS = st.lists(
 
 LAST_TURN = ("turn", [(b"z", b"z", 0)], Codec.NONE, -1, False)
 ENDING = (LAST_TURN, ("wait", 500), LAST_TURN, ("wait", 1_000), LAST_TURN)
-"""What was deleted by then has been clean for longer than it has to stay."""
+"""Each deleted tombstone had been clean for longer than its retention."""
 
 
 async def live(
@@ -388,7 +390,7 @@ async def live(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=60)
+@settings(max_examples=100 if os.environ.get("OTTLA_FAULTS") == "full" else 20)
 @given(steps=STEPS, map_keys=st.sampled_from([2, 3, 100]))
 def test_a_cleaning_keeps_all_that_readers_and_producers_need(
     form: str, steps: list[tuple[object, ...]], map_keys: int

@@ -1,4 +1,5 @@
-"""Compacted logs of a broker are cleaned in time, whatever else is done to them meanwhile."""
+"""Compacted logs of a broker are cleaned in time, despite concurrent appends, moves and
+deletions."""
 
 import errno
 from collections.abc import AsyncIterator, Mapping
@@ -16,20 +17,20 @@ from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.cleaner import CleanerConfig
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.checkpoint_file import parse_checkpoint
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleaner_manager import CleaningState
 from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningTask, Throttle
 from ottla.storage.cleaner.in_place_driver import InPlaceRunner
-from ottla.storage.files import LOG, file_name
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.verification import UNGUARDED
-from ottla.storage.workbench import read_values
+from ottla.storage.directories.checkpoint_file import parse_checkpoint
+from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.log.log import Log
+from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.producers.verification import UNGUARDED
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.files import LOG, file_name
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
+from tests.storage.log.workbench import read_values
 
 pytestmark = pytest.mark.usefixtures("form")
 
@@ -279,7 +280,7 @@ async def test_damage_sets_a_log_aside_with_its_place_and_touches_nothing(
 
         await one_round()
 
-        reason = logs.cleaner.manager.set_aside[A0]
+        reason = logs.cleaner.manager.uncleanable[A0]
         assert file_name(damaged.base_offset, LOG) in reason
         assert await disk.listdir("/one/a-0") == names
         assert len(read_values(other)) < 30
@@ -288,7 +289,7 @@ async def test_damage_sets_a_log_aside_with_its_place_and_touches_nothing(
         damaged.file.pwrite(80, [byte])
         assert logs.cleaner.retry(A0)
         await one_round()
-        assert logs.cleaner.manager.set_aside == {}
+        assert logs.cleaner.manager.uncleanable == {}
         assert len(read_values(log)) < 30
 
 
@@ -333,7 +334,7 @@ async def test_damage_in_what_was_cleaned_before_is_named_and_nothing_is_touched
 
         await one_round()
 
-        reason = logs.cleaner.manager.set_aside[A0]
+        reason = logs.cleaner.manager.uncleanable[A0]
         assert f"/one/a-0/{file_name(damaged.base_offset, LOG)}: position 0" in reason
         assert {
             name: await disk.read_file(f"/one/a-0/{name}") for name in await log_files(disk)

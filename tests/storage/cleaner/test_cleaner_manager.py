@@ -1,4 +1,4 @@
-"""The dirtiest log that is due is cleaned next, once, and never while somebody paused it."""
+"""The dirtiest log that is due is cleaned next, once, and never during a pause of it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,7 @@ from ottla.storage.cleaner.cleaner_manager import (
     CleanerManager,
     CleaningState,
 )
-from ottla.storage.log_config import LogConfig
+from ottla.storage.segments.log_config import LogConfig
 
 NOW_MS = 1_000_000
 COMPACTED = LogConfig(is_compacted=True)
@@ -166,7 +166,7 @@ def test_the_dirtiest_log_is_cleaned_first_and_none_twice() -> None:
     assert manager.state_of(B) is CleaningState.NONE
 
 
-def test_what_somebody_asked_for_is_cleaned_before_all_others_however_clean_it_is() -> None:
+def test_a_requested_cleaning_comes_before_all_others_at_any_dirty_ratio() -> None:
     manager = CleanerManager()
     manager.request(C)
 
@@ -259,7 +259,7 @@ def test_a_log_whose_cleaning_fails_waits_each_time_longer_and_is_then_set_aside
             now_ms = failure.retry_at_ms
 
     assert tuple(waited) == RETRY_PAUSES_MS
-    assert manager.set_aside == {A: "it broke"}
+    assert manager.uncleanable == {A: "it broke"}
     assert manager.retry(A)
     assert manager.choose([(A, log_of(0))], now_ms) is not None
 
@@ -271,7 +271,7 @@ def test_a_log_whose_bytes_lie_is_set_aside_at_once() -> None:
     manager.on_failed(A, "0.log: batch at 7", now_ms=NOW_MS, is_final=True)
     manager.on_ended(A)
 
-    assert manager.set_aside == {A: "0.log: batch at 7"}
+    assert manager.uncleanable == {A: "0.log: batch at 7"}
     assert manager.choose([(A, log_of(0))], NOW_MS * 1000) is None
     manager.request(A)
     assert manager.choose([(A, log_of(0))], NOW_MS) is not None
@@ -283,7 +283,7 @@ def test_a_cleaning_that_succeeds_forgets_the_failures_before() -> None:
         assert manager.on_failed(A, "no", now_ms=0, is_final=False).retry_at_ms is not None
         manager.on_done(A)
 
-    assert manager.set_aside == {}
+    assert manager.uncleanable == {}
 
 
 @given(

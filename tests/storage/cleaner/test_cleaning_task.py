@@ -25,7 +25,7 @@ from ottla.storage.cleaner.cleaning_task import (
     report_line,
     task_line,
 )
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.segments.transaction_index import AbortedTransaction
 
 TASK = CleaningTask(
     directory="/data/orders-0",

@@ -13,20 +13,20 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
-from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
 from ottla.storage.cleaner.legacy_entries import filtered_entry
 from ottla.storage.cleaner.offset_map import SLOT_BYTES, SlotTable, keyed_digest
 from ottla.storage.cleaner.record_work import KeepRule
-from ottla.storage.disk import RealDisk
-from ottla.storage.files import LOG, file_name
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import Log
+from ottla.storage.segments.files import LOG, file_name
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import MAGIC
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.compression import Codec
 from ottla.wire.legacy import LegacyMessage, batches_of_any_format, messages, shallow_messages
 from ottla.wire.records import scan
+from tests.storage.cleaner.cleaning_bench import clean_log, task_of
+from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 pytestmark = pytest.mark.usefixtures("form")
 

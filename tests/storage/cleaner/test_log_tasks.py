@@ -1,4 +1,4 @@
-"""What the cleaning of a log is asked follows from the settings in force when it begins."""
+"""The task of cleaning a log follows from the settings in force when it begins."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from ottla.model.limits import KIB, MIB
-from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.declare import definitions
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleanable import cleanable_of
 from ottla.storage.cleaner.log_tasks import task_of
-from ottla.storage.disk import RealDisk
-from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
+from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 IN_TASKS: dict[str, list[tuple[dict[str, Any], str, float]]] = {
     "log.cleaner.dedupe.buffer.size": [
@@ -35,14 +35,14 @@ IN_TASKS: dict[str, list[tuple[dict[str, Any], str, float]]] = {
         ({"buffer_load_factor": 0.5}, "map_load_factor", 0.5),
     ],
 }
-"""Settings that a task carries, each with what follows from a value."""
+"""Settings that a task has, each with the expected field for a value."""
 
 IN_THE_DRIVER = {
     "log.cleaner.backoff.ms",
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.enable",
 }
-"""When logs are looked at, and how fast they are cleaned: `test_cleaner_driver`; the last one warns
+"""Settings of cleaning schedule and speed, which `test_cleaner_driver` tests; the last one warns
 that it is not obeyed."""
 
 

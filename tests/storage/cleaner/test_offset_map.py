@@ -1,4 +1,4 @@
-"""The offset maps, held against a dictionary, and against Kafka's table where they should agree."""
+"""The offset maps against a dictionary, and against Kafka's table where they should agree."""
 
 from collections.abc import Callable
 

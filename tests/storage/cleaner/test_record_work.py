@@ -1,4 +1,4 @@
-"""The work per record by arrays gives what the plain work gives."""
+"""The numpy implementation of the work per record has the same results as the plain one."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,7 +92,7 @@ def test_arrays_and_plain_work_agree(
             break
     rule = KeepRule(log_start, clean_to, 1_000)
     for run in runs:
-        assert plain.judge(run, rule) == arrays.judge(run, rule)
+        assert plain.select_kept(run, rule) == arrays.select_kept(run, rule)
 
 
 @given(some=BATCHES, at=st.integers(0, 10_000), byte=st.integers(0, 255))
@@ -110,7 +110,7 @@ def test_damaged_records_are_refused_by_both_or_read_alike_by_both(
     for work in works(1_000):
         try:
             work.index(same, 0, 1 << 40)
-            answers.append(work.judge(same, KeepRule(0, 1 << 40, 0)))
+            answers.append(work.select_kept(same, KeepRule(0, 1 << 40, 0)))
         except CorruptDataError as error:
             if "UTF-8" in error.where:
                 return  # the arrays do not look at names of headers
@@ -124,7 +124,7 @@ def test_kept_ranges_are_the_records_own_bytes(some: list[Batch]) -> None:
     for run in runs_of(data, batches(data)):
         for work in works(1_000):
             work.index(run, 0, 1 << 40)
-            for body, kept in zip(run, work.judge(run, KeepRule(0, 1 << 40, 0)), strict=True):
+            for body, kept in zip(run, work.select_kept(run, KeepRule(0, 1 << 40, 0)), strict=True):
                 records = kept_bytes(body, kept.ranges)
                 header = body.header._replace(record_count=kept.kept_count)
                 found = list(scan_body(records, header))

@@ -45,7 +45,7 @@ def bases(sources: list[SourceSegment], task: CleaningTask = TASK) -> list[list[
 
 
 @pytest.mark.parametrize("size", ["size_bytes", "offset_index_bytes", "time_index_bytes"])
-def test_a_group_fills_one_segment_and_each_of_its_indexes_and_no_more(size: str) -> None:
+def test_a_group_fits_into_one_segment_and_each_of_its_indexes(size: str) -> None:
     full = TASK.segment_bytes if size == "size_bytes" else TASK.segment_index_bytes
     halves = [source(base, base + 10, **{size: full // 2}) for base in (0, 10, 20, 30)]
     assert bases(halves) == [[0, 10], [20, 30]]

@@ -11,7 +11,6 @@ from typing import IO
 
 import pytest
 
-from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
 from ottla.storage.cleaner.cleaning_task import (
     GO,
     STOP,
@@ -27,11 +26,12 @@ from ottla.storage.cleaner.cleaning_task import (
     task_line,
 )
 from ottla.storage.cleaner.worker_driver import NICENESS
-from ottla.storage.disk import RealDisk
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import Log
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
+from tests.storage.cleaner.cleaning_bench import clean_log, task_of
+from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 pytestmark = pytest.mark.usefixtures("form")
 
@@ -120,7 +120,7 @@ def test_a_worker_works_in_the_form_that_the_test_names(form: str) -> None:
     assert found.stdout.decode().strip() == str(form == "plain")
 
 
-async def test_a_worker_asks_before_it_goes_on_and_stops_when_told(bench: Workbench) -> None:
+async def test_a_worker_asks_before_it_continues_and_stops_on_refusal(bench: Workbench) -> None:
     log, task = await log_to_clean(bench, value_bytes=1 << 20)
     with worker() as process:
         say(process, task_line(task))
@@ -170,7 +170,7 @@ async def test_a_worker_ends_with_its_input_and_is_niced(bench: Workbench) -> No
     assert leftovers(log)
 
 
-async def test_a_worker_ends_without_a_word_when_nobody_hears_its_reports(
+async def test_a_worker_exits_silently_when_its_parent_is_gone(
     bench: Workbench,
 ) -> None:
     """A broker that was killed: one of its pipes may be found closed before the other."""

@@ -47,7 +47,7 @@ TASK = CleaningTask(
 
 
 def pool_of(*reports: Report | bytes, tail: str = "") -> WorkerPool:
-    """A worker that says this to each task, and reads an answer after all that wants one."""
+    """Return a pool whose worker sends these reports, and reads a reply to each that needs one."""
     lines = [each if isinstance(each, bytes) else report_line(each) for each in reports]
     program = f"""
         import os, sys, time

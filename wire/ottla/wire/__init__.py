@@ -1,30 +1,31 @@
-"""Kafka's bytes: messages, headers, frames, and record batches.
+"""Kafka's protocol: messages, headers, frames, and record batches.
 
-schemas/              every message in our own notation, one file an API
-schema.py             the notation, read
+schemas/              the schema of every message, one file per API
+schema.py             parser of the schemas
 messages/             the message classes in use, one module each: generated, committed
-generator.py          writes messages/, and makes the other messages in memory
+generator.py          writes messages/, and creates the other message classes in memory
 codec.py              decode and encode: start here
-codec_types.py        what message classes are made of; Records and Chunk
-codec_source.py       what the two writers of source share
-codec_decoder.py      writes one decode function per message and version
-codec_encoder.py      writes one encode function per message and version
-codec_runtime.py      what those functions call
-native_codec.py       what the codec asks of a message whose codec was compiled ahead
-codec_native.py       writes such a codec, one module a message, when a wheel is compiled
-native_reader.py      reads the fields for those modules
-native_writer.py      writes the fields for those modules
+codec_types.py        base classes of messages; Records and Chunk
+codec_writers/        writers of the decode and encode functions, per message and version
+codec_runtime.py      runtime of these functions
+native_codec.py       interface to messages whose codec is compiled ahead of time
+native_reader.py      reads the fields for those messages
+native_writer.py      writes the fields for those messages
+flat/                 requests of one topic, decoded and answered without message objects
 codec_examples.py     random messages, for tests
-apis.py               the table of APIs: versions, who serves, who decides
-answers.py            the frame of an answer
+apis.py               the table of APIs, one row each
+api.py                the row of an API: versions, permissions, decider, refusal, cost
+rpc_needs.py          the operations required by gRPC methods between nodes
+refusals.py           the response to a refused request, derived from the schemas
+answers.py            the frame of a response
 headers.py            frames, and request and response headers
-crc.py                the checksum of Kafka, without what else its package imports
+crc.py                Kafka's checksum, without the other imports of its package
 batch.py              the header of a record batch: read, checked, patched
-batch_builder.py      batches, built
-records.py            the records of a batch, scanned
-record_fields.py      where the fields of many records lie, by numpy, for those who have it
-record_layouts.py     the same of records that are alike
-compression.py        the five codecs, bounded
-offset_timestamps.py  timestamps of ListOffsets that stand for a place in the log
+batch_builder.py      builder of batches
+records.py            scanner of the records in a batch
+record_fields.py      positions of the fields of many records, with numpy if installed
+record_layouts.py     positions in records of one size
+compression.py        the five codecs, with a bound on decompressed bytes
+offset_timestamps.py  special timestamps of ListOffsets
 legacy.py             message sets v0 and v1, for the dump tool
 """

@@ -1,4 +1,4 @@
-"""An answer as the frame that leaves: its length, its header and its message in few pieces."""
+"""Encoding of a response as a frame: its length, its header and its message, in few chunks."""
 
 from ottla.model.limits import INT32_MAX
 from ottla.wire.codec import encode_chunks, native_codec
@@ -8,9 +8,9 @@ from ottla.wire.native_codec import ABSENT, UNUSUAL
 
 
 def encode_answer(message: Message, api_key: int, version: int, correlation_id: int) -> list[Chunk]:
-    """Write the frame of an answer; it is one piece if there are no records in it.
+    """Encode the frame of a response. It is a single chunk if the response has no records.
 
-    Raises as `encode` does.
+    Raises the errors of `encode`.
     """
     native = native_codec(message.__class__)
     if native is not ABSENT:
@@ -18,7 +18,7 @@ def encode_answer(message: Message, api_key: int, version: int, correlation_id: 
             return native.encode(
                 message, version, answer_head_bytes(api_key, version), correlation_id
             )
-        except UNUSUAL:  # the codec decides, and names what is wrong
+        except UNUSUAL:  # the generic codec decides, and names the error
             pass
     return framed_answer(encode_chunks(message, version), api_key, version, correlation_id)
 
@@ -26,7 +26,7 @@ def encode_answer(message: Message, api_key: int, version: int, correlation_id: 
 def framed_answer(
     body: list[Chunk], api_key: int, version: int, correlation_id: int
 ) -> list[Chunk]:
-    """Put the length of the frame and the header in front of a message that is written."""
+    """Return the frame of an encoded message: frame length, response header and message."""
     first = body[0]
     assert isinstance(first, bytes), "a message begins with bytes of ours"
     if len(body) == 1:

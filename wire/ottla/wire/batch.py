@@ -1,8 +1,8 @@
-"""The v2 record batch as the log sees it: a 61-byte header in front of opaque records (KIP-98).
+"""The v2 record batch as the log uses it: a 61-byte header in front of opaque records (KIP-98).
 
-It reads headers, checks CRCs and patches what a leader sets; it never looks at records (that is
-`records.py`) and never copies them.  Base offset, length and leader epoch stand before the CRC's
-range, so a leader patches them without a new CRC; a LogAppendTime stamp needs one.
+The module reads headers, checks CRCs and patches the fields that a leader sets. It never reads
+records (`records.py` does) and never copies them. Base offset, length and leader epoch precede the
+range of the CRC, so a leader can patch them without a new CRC; a LogAppendTime stamp requires one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,16 @@ from ottla.wire.crc import crc32c
 
 MAGIC: Final = 2
 LENGTH_END: Final = 12
-"""Base offset and length: what the length field does not count."""
+"""End of the fields that the batch length does not include: the base offset and the length
+itself."""
 BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - LENGTH_END
 PREFIX_BYTES: Final = 16
-"""Base offset, length and leader epoch: what a leader patches without a new CRC."""
+"""Size of the fields that a leader patches without a new CRC: base offset, length and leader
+epoch."""
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_START: Final = 21
-"""The CRC covers the batch from its attributes to its end."""
+"""Start of the range of the CRC, which covers the batch from its attributes to its end."""
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
 
@@ -38,11 +40,11 @@ NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 SEQUENCE_COUNT: Final = 1 << 31
-"""Sequences wrap from 2^31 - 1 to 0."""
+"""Number of different sequences. The sequence after 2^31 - 1 is 0."""
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 PREFIX: Final = Struct(">qii")
-"""Base offset, length, leader epoch."""
+"""Struct of the first fields of a batch: base offset, length, leader epoch."""
 _BASE_OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
@@ -57,14 +59,14 @@ Buffer = bytes | bytearray | memoryview
 
 
 class TimestampType(IntEnum):
-    """Who stamps the records of a batch: their producer, or the leader that appends them."""
+    """Origin of the timestamps of a batch: the producer, or the leader that appends the batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in front of a batch's records, as numbers."""
+    """The parsed 61-byte header of a batch."""
 
     base_offset: Offset
     batch_length: int
@@ -82,72 +84,76 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the whole batch, header included."""
+        """Return the size of the complete batch, including its header."""
         return self.batch_length + LENGTH_END
 
     @property
     def last_offset(self) -> Offset:
-        """Return the offset of the last record (also when compaction took that record away)."""
+        """Return the offset of the last record (even if compaction removed that record)."""
         return Offset(self.base_offset + self.last_offset_delta)
 
     @property
     def end_offset(self) -> Offset:
-        """Return the offset after the last one: the base offset of the next batch."""
+        """Return the offset after the last record: the base offset of the next batch."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence of the last record, -1 when the producer is not idempotent."""
+        """Return the sequence of the last record, or -1 if the producer is not idempotent."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_COUNT
 
     @property
     def codec(self) -> int:
-        """Return the codec's number; `Codec(number)` refuses one that does not exist."""
+        """Return the number of the codec. `Codec(number)` raises ValueError if the number is
+        unknown."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Say who stamped the records."""
+        """Origin of the records' timestamps: the producer or the leader."""
         if self.attributes & LOG_APPEND_TIME_FLAG:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return self.attributes & TRANSACTIONAL_FLAG != 0
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records (markers, raft's own) and no data."""
+        """True if the batch contains control records (transaction markers, or control records of
+        raft) and no data."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Return when its tombstones may go (KIP-534); the base timestamp then holds it."""
+        """Return the time from which the tombstones of the batch may be deleted (KIP-534), or None.
+        It is stored in the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
 HeaderFields: TypeAlias = tuple[
     int, int, int, int, int, int, int, int, int, int, int, int, int
 ]  # fmt: skip
-"""What the header's Struct unpacks: the fields of a BatchHeader, in their order."""
+"""The unpacked fields of a header, in the order of BatchHeader."""
 
 _new: Final = tuple.__new__
 
 
 def header_of(fields: Sequence[Any]) -> BatchHeader:
-    """Return unpacked fields as a header."""
+    """Convert the unpacked fields of a header to a BatchHeader."""
     header: BatchHeader = _new(BatchHeader, fields)
     return header
 
 
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """Read the header at `at`; CorruptDataError when it is cut off, not v2 or impossibly short.
+    """Return the header at `at`. Raises CorruptDataError if it is truncated, not v2 or impossibly
+    short.
 
-    The batch itself may reach beyond `data`, and its CRC is not looked at.
+    The batch may extend beyond `data`, and its CRC is not checked.
     """
     if len(data) - at < BATCH_HEADER_BYTES:
         raise CorruptDataError(f"batch header at {at}: only {len(data) - at} bytes left")
@@ -160,7 +166,7 @@ def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def check_crc(data: Buffer, at: int, header: BatchHeader) -> bool:
-    """Return whether the batch at `at` is whole and its CRC is the header's."""
+    """Return whether the batch at `at` is complete and matches the CRC in its header."""
     end = at + header.size_bytes
     if end > len(data):
         return False
@@ -170,10 +176,10 @@ def check_crc(data: Buffer, at: int, header: BatchHeader) -> bool:
 def batches(
     data: Buffer, *, is_partial_end_allowed: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch of `data`, which holds whole batches only.
+    """Yield (position, header) of each batch of `data`, which must contain only complete batches.
 
-    A fetch may cut the last batch off: with `is_partial_end_allowed` the iteration ends before it
-    instead of raising CorruptDataError.
+    A fetch may truncate the last batch. With `is_partial_end_allowed`, the iteration ends before
+    such a batch instead of raising CorruptDataError.
     """
     at = 0
     size = len(data)
@@ -193,20 +199,21 @@ def batches(
 def patch_in_place(
     buffer: bytearray | memoryview, at: int, *, base_offset: Offset, leader_epoch: Epoch
 ) -> None:
-    """Set what the leader assigns; the CRC stays valid, for it does not cover these fields."""
+    """Set the fields that the leader assigns. The CRC remains valid because it does not cover
+    them."""
     _BASE_OFFSET.pack_into(buffer, at, base_offset)
     _EPOCH.pack_into(buffer, at + LENGTH_END, leader_epoch)
 
 
 def patch_log_append_time(buffer: bytearray | memoryview, at: int, *, now_ms: int) -> None:
-    """Stamp the whole batch with the leader's time and set the new CRC."""
+    """Set the leader's time as the timestamp of the whole batch, and update the CRC."""
     header = parse_header(buffer, at)
     _ATTRIBUTES.pack_into(buffer, at + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_FLAG)
     patch_max_timestamp(buffer, at, max_timestamp=now_ms)
 
 
 def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestamp: int) -> None:
-    """Set the maximum timestamp of a batch, and the new CRC."""
+    """Set the maximum timestamp of a batch, and update the CRC."""
     header = parse_header(buffer, at)
     _TIMESTAMP.pack_into(buffer, at + MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc32c(memoryview(buffer)[at + CRC_START : at + header.size_bytes])
@@ -214,16 +221,17 @@ def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestam
 
 
 def patched_prefix(header: BatchHeader, *, base_offset: Offset, leader_epoch: Epoch) -> bytes:
-    """Return the first 16 bytes as the leader writes them; the rest is gathered unchanged."""
+    """Return the first 16 bytes of a batch with the leader's fields. The caller writes the rest of
+    the batch unchanged."""
     return PREFIX.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def patched_header(
     data: Buffer, at: int, *, base_offset: Offset, leader_epoch: Epoch, log_append_time_ms: int
 ) -> bytes:
-    """Return all 61 bytes as the leader writes them under LogAppendTime, with the new CRC.
+    """Return the 61-byte header with the leader's fields for LogAppendTime, and the new CRC.
 
-    `data` stays as it is; the records after the header are gathered unchanged.
+    `data` is not changed. The caller writes the records after the header unchanged.
     """
     header = parse_header(data, at)
     patched = bytearray(memoryview(data)[at : at + BATCH_HEADER_BYTES])

@@ -1,7 +1,7 @@
-"""Builds v2 record batches, of data and of control records.
+"""Builder of v2 record batches, with data or control records.
 
-A builder collects the records of one batch; `build` compresses them, puts the header in front and
-sets the CRC.  What it writes, `batch.py` and `records.py` read.
+A builder collects the records of one batch; `build` compresses them, adds the header and sets the
+CRC. `batch.py` and `records.py` are the corresponding readers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,8 @@ from ottla.wire.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
 EncodedHeaders = bytes
-"""Headers as `encode_headers` makes them: for who writes much the same with every record."""
+"""Headers encoded by `encode_headers`, for callers that add nearly the same headers to every
+record."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TRANSACTION_VALUE = Struct(">hi")
@@ -43,14 +44,15 @@ NO_HEADERS = b"\x00"
 NULL = b"\x01"
 """The varint of -1: the length of a null key or value."""
 NAME_COUNT_MAX = 1_024
-"""Names of headers that are kept encoded: few are in use at a time."""
+"""Maximum number of header names whose encoding is cached. Only a few names are in use at a time,
+so a larger number only uses memory."""
 
 assert _BEFORE_CRC.size + 4 == CRC_START
 assert _BEFORE_CRC.size + 4 + _AFTER_CRC.size == HEADER.size == BATCH_HEADER_BYTES
 
 
 class ControlType(IntEnum):
-    """What a control record says; the second half of its key."""
+    """Type of a control record. It is the second half of the record's key."""
 
     ABORT = 0
     COMMIT = 1
@@ -62,7 +64,7 @@ class ControlType(IntEnum):
 
 
 class RecordToBuild(NamedTuple):
-    """One record before it has an offset."""
+    """One record, as the caller passes it to a builder, which assigns its offset."""
 
     timestamp_ms: int
     key: bytes | None
@@ -71,7 +73,7 @@ class RecordToBuild(NamedTuple):
 
 
 class BatchBuilder:
-    """Collects the records of one batch."""
+    """Builder of one batch, which collects its records."""
 
     __slots__ = ("_base_timestamp", "_body", "_count", "_last_offset_delta", "_max_timestamp")
 
@@ -84,21 +86,21 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """Return how many records were appended."""
+        """Return the number of records appended."""
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the batch if it were built uncompressed now."""
+        """Return the size of the batch if it were built uncompressed now, in bytes."""
         return BATCH_HEADER_BYTES + len(self._body)
 
     @property
     def next_delta(self) -> int:
-        """The offset of the next record in the batch."""
+        """Offset delta of the next record."""
         return self._last_offset_delta + 1
 
     def timestamp_delta(self, timestamp_ms: int) -> int:
-        """Return how far a time is from that of the first record."""
+        """Return the difference between a timestamp and the timestamp of the first record."""
         return timestamp_ms - self._base_timestamp if self._count else 0
 
     def append(
@@ -110,7 +112,8 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> None:
-        """Add one record; `offset_delta` skips offsets, as compaction does."""
+        """Append a record. With `offset_delta`, offsets before it are skipped, as compaction
+        does."""
         delta = self._last_offset_delta + 1 if offset_delta is None else offset_delta
         assert delta > self._last_offset_delta
         if not self._count:
@@ -136,7 +139,8 @@ class BatchBuilder:
             self._max_timestamp = timestamp_ms
 
     def extend(self, timestamp_ms: int, body: Buffer, record_count: int) -> None:
-        """Add records of one time that are encoded already, with offsets from `next_delta` on."""
+        """Append encoded records that have the same timestamp. Their offset deltas start at
+        `next_delta`."""
         assert record_count > 0
         if not self._count:
             self._base_timestamp = timestamp_ms
@@ -159,7 +163,7 @@ class BatchBuilder:
         is_control: bool = False,
         log_append_time_ms: int | None = None,
     ) -> bytes:
-        """Return the finished batch; the builder may go on and be built again."""
+        """Return the finished batch. The builder can be extended and built again."""
         assert self._count > 0
         attributes = int(codec)
         if is_transactional:
@@ -198,7 +202,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return one data batch of `(timestamp_ms, key, value[, headers])` records."""
+    """Return a data batch of `(timestamp_ms, key, value[, headers])` records."""
     builder = BatchBuilder()
     for record in records:
         builder.append(*record)
@@ -223,7 +227,8 @@ def build_control_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return one control batch of (type, encoded value) records; never compressed."""
+    """Return a control batch of (type, encoded value) records. Control batches are never
+    compressed."""
     builder = BatchBuilder()
     for control_type, value in records:
         builder.append(timestamp_ms, _CONTROL_KEY.pack(CONTROL_KEY_VERSION, control_type), value)
@@ -261,7 +266,7 @@ def build_end_transaction_marker(
 
 
 def varint(number: int) -> bytes:
-    """Return a zigzag varint (int32 and int64 alike)."""
+    """Return a number as a zigzag varint (int32 and int64 alike)."""
     return VARINTS[number] if 0 <= number < VARINT_COUNT else _encode_varint(number)
 
 
@@ -276,7 +281,7 @@ def _encode_varint(number: int) -> bytes:
 
 
 def encode_headers(headers: Headers) -> EncodedHeaders:
-    """Return headers as a record holds them: how many there are, then each."""
+    """Return headers in the encoding of a record: their number, then each header."""
     if not headers:
         return NO_HEADERS
     return b"".join(
@@ -285,7 +290,7 @@ def encode_headers(headers: Headers) -> EncodedHeaders:
 
 
 def encode_header(name: str, content: bytes | None) -> bytes:
-    """Return one header, of those behind their number."""
+    """Return a header in the encoding of a record."""
     if content is None:
         return _encode_name(name) + NULL
     return _encode_name(name) + varint(len(content)) + content
@@ -298,6 +303,7 @@ def _encode_name(name: str) -> bytes:
 
 
 VARINT_COUNT = 2_048
-"""As many small numbers are encoded beforehand: lengths and deltas mostly are small.  More costs
-time at import, fewer a loop for each larger number."""
+"""Number of small varints that are encoded at import, because most lengths and deltas are small. A
+larger number makes the import slower; with a smaller number, more varints are computed in a loop.
+"""
 VARINTS = tuple(_encode_varint(number) for number in range(VARINT_COUNT))

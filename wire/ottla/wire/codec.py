@@ -1,14 +1,17 @@
-"""Messages to bytes and back: one compiled function a message and version, made at first use.
+"""Decoding and encoding of messages. Each message and version has one compiled function for either,
+created at first use.
 
-In the compiled form some messages have a codec that was compiled ahead, which is asked first; what
-it leaves, by any exception, is decided by those functions (`native_codec`).
+In the compiled wheel some messages have a codec that was compiled ahead of time, which runs first.
+If it raises an exception, the message is processed by these functions instead (`native_codec`).
 
-`decode` raises ProtocolError for bytes that are not this message, and nothing else.  Encoding
-raises ProtocolError when a field is set that the version cannot carry and that may not be dropped
-(the peer chose the version, so only its connection pays), and AssertionError for values that no
-version carries: null where none is allowed, a number out of its range, text above 32 KiB in an old
-version.  Record bytes are never copied: decoded they are a memoryview that keeps the frame alive,
-encoded they leave as chunks of their own.
+`decode` raises ProtocolError for bytes that are not this message, and no other exception. Encoding
+raises ProtocolError if a field is set that the version lacks and that must not be dropped: the peer
+chose the version, so only its connection is affected. Encoding raises AssertionError for values
+that no version permits: null in a field that is not nullable, a number out of range, text above 32
+KiB in an old version.
+
+Record bytes are never copied. Decoded records are a memoryview that keeps the frame alive; encoded
+records are chunks of their own.
 """
 
 import struct
@@ -21,31 +24,35 @@ from typing import Any, TypeAlias, TypeVar
 from ottla.model.compiled import installed_form
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec_runtime, schema
-from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE, decoder_source
-from ottla.wire.codec_encoder import encoder_source
-from ottla.wire.codec_source import FunctionSource
 from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records, Struct
+from ottla.wire.codec_writers.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE, decoder_source
+from ottla.wire.codec_writers.codec_encoder import encoder_source
+from ottla.wire.codec_writers.codec_source import FunctionSource
 from ottla.wire.native_codec import ABSENT, UNUSUAL, NativeCodec
 
 M = TypeVar("M", bound=Message)
 
 _Decoder: TypeAlias = Callable[["bytes | memoryview", int, int, int, memoryview], tuple[Any, int]]
-_Encoder: TypeAlias = Callable[[Any, "list[bytes] | _Written", list[tuple[int, Records]]], None]
+_Encoder: TypeAlias = Callable[[Any, "list[bytes] | _ByteList", list[tuple[int, Records]]], None]
 
 SMALL_BYTES_MAX = 4096
-"""Size of the largest message that is copied to be decoded: reading bytes costs half of reading a
-view.  Higher copies records for no gain, lower decodes small requests slower."""
+"""Size in bytes of the largest message that is copied before decoding, because reading bytes costs
+half as much as reading a view.
+
+A larger value copies records without benefit; a smaller value decodes small requests more slowly.
+"""
 
 _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _small_decoders: dict[tuple[type[Message], int], _Decoder] = {}
-"""Those that take bytes."""
+"""Compiled decoders of small messages, which read bytes instead of views, by message and
+version."""
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
 _natives: dict[type[Message], NativeCodec] = {}
 _may_be_native = installed_form() == "compiled"
 
 
 def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0) -> M:
-    """Read a message that fills `data` from `at` to its end."""
+    """Decode the message that fills `data` from `at` to the end of `data`."""
     view = memoryview(data)
     value, end = decode_prefix(message, version, view, at)
     if end != len(view):
@@ -60,10 +67,10 @@ def decode_prefix(
     at: int = 0,
     elements_bytes_max: int | None = None,
 ) -> tuple[M, int]:
-    """Read a message that begins at `at`, and say where it ends.
+    """Return the message that begins at `at`, and the position of its end.
 
-    The elements of its arrays may take `elements_bytes_max` bytes of memory, by default what no
-    honest message comes near.  Raises ProtocolError if they take more.
+    The elements of its arrays may use `elements_bytes_max` bytes of memory. The default is far
+    above the memory that any regular message uses. Raises ProtocolError if they use more.
     """
     end = len(data)
     if elements_bytes_max is None:
@@ -73,7 +80,7 @@ def decode_prefix(
         if native is not ABSENT:
             try:
                 return native.decode(version, data, at, elements_bytes_max)
-            except UNUSUAL:  # the functions below decide, and name what is wrong
+            except UNUSUAL:  # the generic functions decide, and name the error
                 pass
     is_small = end <= SMALL_BYTES_MAX
     decoders = _small_decoders if is_small else _decoders
@@ -89,16 +96,16 @@ def decode_prefix(
 
 
 def encode(message: Message, version: int, *, is_large: bool = False) -> bytes:
-    """Write a message as one piece; its records must be bytes.
+    """Return a message encoded as one piece. Its records must be bytes.
 
-    One that `is_large` is written as by `encode_large`.
+    With `is_large`, the message is encoded in the same way as by `encode_large`.
     """
     chunks = (encode_large if is_large else encode_chunks)(message, version)
     return b"".join(chunks)  # type: ignore[arg-type]  # a slice of a file raises TypeError
 
 
 def encode_chunks(message: Message, version: int) -> list[Chunk]:
-    """Write a message as pieces: bytes of ours, and between them the records as they were given."""
+    """Return a message encoded as chunks: encoded bytes, and between them the given records."""
     kind = message.__class__
     if _may_be_native:
         native = native_codec(kind)
@@ -127,16 +134,17 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
 
 
 def encode_large(message: Message, version: int) -> list[Chunk]:
-    """Write a message as `encode_chunks` does, slower, in hardly more memory than its bytes.
+    """Return the same chunks as `encode_chunks`. The encoding is slower, but needs hardly more
+    memory than the size of the chunks.
 
-    A part for each write, as `encode_chunks` keeps them, takes about 15 times as much where the
-    elements are many and small.
+    For many small elements, `encode_chunks` uses about 15 times as much memory, because it keeps a
+    separate object for each write.
     """
     kind = message.__class__
     if _may_be_native and native_codec(kind) is not ABSENT:
         return encode_chunks(message, version)
     encoder = _encoders.get((kind, version)) or _compile_encoder(kind, version)
-    written = _Written()
+    written = _ByteList()
     records: list[tuple[int, Records]] = []
     try:
         encoder(message, written, records)
@@ -156,7 +164,7 @@ def encode_large(message: Message, version: int) -> list[Chunk]:
 
 
 def native_codec(message: type[Message]) -> NativeCodec:
-    """Return the codec of a message that was compiled ahead, or ABSENT."""
+    """Return the ahead-of-time compiled codec of a message, or ABSENT."""
     return _natives.get(message) or _find_native(message)
 
 
@@ -173,8 +181,9 @@ def _find_native(message: type[Message]) -> NativeCodec:
     return found
 
 
-class _Written:
-    """What an encoder appends to in place of a list: its length is in bytes."""
+class _ByteList:
+    """List-like target that an encoder appends to. It joins all appended bytes, and its length is
+    in bytes."""
 
     __slots__ = ("append", "buffer")
 
@@ -187,7 +196,7 @@ class _Written:
 
 
 def source(message: type[Message], version: int) -> str:
-    """Show the two functions that a version is compiled to, for a person who wonders."""
+    """Return the source of the two functions of a version, for debugging."""
     declared = schema.load(message.SCHEMA)[message.__name__]
     both = decoder_source(declared, version), encoder_source(declared, version)
     return "\n\n\n".join(one.text for one in both)
@@ -212,12 +221,13 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
 
 
 def _blank(kind: type[Struct]) -> Struct:
-    """Make an object of a native class whose fields are not set."""
+    """Create an object of a native class without setting its fields."""
     return kind.__new__(kind)
 
 
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
-    """Compile a function whose globals are its packers, its message's structs, and the runtime."""
+    """Compile the source of a function, and return the function. Its globals are its packers, the
+    structs of its message and the runtime."""
     module = sys.modules[str(vars(message)["__module__"])]
     structs = {name: getattr(module, name) for name in made.schema.structs}
     names = {
@@ -225,7 +235,7 @@ def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
         **structs,
         **made.names,
         message.__name__: message,
-        # A native class refuses object.__new__, and its own makes no other.
+        # A native class refuses object.__new__, and its own cannot create other classes.
         "new": Struct.__new__ if message.__new__ is Struct.__new__ else _blank,
         "pack": struct.pack,
         "unpack_from": struct.unpack_from,

@@ -1,8 +1,8 @@
-"""Random messages to test with: every field of a version set, by the schema and by chance.
+"""Random messages for tests: every field of a version is set, as its schema permits.
 
-Values favour the bounds: extremes of each number, nulls where they are allowed, empty and long
-texts, arrays whose counts need one byte and two.  A field the version lacks keeps its default, so
-that decoding what was encoded gives an equal message.
+Values favour the bounds: extremes of each number, null where allowed, empty and long texts, arrays
+whose counts need one byte and two. A field that the version lacks keeps its default, so that
+decoding an encoded message returns an equal one.
 """
 
 import sys
@@ -23,13 +23,14 @@ UINT16_MAX = (1 << 16) - 1
 
 
 def all_messages() -> Iterator[tuple[str, type[Message]]]:
-    """Import or make every message class that a schema declares, with its name."""
+    """Import or create every message class that a schema declares. Yields the classes with their
+    names."""
     for name in schema_files():
         yield name, message_class(name)
 
 
 def example(message: type[Message], version: int, rng: Rng) -> Any:
-    """Build a random message that this version can carry."""
+    """Return a random message that this version can encode."""
     structs = vars(sys.modules[message.__module__])
     return _struct(load(message.SCHEMA)[message.__name__].root, version, structs, rng)
 

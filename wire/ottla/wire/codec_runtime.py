@@ -1,6 +1,7 @@
-"""What the compiled functions of `codec` call: varints, ids, and the errors they raise.
+"""Runtime of the functions that `codec` compiles: varints, ids, and the errors that these functions
+raise.
 
-Everything here is on the hot path of somebody; nothing here knows a message.
+All functions here are on hot paths. None of them depends on a particular message.
 """
 
 from collections.abc import Callable
@@ -10,21 +11,23 @@ from ottla.model.errors import ProtocolError
 from ottla.wire.codec_types import ZERO_UUID
 
 UVARINT_MAX = (1 << 32) - 1
-"""Kafka's unsigned varints are 32 bits in at most five bytes."""
+"""Maximum of Kafka's unsigned varints, which have 32 bits in at most five bytes."""
 
 UUIDS_KEPT_MAX = 4096
-"""Ids remembered by the intern table.  Smaller and topic ids are built again at every request;
-larger and a client that invents ids holds memory (about 200 bytes each)."""
+"""Maximum number of ids in the intern table. With a smaller table, the ids of topics are created
+again for every request; with a larger one, a client that sends invented ids uses more memory (about
+200 bytes per id)."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
-"""The unsigned varints below 128."""
+"""Encodings of the unsigned varints below 128, by value."""
 
 _uuids: dict[bytes, UUID] = {bytes(16): ZERO_UUID}
 find_uuid: Callable[[bytes], UUID | None] = _uuids.get
 
 
 def keep_uuid(data: bytes) -> UUID:
-    """Build the id of these 16 bytes and remember it; the table starts again when it is full."""
+    """Create and return the id that consists of these 16 bytes, and add it to the intern table. A
+    full table is cleared first."""
     if len(_uuids) >= UUIDS_KEPT_MAX:
         _uuids.clear()
         _uuids[bytes(16)] = ZERO_UUID
@@ -33,7 +36,8 @@ def keep_uuid(data: bytes) -> UUID:
 
 
 def more_uvarint(data: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Finish an unsigned varint whose `first` byte had its high bit set; `at` is behind it."""
+    """Return an unsigned varint whose `first` byte had its high bit set, and the position of its
+    end. `at` is the position after the first byte."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[at]
@@ -47,13 +51,14 @@ def more_uvarint(data: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """Read an unsigned varint; IndexError when the data ends inside it."""
+    """Return an unsigned varint and the position of its end. Raises IndexError if the data ends
+    inside it."""
     first = data[at]
     return (first, at + 1) if first < 0x80 else more_uvarint(data, at + 1, first)
 
 
 def write_uvarint(value: int) -> bytes:
-    """Write an unsigned varint."""
+    """Return the encoding of a number as an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
     parts = bytearray()
@@ -65,7 +70,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def skip_tags(data: memoryview, at: int, count: int, end: int) -> int:
-    """Step over tagged fields that nobody here knows (KIP-482), and say where they end."""
+    """Skip unknown tagged fields (KIP-482). Returns the position of their end."""
     if count > 0x7F:
         count, at = more_uvarint(data, at, count)
     for _ in range(count):
@@ -78,20 +83,20 @@ def skip_tags(data: memoryview, at: int, count: int, end: int) -> int:
 
 
 def too_long(where: str) -> ProtocolError:
-    """Say that a length or a count exceeds what is left of the message."""
+    """Return the error for a length or a count that exceeds the rest of the message."""
     return ProtocolError(f"{where} is longer than what is left")
 
 
 def is_null(where: str) -> ProtocolError:
-    """Say that a field is null which may not be."""
+    """Return the error for a null in a field that is not nullable."""
     return ProtocolError(f"{where} is null")
 
 
 def wrong_size(where: str) -> ProtocolError:
-    """Say that a tagged field does not end where its size says."""
+    """Return the error for a tagged field that does not end at the position given by its size."""
     return ProtocolError(f"{where} is not as long as its tag says")
 
 
 def not_in_version(where: str, version: int) -> ProtocolError:
-    """Say that a field is set which this version cannot carry, and which may not be dropped."""
+    """Return the error for a set field that the version does not have and that is not ignorable."""
     return ProtocolError(f"{where} is set, but version {version} has no such field")

@@ -1,8 +1,8 @@
-"""What the generated message classes are made of: their parent, their defaults, their types.
+"""Base classes, defaults and types of the generated message classes.
 
-A message is a plain slotted object; one class serves all versions of it.  `Records` never copies:
-decoded records are a memoryview of the frame, and what is encoded may be anything with a length
-(a `FileSlice` of the log), which leaves as a chunk of its own.
+A message is a plain slotted object; one class serves all its versions. `Records` are never copied:
+decoded records are a memoryview of the frame. Records to encode may be any object with a length
+(such as a `FileSlice` of the log), which becomes a chunk of its own.
 """
 
 from collections.abc import Sequence
@@ -12,26 +12,26 @@ from uuid import UUID
 from ottla.model.compiled import mypyc_attr
 
 ZERO_UUID = UUID(int=0)
-"""Kafka's "no id"."""
+"""The zero UUID, which means null in Kafka's protocol."""
 
 EMPTY: list[Any] = []
-"""Stands for "a new empty list" as the default of an array; never put into a message."""
+"""Placeholder for the default of an array: each message gets a new empty list, never this one."""
 
 
 class RecordsSource(Protocol):
-    """Record bytes that lie elsewhere, such as a slice of a log file."""
+    """Record bytes that are stored elsewhere, such as a slice of a log file."""
 
     def __len__(self) -> int: ...
 
 
 Records: TypeAlias = bytes | bytearray | memoryview | RecordsSource
 Chunk: TypeAlias = bytes | bytearray | memoryview | RecordsSource
-"""One piece of what goes to a socket: bytes of ours, or records by reference."""
+"""One piece of output for a socket: encoded bytes, or records by reference."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Struct:
-    """The parent of every generated class: equal when all fields are equal, shown with them."""
+    """Base of all generated classes, with equality and a representation by fields."""
 
     __slots__: ClassVar[Sequence[str]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, so it has no hash
@@ -48,15 +48,17 @@ class Struct:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Message(Struct):
-    """A whole message: the class knows its API, its versions and where its schema stands."""
+    """A complete message. The class has its API key, its versions and the name of its schema
+    file."""
 
     __slots__ = ()
 
     API_KEY: ClassVar[int]
-    """Kafka's number of the API; -1 for headers and for what stands inside records."""
+    """Kafka's API key; -1 for headers and for data inside records."""
     VERSIONS: ClassVar[range]
-    """The versions that exist, as a range: `message.VERSIONS[-1]` is the latest."""
+    """The existing versions; `message.VERSIONS[-1]` is the latest."""
     FLEXIBLE_FROM: ClassVar[int | None]
-    """The first version with compact lengths and tagged fields (KIP-482); None when none has."""
+    """The first version with compact lengths and tagged fields (KIP-482), or None if there is
+    none."""
     SCHEMA: ClassVar[str]
-    """The file in `schemas/` that declares it."""
+    """The file in `schemas/` that declares the message."""

@@ -1,11 +1,13 @@
-"""The five codecs of record batches, with a bound on what they unpack to.
+"""The five codecs of record batches, with a limit on the decompressed size.
 
-A batch that claims more than `limit_bytes` is refused before that much memory is taken, so no
-batch is a bomb.  Everything that bytes can do wrong is CorruptDataError (but a cut
-zstd frame may give a prefix: the batch's CRC and record count notice it), and too much is its own
-kind, UnpacksToTooMuchError.  Snappy is written in xerial's framing as the Java client does, and
-read in that or as one raw block.  The libraries are imported at first use: a broker that only
-passes batches on never loads them.
+A batch that claims more than `limit_bytes` is refused before that much memory is allocated, so that
+no batch can be a decompression bomb. All invalid input raises CorruptDataError. The exception is a
+truncated zstd frame, which may yield a prefix; the batch's CRC and record count reveal that. Output
+above the limit raises a subclass, UnpacksToTooMuchError.
+
+Snappy is written in xerial's framing, as by the Java client, and read in that framing or as one raw
+block. The libraries are imported at first use, so that a broker that only forwards batches
+unchanged never loads them.
 """
 
 import zlib
@@ -19,35 +21,48 @@ from ottla.model.limits import DECOMPRESSED_BATCH_BYTES_MAX, KIB
 Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES = 64 * KIB
-"""Output taken at a time: smaller makes more calls, larger overshoots the limit by more."""
+"""Size in bytes of one step of decompressed output. A smaller value needs more calls; a larger
+value lets the output exceed the limit by more."""
 PIECE_BYTES_MIN = 256
-"""Input given at first to a member of gzip or a frame of lz4, doubled from then on: the libraries
-copy what lies behind its end, so given all at once, many short ones would cost the square of it."""
+"""Bytes of input in the first step of a gzip member or lz4 frame. The number is doubled in each
+further step.
+
+The libraries copy the input that follows the end of a member. If they were given all input at once,
+many short members would have quadratic cost.
+"""
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_MAGIC = XERIAL_HEADER[:8]
 XERIAL_BLOCK_BYTES = 32 * KIB
 """Uncompressed size of a xerial block, as in snappy-java."""
 SNAPPY_RATIO_MAX = 22
-"""Three bytes of snappy repeat at most 64: who claims more lies, and gets no memory for it."""
+"""Largest compression ratio of snappy: three bytes can stand for at most 64. Data that claims a
+larger ratio is rejected before memory is allocated."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
-"""Largest zstd window accepted: the memory a frame's header alone can claim."""
+"""Largest zstd window accepted, in bytes. The header of a frame alone can make the decompressor
+allocate this much memory."""
 ZSTD_WINDOW_BYTES_MIN = 1 << 23
-"""A window this large is accepted whatever the limit: the format asks it of every reader."""
+"""Size of a window, in bytes, that is accepted regardless of the limit, because the format requires
+every reader to support it."""
 ZSTD_UNPACKERS_KEPT_MAX = 2
-"""Unpackers kept for the next one: to make one costs three times what a kilobyte costs to unpack.
-Each may hold on to memory of the smallest window; those of larger ones are not kept."""
+"""Maximum number of idle decompressors that are kept for reuse. Creating a decompressor costs three
+times as much as decompressing a kilobyte.
+
+Each may keep the memory of the smallest window. Decompressors with larger windows are not kept.
+"""
 GZIP_WBITS = 16 + zlib.MAX_WBITS
 
 _BLOCK_LENGTH = Struct(">i")
 
 
 class UnpacksToTooMuchError(CorruptDataError):
-    """The data may be sound, but unpacks to more than is allowed: a bomb, or a mistake."""
+    """The decompressed size of the data exceeds the limit. The data may be valid, a decompression
+    bomb or a mistake."""
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: bits 0 to 2 of its attributes."""
+    """Compression codec of a batch's records, as numbered in bits 0 to 2 of the batch's
+    attributes."""
 
     NONE = 0
     GZIP = 1
@@ -57,7 +72,7 @@ class Codec(IntEnum):
 
 
 def codec_of(number: int) -> Codec:
-    """Return the codec of a batch's attribute bits; CorruptDataError when there is none."""
+    """Return the codec in a batch's attribute bits. Raises CorruptDataError if it is unknown."""
     try:
         return Codec(number)
     except ValueError:
@@ -65,12 +80,13 @@ def codec_of(number: int) -> Codec:
 
 
 LZ4_LEVEL_DEFAULT = 9
-"""The level that stands for lz4's fast compressor in Kafka's setting; all others are lz4's own, of
-its compressor for high ratios."""
+"""The level in Kafka's setting that selects lz4's fast compressor. All other levels are levels of
+lz4's high-compression mode."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Return `data` in the codec's framing, at the library's usual level if no other is given."""
+    """Return `data` compressed, in the framing of the codec. Without `level`, the usual level of
+    the library is used."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -95,7 +111,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(
     codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """Return what `data` holds; CorruptDataError when it is damaged or unpacks to too much."""
+    """Return `data` decompressed. Raises CorruptDataError if it is corrupt or its decompressed size
+    exceeds the limit."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_large(codec, limit_bytes)
@@ -123,7 +140,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     view = memoryview(data)
     unpacked = bytearray()
     at = 0
-    while at < len(view):  # gzip allows several members
+    while at < len(view):  # gzip permits several members
         unpacker = zlib.decompressobj(wbits=GZIP_WBITS)
         piece_bytes = PIECE_BYTES_MIN
         while not unpacker.eof:
@@ -241,8 +258,8 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
 
 _kept: list[Any] = []
-"""Unpackers nobody uses, for the smallest window.  Each is one thread's at a time: whoever takes
-one takes it off, and what met damage is not put back."""
+"""Idle decompressors with the smallest window. Each is used by one thread at a time: a thread
+removes the one that it uses, and returns it unless the data was corrupt."""
 
 
 def _take_zstd_unpacker(window_bytes_max: int) -> Any:

@@ -1,10 +1,11 @@
-"""Writes the message classes: `python -m ottla.wire.generator` after a change of a schema.
+"""Generator of the message classes: run `python -m ottla.wire.generator` after a change of a
+schema.
 
 A message that is served, sent or stored has a module in `messages/`, committed so that people and
-type checkers can read it; a test proves that it is what this module would write.  Name a message as
-an argument to give it a file.  All others are made in memory when a test, an oracle or a decoder
-asks for them (`in_memory`).  The functions that turn bytes into these classes are not written here:
-`codec` compiles them when they are first needed.
+type checkers can read it. A test verifies that each module equals this generator's output. Name a
+message as an argument to give it a module. All other messages are created in memory when a test or
+a decoder requests them (`in_memory`). This module does not write the functions that decode and
+encode these classes: `codec` compiles them at first use.
 """
 
 import re
@@ -34,33 +35,33 @@ _EMPTY_VALUES = {"uuid": "ZERO_UUID", "string": '""', "string16": '""', "bytes":
 
 @cache
 def schema_files() -> dict[str, str]:
-    """Return the schema file of every message, by Kafka's name of the message."""
+    """Return the schema file of every message, by the message's name in Kafka."""
     names = (entry.name for entry in (files("ottla.wire") / "schemas").iterdir())
     stems = sorted(name.removesuffix(".schema") for name in names if name.endswith(".schema"))
     return {message: stem for stem in stems for message in load(stem)}
 
 
 def generate(message: str) -> str:
-    """Return the text of the module of one message."""
+    """Return the source text of the module for a message."""
     file = schema_files()[message]
     return module_text(file, load(file)[message])
 
 
 @cache
 def in_memory(message: str) -> ModuleType:
-    """Make the module of a message that has no file in `messages/`.
+    """Create and return the module of a message that has no file in `messages/`.
 
     Raises KeyError if no schema declares the message.
     """
     name = f"ottla.wire.messages_in_memory.{module_name(message)}"
     module = ModuleType(name)
     exec(compile(generate(message), f"<{name}>", "exec"), vars(module))
-    sys.modules[name] = module  # the codec finds a message's structs by its module
+    sys.modules[name] = module  # the codec looks up structs by module
     return module
 
 
 def module_text(file: str, schema: MessageSchema) -> str:
-    """Write the module of one message."""
+    """Return the source text of the module for a message with this schema, declared in `file`."""
     ordered = list(innermost_first(schema.root))
     classes = [_class_text(struct, None) for struct in ordered[:-1]]
     classes.append(_class_text(schema.root, _constants(file, schema)))
@@ -72,14 +73,16 @@ def module_text(file: str, schema: MessageSchema) -> str:
 
 
 def _is_out_of_order(struct: StructSchema) -> bool:
-    """Return whether ruff would sort these slots, numbers in names by their value."""
+    """Return whether ruff would reorder these slots, which it sorts naturally (numbers by
+    value)."""
     names = [re.split(r"(\d+)", field.name) for field in struct.fields]
     keys = [[int(part) if part.isdigit() else part for part in name] for name in names]
     return keys != sorted(keys)
 
 
 def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
-    """Walk the structs so that each comes after those that its fields name."""
+    """Yield the structs in an order in which each struct follows the structs that its fields
+    use."""
     seen: set[str] = set()
 
     def walk(inner: StructSchema) -> Iterator[StructSchema]:
@@ -104,7 +107,7 @@ def _constants(file: str, schema: MessageSchema) -> list[str]:
 
 
 def _imports(body: str) -> str:
-    """Import what the classes use, sorted as ruff sorts."""
+    """Return the imports that the classes need, sorted as by ruff."""
     used = [
         name
         for name in ("EMPTY", "ZERO_UUID", "Message", "Records", "Struct")
@@ -142,7 +145,7 @@ def _parameter(field: Field) -> str:
 
 
 def python_type(field: Field) -> str:
-    """Return the type of a field's attribute."""
+    """Return the Python type annotation of a field's attribute."""
     element = field.type if field.struct is not None else _PYTHON_TYPES.get(field.type, "int")
     text = f"list[{element}]" if field.is_array else element
     return f"{text} | None" if field.nullable else text
@@ -172,7 +175,7 @@ def _assignment(field: Field) -> list[str]:
 
 
 def main(added: list[str]) -> int:
-    """Rewrite the files of `messages/`, and write those of the messages `added`."""
+    """Rewrite the files of `messages/`, and write those of the messages in `added`."""
     folder = Path(__file__).parent / "messages"
     if unknown := [message for message in added if message not in schema_files()]:
         print(f"no schema declares {', '.join(unknown)}", file=sys.stderr)

@@ -1,11 +1,12 @@
 """Frames, and the headers of the requests and responses in them.
 
-A frame is four bytes of length and that many bytes of a request or a response.
+A frame is a length of four bytes, followed by a request or response of that many bytes.
 
-The headers are written by hand because every request passes here, and for two exceptions no schema
-states: an ApiVersions response has header v0 in every version, so that a client can read it before
-it knows what the broker speaks; and the version of a request's header follows from its API alone,
-known or too high.  A request is v2 and a response v1 exactly when its version is flexible.
+The headers are written by hand because every request is processed here, and because of two
+exceptions that no schema states. An ApiVersions response has header v0 in every version, so that a
+client can read it before it knows the broker's versions. The version of a request's header follows
+from its API alone, even if the request's version is too high. A request header is v2 and a response
+header v1 exactly if the version is flexible.
 """
 
 import struct
@@ -34,41 +35,43 @@ _TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
 """The first version of each API whose response header has tagged fields."""
 
 TRACE_CONTEXT_TAG = 20_000
-"""Ottla's own tagged field of a request's header: the span that the request belongs to, as the text
-of W3C's `traceparent`.  Kafka's header has no tagged fields yet, and passes over unknown ones."""
+"""Tag of Ottla's own field of a request header: the span that the request belongs to, as the text
+of W3C's `traceparent`. Kafka's header has no tagged fields yet, and Kafka skips unknown ones."""
 
 TRACE_CONTEXT_FEATURE = "ottla.trace.context"
-"""The feature that brokers which read the field support, by ApiVersions; others are not sent it."""
+"""Feature that brokers list in ApiVersions if they read the trace context in request headers. The
+trace context is not sent to other brokers."""
 
 TRACE_CONTEXT_BYTES = 55
-"""Size of a `traceparent`: version, trace, span and flags in hexadecimal, with hyphens between."""
+"""Size of a `traceparent`: version, trace, span and flags in hexadecimal, separated by hyphens."""
 
 TAGS_BYTES_MAX = 16 * KIB
-"""What the tagged fields of a header may take.  Stepping over as many as fit takes milliseconds;
-without a bound, a frame could hold 50 million of them."""
+"""Maximum size in bytes of a header's tagged fields. Skipping as many fields as fit takes
+milliseconds; without this limit, a frame could contain 50 million of them."""
 
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
-    """Put the length of these chunks in front of them."""
+    """Return the chunks of a frame: the total length of the given chunks, then these chunks."""
     length = sum(map(len, chunks))
     assert length <= INT32_MAX
     return [_LENGTH.pack(length), *chunks]
 
 
 def answer_start(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Return what stands before the body of an answer: the frame's length, and the header."""
+    """Return the bytes before the body of a response: the frame's length and the response
+    header."""
     if version >= _TAGS_FROM[api_key]:
         return _START_WITH_TAGS.pack(body_bytes + _START_WITH_TAGS_REST, correlation_id)
     return _START.pack(body_bytes + _CORRELATION_BYTES, correlation_id)
 
 
 def answer_head_bytes(api_key: int, version: int) -> int:
-    """Return the size of what `answer_start` returns."""
+    """Return the size of the result of `answer_start` in bytes."""
     return _START_WITH_TAGS.size if version >= _TAGS_FROM[api_key] else _START.size
 
 
 def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max: int) -> int:
-    """Read the length in front of a frame; one that is negative or too large is no frame."""
+    """Return the length of a frame. Raises ProtocolError if it is negative or above `bytes_max`."""
     (length,) = _LENGTH.unpack_from(data, at)
     if not 0 <= length <= bytes_max:
         raise ProtocolError(f"a frame of {length} bytes is not within 0 and {bytes_max}")
@@ -76,7 +79,8 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
 
 
 class RequestHeader:
-    """Which request this is, who sent it, and where in the frame its body begins."""
+    """API key, version, correlation id and client id of a request, and the position of the
+    request's body in the frame."""
 
     __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")
 
@@ -95,7 +99,7 @@ class RequestHeader:
         self.body_at = body_at
 
     def fields(self) -> tuple[int, int, int, str | None, int]:
-        """Return all of it in the order of the constructor."""
+        """Return all fields, in the order of the constructor's parameters."""
         return (
             self.api_key,
             self.api_version,
@@ -110,14 +114,15 @@ class RequestHeader:
 
 CLIENT_IDS_KEPT_MAX = 1_024
 CLIENT_ID_BYTES_KEPT_MAX = 128
-"""Client ids remembered as text, and the size of the longest.  Without the bounds, clients that
-invent ids would hold memory; lower, and more requests decode theirs again."""
+"""Maximum number of client ids that are cached as text, and maximum size in bytes of such an id.
+With a larger value, a client that sends invented ids uses more memory; with a smaller value, client
+ids are decoded again for more requests."""
 
 _client_ids: dict[bytes, str] = {}
 
 
 def _decode_client_id(data: bytes) -> str:
-    """Decode a client id and remember it; the table starts again when it is full."""
+    """Decode and return a client id, and add it to the cache. A full cache is cleared first."""
     client_id = data.decode()
     if len(data) <= CLIENT_ID_BYTES_KEPT_MAX:
         if len(_client_ids) >= CLIENT_IDS_KEPT_MAX:
@@ -127,7 +132,10 @@ def _decode_client_id(data: bytes) -> str:
 
 
 def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
-    """Read the header; an API nobody knows is a ProtocolError, a version too high is not."""
+    """Return the header of a request, whose version may be too high.
+
+    Raises ProtocolError if the API is unknown.
+    """
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
@@ -144,7 +152,7 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
             if client_id is None:
                 client_id = _decode_client_id(data)
         if api_version >= flexible_from:
-            # One byte says that there is none, as in almost every request.
+            # A zero byte means that there are none, as in almost every request.
             count = frame[at]
             at += 1
             if count:
@@ -157,9 +165,10 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
 
 
 def trace_context_of(frame: memoryview, body_at: int) -> bytes | None:
-    """Return the `traceparent` in the header of a request whose body begins at `body_at`.
+    """Return the `traceparent` in the header of a request whose body begins at `body_at`, or None.
 
-    The header was decoded before.  What is returned has the right size; it may be no traceparent.
+    The header must have been decoded before. The result has the right size, but may be an invalid
+    traceparent.
     """
     at = _FIXED.size + max(0, _CLIENT_ID_LENGTH.unpack_from(frame, _FIXED.size - 2)[0])
     if body_at - at <= 1:
@@ -182,9 +191,9 @@ def encode_request_header(
     client_id: str | None,
     trace_context: bytes | None = None,
 ) -> bytes:
-    """Write the header of a request of ours.
+    """Return the header of a request that this node sends.
 
-    `trace_context`, a `traceparent`, is left out where the header has no tagged fields.
+    `trace_context`, a `traceparent`, is omitted if the header version has no tagged fields.
     """
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
@@ -196,13 +205,13 @@ def encode_request_header(
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Write the header of the answer to a request of this version."""
+    """Return the header of the response to a request of this version."""
     header = _CORRELATION.pack(correlation_id)
     return header + b"\0" if version >= _TAGS_FROM[api_key] else header
 
 
 def decode_response_header(api_key: int, version: int, data: bytes | memoryview) -> tuple[int, int]:
-    """Read the correlation id of an answer to a request of ours, and where its body begins."""
+    """Return the correlation id in the header of a response, and the position of its body."""
     view = memoryview(data)
     try:
         (correlation_id,) = _CORRELATION.unpack_from(view)

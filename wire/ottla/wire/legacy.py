@@ -1,11 +1,13 @@
-"""Reads message sets of the formats v0 and v1, which Kafka 4 still shows but never writes.
+"""Reader of message sets in the formats v0 and v1, which Kafka 4 still serves but never writes.
 
-Logs that an old broker wrote are kept and served as they are; nothing writes these formats.  To the
-log an entry is a batch of one record, or, where it is a wrapper, of an unknown number up to
-its offset (`entry_header`).  An entry is offset, size, then the message:
-crc32, magic, attributes, from v1 on a timestamp, key, value.  A compressed message wraps a message
-set; in v1 the wrapped offsets are relative and the wrapper carries the last one (KIP-31, KIP-32).
-LZ4 of v0 has a frame checksum of its own (KAFKA-3160) and is reported as damaged.
+Logs written by old brokers are kept and served unchanged. The log treats each entry as a batch of
+one record or, if the entry is a wrapper, as a batch of an unknown number of records up to the
+entry's offset (`entry_header`).
+
+An entry consists of offset, size and the message: crc32, magic, attributes, from v1 on a timestamp,
+key, value. A compressed message (a wrapper) contains a message set. In v1 the offsets in the
+wrapper are relative, and the wrapper itself has the offset of its last message (KIP-31, KIP-32).
+LZ4 in v0 has a non-standard frame checksum (KAFKA-3160) and is reported as corrupt.
 """
 
 import zlib
@@ -32,7 +34,7 @@ from ottla.wire.compression import Codec, codec_of, decompress
 
 ENTRY_HEADER_BYTES = 12
 MESSAGE_BYTES_MIN = {0: 14, 1: 22}
-"""Smallest message of each magic: null key, null value."""
+"""Size in bytes of the smallest message, with null key and null value, by magic."""
 LOG_APPEND_TIME_FLAG = 0x08
 
 _ENTRY = Struct(">qi")
@@ -47,7 +49,7 @@ TIMESTAMP_AT = ENTRY_HEADER_BYTES + 6
 
 
 class LegacyMessage(NamedTuple):
-    """One message; v0 knows no timestamp (-1)."""
+    """One message. In v0 it has no timestamp (-1)."""
 
     offset: Offset
     magic: int
@@ -59,29 +61,29 @@ class LegacyMessage(NamedTuple):
 
 
 def magic_at(data: Buffer, at: int = 0) -> int:
-    """Return the magic of the entry at `at`; it stands at the same place in every format."""
+    """Return the magic of the entry at `at`, which has the same position in every format."""
     if len(data) - at <= MAGIC_AT:
         raise CorruptDataError(f"entry at {at}: only {len(data) - at} bytes left")
     return data[at + MAGIC_AT]
 
 
 def is_entry_at(data: Buffer, at: int) -> bool:
-    """Return whether the start of an entry of v0 or v1 is there, as far as its magic tells."""
+    """Return whether an entry of v0 or v1 starts at `at`, judged by its magic alone."""
     left = len(data) - at
     return left > MAGIC_AT and left >= ENTRY_BYTES_MIN.get(data[at + MAGIC_AT], left + 1)
 
 
 def timestamp_at(data: Buffer, at: int) -> int:
-    """Return the timestamp of the entry at `at`; v0 has none."""
+    """Return the timestamp of the entry at `at`, or -1 in v0."""
     if data[at + MAGIC_AT] == 0:
         return NO_TIMESTAMP
     return int(_TIMESTAMP.unpack_from(data, at + TIMESTAMP_AT)[0])
 
 
 def entry_header(data: Buffer, at: int) -> BatchHeader:
-    """Read the entry at `at` as the header of a batch that ends at its offset.
+    """Return the entry at `at` as the header of a batch that ends at its offset.
 
-    CorruptDataError when it is cut off, not of v0 or v1, or impossibly short.
+    Raises CorruptDataError if it is truncated, not of v0 or v1, or impossibly short.
     """
     if not is_entry_at(data, at):
         raise CorruptDataError(f"entry at {at}: cut off, or neither v0 nor v1")
@@ -108,7 +110,7 @@ def entry_header(data: Buffer, at: int) -> BatchHeader:
 
 
 def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
-    """Read the header of the batch or entry at `at`; CorruptDataError when there is none."""
+    """Return the header of the batch or entry at `at`. Raises CorruptDataError if there is none."""
     try:
         return parse_header(data, at)
     except CorruptDataError:
@@ -118,14 +120,14 @@ def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def is_crc_right(data: Buffer, at: int, header: BatchHeader) -> bool:
-    """Return whether the batch or entry at `at`, which is whole, has its header's CRC."""
+    """Return whether the complete batch or entry at `at` matches the CRC in its header."""
     if header.magic == MAGIC:
         return check_crc(data, at, header)
     return zlib.crc32(memoryview(data)[at + MAGIC_AT : at + header.size_bytes]) == header.crc
 
 
 def batches_of_any_format(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch and entry; one that is cut off at the end is none."""
+    """Yield (position, header) of each batch and entry. A truncated entry at the end is omitted."""
     at = 0
     size = len(data)
     while size - at >= BATCH_HEADER_BYTES or is_entry_at(data, at):
@@ -140,9 +142,10 @@ def batches_of_any_format(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def messages(
     data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> Iterator[LegacyMessage]:
-    """Yield every message of a v0 or v1 message set, compressed ones unpacked.
+    """Yield every message of a v0 or v1 message set, including those in compressed wrappers.
 
-    CorruptDataError where the bytes lie or when one wrapper unpacks to more than `limit_bytes`.
+    Raises CorruptDataError if the data is corrupt or if a wrapper's decompressed size exceeds
+    `limit_bytes`.
     """
     for message in shallow_messages(data):
         if message.codec is Codec.NONE:
@@ -152,7 +155,7 @@ def messages(
 
 
 def shallow_messages(data: Buffer) -> Iterator[LegacyMessage]:
-    """Yield the entries of a message set as they stand, wrappers unopened."""
+    """Yield the entries of a message set, without decompressing wrappers."""
     view = memoryview(data)
     at = 0
     while at < len(view):

@@ -1,10 +1,10 @@
-"""What the codec asks of a message whose reader and writer are compiled ahead.
+"""Interface to the messages whose reader and writer are compiled ahead of time.
 
-A wheel that is compiled has a module in `wire/native/` for each message that pyproject.toml names:
-`codec_native` writes it when the wheel is built.  It reads and writes what is usual and raises
-one of `UNUSUAL` at everything else, right or wrong: the codec then begins again with the functions
-that it makes at first use, and only their answers and errors count.  So this module decides
-nothing, and an interpreted install works without it.
+A compiled wheel has a module in `wire/native/` for each message that pyproject.toml names;
+`codec_native` writes it when the wheel is built. The module processes usual messages and raises one
+of `UNUSUAL` for all others, valid or not. The codec then starts again with the functions that it
+compiles at first use, and only their results and errors count. The module therefore never decides
+whether a message is valid, and an interpreted installation works without it.
 """
 
 from typing import Any
@@ -13,33 +13,34 @@ from ottla.wire.codec_types import Chunk
 
 
 class UnusualError(Exception):
-    """What is read or written is left to the codec's other functions."""
+    """Error for a message or value that the codec's generic functions must process."""
 
 
 UNUSUAL = (UnusualError, IndexError, ValueError, OverflowError, TypeError, AttributeError)
-"""What a reader raises past the end of a message or at text that is no UTF-8, and a writer at a
-number that is too large or a field of another type.  Any other error is a fault of ours."""
+"""Errors of a reader that reaches the end of a message or text that is not UTF-8, and of a writer
+that finds a number out of range or a field of another type. Any other error is a bug."""
 
 
 class NativeCodec:
-    """Reads and writes one message in all its versions."""
+    """Reader and writer of one message in all its versions."""
 
     def decode(
         self, version: int, data: memoryview, at: int, elements_bytes_max: int
     ) -> tuple[Any, int]:
-        """Read a message that begins at `at`, and say where it ends.  Raises one of UNUSUAL."""
+        """Return the message that begins at `at`, and the position of its end. Raises one of
+        UNUSUAL."""
         raise NotImplementedError
 
     def encode(
         self, message: Any, version: int, head_bytes: int, correlation_id: int
     ) -> list[Chunk]:
-        """Write a message as pieces.
+        """Return a message encoded as chunks.
 
-        With `head_bytes` it becomes an answer: in front of it stand the length of the frame, the
-        correlation id, and a zero where these are nine bytes.  Raises one of UNUSUAL.
+        With `head_bytes`, the message becomes a response: it is preceded by the frame length, the
+        correlation id and, if `head_bytes` is nine, a zero byte. Raises one of UNUSUAL.
         """
         raise NotImplementedError
 
 
 ABSENT = NativeCodec()
-"""Stands for the codec of a message that has none."""
+"""Placeholder for the codec of a message that was not compiled."""

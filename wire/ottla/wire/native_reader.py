@@ -1,7 +1,7 @@
-"""Reads the fields of a message, for the modules that `codec_native` writes.
+"""Reader of a message's fields, for the modules that `codec_native` writes.
 
-Only the compiled form imports this.  Where the bytes are unusual, right or wrong, an exception
-leaves: one of `native_codec.UNUSUAL`.
+Only the compiled wheel imports this. Unusual bytes, valid or not, raise one of
+`native_codec.UNUSUAL`.
 """
 
 from typing import final
@@ -14,14 +14,20 @@ from ottla.wire.codec_runtime import find_uuid, keep_uuid
 from ottla.wire.native_codec import UnusualError
 
 WINDOW_BYTES = 4096
-"""What is copied at once of a message with records: reading bytes costs a tenth of reading a view.
-Higher copies records for no gain; lower, and more messages need a second copy."""
+"""Number of bytes of a message with records that are copied at once, because reading bytes costs a
+tenth of reading a view.
+
+A larger value copies records without benefit; with a smaller value, more messages need a second
+copy.
+"""
 
 WHOLE_BYTES_MAX = 1 << 20
-"""The largest message without records that is copied to be read; a larger one is read in place."""
+"""Size in bytes of the largest message without records that is copied for reading. Larger messages
+are read in place."""
 
 ELEMENT_BYTES = 512
-"""What the window still holds when an element begins that has records, if the frame goes on."""
+"""Minimum number of bytes in the window when an element with records begins, unless the frame ends
+first."""
 
 UUID_BYTES = 16
 UVARINT_MAX = (1 << 32) - 1
@@ -29,7 +35,7 @@ UVARINT_MAX = (1 << 32) - 1
 
 @final
 class MessageReader:
-    """A place in a message."""
+    """Reader of the fields of one message, with its position."""
 
     def __init__(
         self, view: memoryview, at: i64, elements_bytes_max: i64, has_records: bool
@@ -51,7 +57,7 @@ class MessageReader:
             raise UnusualError("large")
 
     def position(self) -> i64:
-        """Return the place in the whole view."""
+        """Return the position in the whole view."""
         return self.base + self.at
 
     def move_window(self) -> None:
@@ -62,41 +68,41 @@ class MessageReader:
             self.data = self.view[self.base : self.base + WINDOW_BYTES].tobytes()
 
     def boolean(self) -> bool:
-        """Read one byte."""
+        """Read a boolean of one byte."""
         value: i64 = self.data[self.at]
         self.at += 1
         return value != 0
 
     def int8(self) -> i64:
-        """Read one byte with a sign."""
+        """Read a signed one-byte number."""
         value: i64 = self.data[self.at]
         self.at += 1
         return value - 256 if value > 127 else value
 
     def int16(self) -> i64:
-        """Read two bytes."""
+        """Read a signed two-byte number."""
         value = i64(read_i16_be(self.data, self.at))
         self.at += 2
         return value
 
     def uint16(self) -> i64:
-        """Read two bytes without a sign."""
+        """Read an unsigned two-byte number."""
         return self.int16() & 0xFFFF
 
     def int32(self) -> i64:
-        """Read four bytes."""
+        """Read a signed four-byte number."""
         value = i64(read_i32_be(self.data, self.at))
         self.at += 4
         return value
 
     def int64(self) -> i64:
-        """Read eight bytes."""
+        """Read a signed eight-byte number."""
         value = read_i64_be(self.data, self.at)
         self.at += 8
         return value
 
     def float64(self) -> float:
-        """Read eight bytes."""
+        """Read an eight-byte floating-point number."""
         value = read_f64_be(self.data, self.at)
         self.at += 8
         return value
@@ -146,7 +152,7 @@ class MessageReader:
         return self._part(self._text_size(is_compact)).decode()
 
     def nullable_text(self, is_compact: bool, is_nullable: bool) -> str | None:
-        """Read text, or null where the version has it."""
+        """Read text, or null if the version permits it."""
         size = self._text_size(is_compact)
         if size < 0 and is_nullable:
             return None
@@ -157,14 +163,14 @@ class MessageReader:
         return self._part(self._size(is_compact))
 
     def nullable_bytes(self, is_compact: bool, is_nullable: bool) -> bytes | None:
-        """Read bytes, or null where the version has it."""
+        """Read bytes, or null if the version permits it."""
         size = self._size(is_compact)
         if size < 0 and is_nullable:
             return None
         return self._part(size)
 
     def nullable_records(self, is_compact: bool, is_nullable: bool) -> memoryview | None:
-        """Return a view of the records, which are not copied, or null."""
+        """Return a view of the records, which are not copied, or None for null."""
         size = self._size(is_compact)
         if size < 0:
             if is_nullable:
@@ -182,14 +188,15 @@ class MessageReader:
         return self.view[start:stop]
 
     def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
-        """Read how many elements an array has, if their bytes and their cost fit.
+        """Return the number of elements of an array. Raises an error if their encoded size or their
+        memory is too large.
 
-        Each takes at least `smallest` bytes of the message and `cost` bytes of memory.
+        Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory.
         """
         return self.nullable_count(is_compact, False, smallest, cost)
 
     def nullable_count(self, is_compact: bool, is_nullable: bool, smallest: i64, cost: i64) -> i64:
-        """Read as `count` does; -1 stands for null where the version has it."""
+        """Return the same as `count`, or -1 for null if the version permits it."""
         count = self._size(is_compact)
         if count < 0:
             if is_nullable:
@@ -201,16 +208,16 @@ class MessageReader:
         return count
 
     def end_tags(self) -> None:
-        """Read that there are no tagged fields."""
+        """Read the count of tagged fields, which must be zero."""
         if self.uvarint() != 0:
             raise UnusualError("tag")
 
     def tag_end(self) -> i64:
-        """Read the size of a tagged field, and say where it ends."""
+        """Read the size of a tagged field. Returns the position of its end."""
         size = self.uvarint()
         return self.position() + size
 
     def end_tag(self, stop: i64) -> None:
-        """Hold the place against the end of a tagged field."""
+        """Check that the position is the end of a tagged field."""
         if self.position() != stop or stop > self.end:
             raise UnusualError("tag")

@@ -1,7 +1,7 @@
-"""Writes the fields of a message, for the modules that `codec_native` writes.
+"""Writer of a message's fields, for the modules that `codec_native` writes.
 
-Only the compiled form imports this.  Where a value is unusual, right or wrong, one of
-`native_codec.UNUSUAL` leaves.
+Only the compiled wheel imports this. Unusual values, valid or not, raise one of
+`native_codec.UNUSUAL`.
 """
 
 from typing import final
@@ -21,7 +21,7 @@ INT16_MAX = (1 << 15) - 1
 
 @final
 class MessageWriter:
-    """A message as far as it is written."""
+    """Writer of the fields of one message, with the chunks written so far."""
 
     def __init__(self, head_bytes: int) -> None:
         self.out = BytesWriter()
@@ -34,36 +34,36 @@ class MessageWriter:
             at += 1
 
     def boolean(self, value: bool) -> None:
-        """Write one byte."""
+        """Write a boolean of one byte."""
         self.out.append(1 if value else 0)
 
     def int8(self, value: i64) -> None:
-        """Write one byte with a sign."""
+        """Write a signed one-byte number."""
         if not -128 <= value <= 127:
             raise UnusualError("int8")
         self.out.append(u8(value & 0xFF))
 
     def int16(self, value: int) -> None:
-        """Write two bytes."""
+        """Write a signed two-byte number."""
         write_i16_be(self.out, value)
 
     def uint16(self, value: i64) -> None:
-        """Write two bytes without a sign."""
+        """Write an unsigned two-byte number."""
         if not 0 <= value <= UINT16_MAX:
             raise UnusualError("uint16")
         self.out.append(u8(value >> 8))
         self.out.append(u8(value & 0xFF))
 
     def int32(self, value: int) -> None:
-        """Write four bytes."""
+        """Write a signed four-byte number."""
         write_i32_be(self.out, value)
 
     def int64(self, value: int) -> None:
-        """Write eight bytes."""
+        """Write a signed eight-byte number."""
         write_i64_be(self.out, value)
 
     def float64(self, value: float) -> None:
-        """Write eight bytes."""
+        """Write an eight-byte floating-point number."""
         write_f64_be(self.out, value)
 
     def uuid(self, value: UUID) -> None:
@@ -93,7 +93,7 @@ class MessageWriter:
         self.out.write(data)
 
     def nullable_text(self, value: str | None, is_compact: bool, is_nullable: bool) -> None:
-        """Write text, or null where the version has it."""
+        """Write text, or null if the version permits it."""
         if value is not None:
             self.text(value, is_compact)
         elif not is_nullable:
@@ -109,14 +109,15 @@ class MessageWriter:
         self.out.write(value)
 
     def nullable_bytes(self, value: bytes | None, is_compact: bool, is_nullable: bool) -> None:
-        """Write bytes, or null where the version has it."""
+        """Write bytes, or null if the version permits it."""
         if value is None:
             self.null(is_compact, is_nullable)
         else:
             self.bytes_(value, is_compact)
 
     def nullable_records(self, value: Records | None, is_compact: bool, is_nullable: bool) -> None:
-        """Note where records stand, or write null where the version has it."""
+        """Add records to the output without copying them, or write null if the version permits
+        it."""
         if value is None:
             self.null(is_compact, is_nullable)
             return
@@ -133,7 +134,7 @@ class MessageWriter:
         self._size(-1, is_compact)
 
     def count(self, count: i64, is_compact: bool) -> None:
-        """Write how many elements an array has."""
+        """Write the number of array elements."""
         self._size(count, is_compact)
 
     def tag(self, number: i64, value: "MessageWriter") -> None:
@@ -144,7 +145,7 @@ class MessageWriter:
         self.out.write(data)
 
     def chunks(self, correlation_id: int) -> list[Chunk]:
-        """Return the pieces: bytes of ours, and between them the records as they were given."""
+        """Return the message as chunks: encoded bytes, and between them the given records."""
         if self.head_bytes:
             self._write_head(correlation_id)
         data = self.out.getvalue()

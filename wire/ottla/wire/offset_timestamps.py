@@ -1,12 +1,12 @@
-"""Timestamps of ListOffsets that stand for a place in the log and not for a time.
+"""Special timestamps of ListOffsets, which stand for a position in the log instead of a time.
 
 The values are Kafka's (`ListOffsetsRequest`, KIP-734, KIP-405, KIP-1005, KIP-1023).
 """
 
 LATEST = -1
-"""The end: the high watermark, or the last stable offset of a committed reader."""
+"""The end of the log: the high watermark or, for READ_COMMITTED, the last stable offset."""
 EARLIEST = -2
-"""The log's start."""
+"""The log start offset."""
 MAX_TIMESTAMP = -3
 """The record with the highest timestamp."""
 EARLIEST_LOCAL = -4

@@ -1,14 +1,15 @@
-"""Where the fields of many records lie in one buffer, found with numpy: no Python object a record.
+"""Positions of the fields of many records in one buffer, found by numpy without an object per
+record.
 
-Pure.  A record's end is known only from its length, so the boundaries are found one after the
-other, or many at once where records are of one size; the fields of all records of all batches are
-then found together, a few array operations a field.
+Pure. The end of a record is known only from its length field, so the boundaries of records are
+found one after another, or many at once if records have the same size. The fields of all records of
+all batches are then found together, with a few array operations per field.
 
-This is the fast way, and it vouches for what it says: it returns None for whatever it is not sure
-of (a varint of ten bytes, 65 headers in a record, bytes that lie), and `ottla.wire.records`, which
-is slow and exact, then reads the batch or says what is wrong with it.  Nothing outside of the
-buffer is read: positions beyond its end are clipped, and the record they belong to cannot end where
-its length says.
+This fast path never returns a wrong result. It returns None if it is not certain (a varint of ten
+bytes, 65 headers in a record, corrupt data). `ottla.wire.records`, which is slow and exact, then
+reads the batch or reports its error. Nothing outside of the buffer is read: positions beyond its
+end are clipped. A record with such a position then cannot end at the position given by its length,
+so it is detected.
 """
 
 from collections.abc import Sequence
@@ -34,29 +35,35 @@ from ottla.wire.record_layouts import (
 from ottla.wire.records import RECORD_BYTES_MIN, Body
 
 RUN_COUNT_MIN = 32
-"""Records of one size in a row that pay for looking for them; fewer are found one by one."""
+"""Minimum number of consecutive records of one size for which a search for runs pays off. Records
+of shorter runs are found one by one."""
 RUN_PROBE_COUNT = 16
-"""How many are compared at first, eightfold from then on: records of many sizes cost one probe."""
+"""Number of records that are compared in the first step of a search. Each further step compares
+eight times as many, so that records of varying sizes cost only one small step."""
 SINGLES_COUNT = 256
-"""Records found one by one before records of one size are looked for again."""
+"""Number of records that are found one by one before the next search for a run of records of one
+size."""
 HEADERS_MAX = 64
-"""Headers of one record that are found together; each more is one more pass over all records."""
+"""Maximum number of headers per record that are found together. Each additional header costs one
+more pass over all records."""
 TIMESTAMP_SAFE_MAX = 1 << 62
-"""A batch's base timestamp up to this size plus any delta stays within 64 bits."""
+"""Largest base timestamp of a batch to which any delta can be added within 64 bits."""
 VARINT_SHIFT_MAX = 56
-"""Nine bytes of seven bits: what surely fits into 64 bits with its sign."""
+"""Shift of the ninth byte of a varint. A varint of nine bytes of seven bits always fits into 64
+bits, including its sign."""
 
 LENGTH_BYTES_MAX = 5
 
 LOOK_COUNT = 3
-"""Records in a row that must be of one size before more such are looked for."""
+"""Number of consecutive records that must have the same size before a search for a run begins."""
 
 
 @cache
 def _steps() -> list[int]:
-    """Return by the first two bytes of a record its whole size, 0 where they do not tell it.
+    """Return the total size of a record by its first two bytes, or 0 if these bytes do not
+    determine it.
 
-    Made where it is needed first, since that takes milliseconds.
+    The table is created at first use, because that takes milliseconds.
     """
     pairs = np.arange(1 << 16)
     first, second = pairs & 0xFF, pairs >> 8
@@ -71,43 +78,44 @@ def _steps() -> list[int]:
 
 
 ZIGZAG = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], dtype=np.int64)
-"""What a varint of one byte says."""
+"""Value of each one-byte zigzag varint, by the byte."""
 
 
 class HeaderFields(NamedTuple):
-    """The headers of all records: those of record i are at `starts[i]` to `starts[i + 1]`."""
+    """The headers of all records. The headers of record i have the indexes from `starts[i]` to
+    `starts[i + 1]`."""
 
     starts: Ints
     key_at: Ints
     key_bytes: Ints
     value_at: Ints
     value_bytes: Ints
-    """-1 for null."""
+    """Size of the value of each header in bytes, or -1 for null."""
 
 
 class Fields(NamedTuple):
-    """One row a record, in order."""
+    """Field positions and values, one row per record, in order."""
 
     record_at: Ints
-    """Where its length begins."""
+    """Position of the length field of each record."""
     record_end: Ints
     offsets: Ints
     timestamps_ms: Ints
     timestamp_types: NDArray[np.int32]
     key_at: Ints
     key_bytes: Ints
-    """-1 for null."""
+    """Size of each key in bytes, or -1 for null."""
     value_at: Ints
     value_bytes: Ints
-    """-1 for null."""
+    """Size of each value in bytes, or -1 for null."""
     headers: HeaderFields | None
-    """None where no record has any."""
+    """The headers, or None if no record has any."""
 
 
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
-    """Return the fields of all records of `bodies`, which lie in `data` one behind the other.
+    """Return the fields of all records of `bodies`, which are adjacent in `data`.
 
-    None where the fast way cannot vouch for the bytes.
+    Returns None if the fast path is not certain about the data.
     """
     view = np.frombuffer(data, dtype=np.uint8)
     counts = np.array([body.header.record_count for body in bodies], dtype=np.int64)
@@ -122,7 +130,7 @@ def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
         return None
     heads, at, ends = found
     size = len(view)
-    at += 1  # its attributes, unused
+    at += 1  # skip the attributes, which are unused
     if (stamp := _varints(view, at)) is None or (delta := _varints(view, stamp[1])) is None:
         return None
     if (key := _varints(view, delta[1])) is None or not _are_lengths(key[0], size):
@@ -161,9 +169,10 @@ def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
 
 
 def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields | None:
-    """Return the fields of records that are alike in all but what they say; None if they are not.
+    """Return the fields of records that differ only in their contents, or None if the records
+    differ in other ways.
 
-    A third of the array operations of what finds other records.
+    This needs a third of the array operations of the general case.
     """
     found = find_alike(view, bodies)
     if found is None:
@@ -191,17 +200,18 @@ def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields |
 
 
 Boundaries = tuple[Ints, Ints, Ints]
-"""Where each record's length begins, where it goes on behind its length, and where it ends."""
+"""Positions of each record's length, of the byte after it, and of the record's end."""
 
 
 def _plain_boundaries(
     view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
 ) -> Boundaries | None:
-    """Return the boundaries of records that are alike but for their offsets; None if they are not.
+    """Return the boundaries of records whose sizes are equal except for their offset deltas, or
+    None if they are not.
 
-    They are guessed for all batches, by the size of each one's first record, and then compared with
-    the length of every record: where all lengths lead from one record to the next, and the last
-    one to its batch's end, no other boundaries are possible.
+    In each batch, the boundaries are derived from the size of the first record, and then compared
+    with the length field of every record. If every length field leads to the next record, and that
+    of the last record to the end of the batch, no other boundaries are possible.
     """
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
@@ -225,7 +235,8 @@ def _plain_boundaries(
 
 
 def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
-    """Return where each record ends: where the next one of its batch begins, or its batch ends."""
+    """Return the end of each record: the start of the next one in its batch, or the end of the
+    batch."""
     ends = np.empty_like(heads)
     ends[:-1] = heads[1:]
     last = np.cumsum(counts)[counts > 0] - 1
@@ -236,7 +247,7 @@ def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
 def _boundaries(
     view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
 ) -> Boundaries | None:
-    """Return the boundaries of any records, found one after the other or by runs of one size."""
+    """Return the boundaries of any records, found one by one or in runs of records of one size."""
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
     for body in bodies:
@@ -249,7 +260,8 @@ def _boundaries(
 
 
 def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
-    """Fill in where each record of a batch begins; return whether they end where the batch does."""
+    """Store the start of each record of a batch in `heads`. Returns False if the records do not end
+    with the batch."""
     at, done, count = body.start, 0, len(heads)
     try:
         while done < count:
@@ -275,14 +287,14 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
 
 
 def _look_alike(data: Buffer, at: int) -> bool:
-    """Return whether the first records from `at` on seem to be of one size."""
+    """Return whether the first records starting at `at` seem to have the same size."""
     step = _step(data, at)
     start = data[at : at + 2]
     return all(data[at + n * step : at + n * step + 2] == start for n in range(1, LOOK_COUNT))
 
 
 def _walk(data: Buffer, at: int, count: int) -> list[int]:
-    """Return where so many records begin, and where the last of them ends."""
+    """Return the start positions of `count` consecutive records, and the end of the last one."""
     steps = _steps()
     found: list[int] = []
     add = found.append
@@ -294,7 +306,7 @@ def _walk(data: Buffer, at: int, count: int) -> list[int]:
 
 
 def _step(data: Buffer, at: int) -> int:
-    """Return the size of the record at `at`, its length field included."""
+    """Return the size of the record at `at`, including its length field."""
     number = shift = 0
     for behind in range(at, at + LENGTH_BYTES_MAX):
         byte = data[behind]
@@ -308,7 +320,8 @@ def _step(data: Buffer, at: int) -> int:
 
 
 def _run(view: Bytes, data: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
-    """Return how many records from `at` on have the same length as the first, and their size."""
+    """Return the number of consecutive records, starting at `at`, that have the same length as the
+    first one, and the size in bytes of each."""
     step = _step(data, at)
     width = 1 + sum(step >= least for least in WIDTHS)
     most = min(count, (end - at) // step)
@@ -327,7 +340,8 @@ def _run(view: Bytes, data: Buffer, at: int, end: int, count: int) -> tuple[int,
 
 
 def _behind_length(heads: Ints, ends: Ints) -> Ints:
-    """Return where each record goes on behind its length; lengths are written in fewest bytes."""
+    """Return the position after the length field of each record. Lengths are encoded in the fewest
+    possible bytes."""
     sizes = ends - heads
     at = heads + 1
     largest = int(sizes.max(initial=0))
@@ -339,7 +353,7 @@ def _behind_length(heads: Ints, ends: Ints) -> Ints:
 
 
 def _varints(view: Bytes, at: Ints) -> tuple[Ints, Ints] | None:
-    """Return the zigzag varints at these positions and where each ends."""
+    """Return the zigzag varints at these positions, and the position of each one's end."""
     first = view.take(at, mode="clip")
     is_wide = first >= 0x80
     if not is_wide.any():
@@ -377,7 +391,7 @@ def _offsets(bodies: Sequence[Body], counts: Ints, deltas: Ints) -> Ints | None:
 
 
 def _base_offsets(bodies: Sequence[Body], counts: Ints) -> Ints | None:
-    """Return each record's base offset; None where offsets do not fit in 64 bits."""
+    """Return each record's base offset, or None if offsets do not fit into 64 bits."""
     headers = [body.header for body in bodies]
     if any(h.base_offset < 0 or h.last_offset > INT64_MAX for h in headers):
         return None
@@ -408,7 +422,8 @@ def _types(bodies: Sequence[Body], counts: Ints) -> NDArray[np.int32]:
 
 
 def _read_headers(view: Bytes, counts: Ints, at: Ints, ends: Ints) -> HeaderFields | None:
-    """Return where the headers of all records lie; their names are not looked at."""
+    """Return the positions of the headers of all records. The names of the headers are not
+    validated."""
     most = int(counts.max())
     if counts.min() < 0 or most > HEADERS_MAX:
         return None

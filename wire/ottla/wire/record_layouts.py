@@ -1,9 +1,10 @@
-"""Where records lie that are alike, known by their count, their size and how the first one begins.
+"""Layouts of batches whose records have one size. Positions are derived from the record count, the
+size and the first record.
 
-Pure.  Most batches hold records of one size whose deltas alone tell them apart.  A layout is what
-such a batch looks like; whether a batch is one is then seen by comparing all its records with it,
-a few array operations for all batches together.  Invariant: NothingIsAssumed (each byte that says
-how long something is, is compared).
+Pure. In most batches all records have the same size, and their structure differs only in their
+deltas. A layout describes such a batch. All records are compared with the layout, with a few array
+operations for all batches together, to find out whether a batch has it. Invariant: NothingIsAssumed
+(every byte that encodes a length is compared).
 """
 
 from collections.abc import Sequence
@@ -20,29 +21,34 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 LAYOUTS_KEPT_MAX = 16
-"""Layouts of batches kept for the next ones: most batches of a partition have one of a few."""
+"""Number of layouts that are kept for later batches. Most batches of a partition have one of a few
+layouts, so a larger number only uses memory."""
 LAYOUT_ROWS_MAX = 16_384
-"""Records of a batch whose layout is looked for: it bounds the memory of those kept to 2 MiB."""
+"""Maximum number of records in a batch whose layout is computed. It limits the memory of the kept
+layouts to 2 MiB."""
 TABLE_ROWS_MAX = 4_096
-"""Records of a batch whose `RecordLayout` is looked for: bounds those kept to 4.5 MiB."""
+"""Maximum number of records in a batch whose `RecordLayout` is computed. It limits the memory of
+the kept ones to 4.5 MiB."""
 DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
-"""Offset deltas below these take 1, 2, 3 bytes."""
+"""Offset deltas below these bounds are encoded in 1, 2, 3 bytes."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
-"""A record at least so large, its length field included, has a length of 2, 3, 4, 5 bytes."""
+"""Sizes from which the length field of a record has 2, 3, 4 and 5 bytes. The size of a record
+includes the length field."""
 
 HEAD_BYTES = 8
-"""What is compared of a record at once: its length up to the length of its key."""
+"""Number of bytes of a record that are compared first, from its length to the length of its key."""
 VALUE_HEAD_BYTES = 4
-"""What is compared of it then: the length of its value."""
+"""Number of bytes of a record that are compared next: the length of its value."""
 VALUE_BYTES_MIN = 2
-"""A shorter value may end less than `VALUE_HEAD_BYTES` before the buffer does, or be null."""
+"""Minimum size of a value in bytes. A smaller value may be null, or may end less than
+`VALUE_HEAD_BYTES` before the end of the buffer."""
 HEAD_AT = 0
 END_AT = 1
 KEY_AT = 2
 VALUE_HEAD_AT = 3
 VALUE_AT = 4
 PLACES_COUNT = 5
-"""Rows of a `RecordLayout` before this one are places."""
+"""Number of rows of a `RecordLayout` table that contain positions. They are the first rows."""
 DELTA = 5
 EXPECTED = 6
 MASK = 7
@@ -51,27 +57,27 @@ ROWS_COUNT = 9
 
 
 class RecordLayout(NamedTuple):
-    """What the records of a batch look like that have keys of one size and values of one size."""
+    """Layout of the records of a batch whose keys have one size and whose values have one size."""
 
     table: Ints
-    """A row for each thing that is known of each record: places within the batch's records, its
-    offset delta, its first bytes as a number, which bits of them are compared, and how far to
-    shift them for the timestamp delta."""
+    """Rows of known properties of each record: positions within the batch's records, its offset
+    delta, its first bytes as a number, the mask of the bits that are compared, and the shift of the
+    timestamp delta."""
     key_bytes: int
     value_bytes: int
     value_head: int
-    """The length of the value, as a number of `VALUE_HEAD_BYTES`."""
+    """The encoded length of the value, as a number of `VALUE_HEAD_BYTES` bytes."""
     value_mask: int
 
 
 class AlikeRecords(NamedTuple):
-    """What was found of records that are alike, one row a record."""
+    """Positions in records of one size, one row per record."""
 
     heads: Ints
     ends: Ints
     deltas: Ints
     stamps: Ints
-    """Timestamp deltas as they are written, a byte each."""
+    """Encoded timestamp deltas, one byte each."""
     key_at: Ints
     value_at: Ints
     key_bytes: int
@@ -79,7 +85,7 @@ class AlikeRecords(NamedTuple):
 
 
 def short_step(first: int, second: int) -> int:
-    """Return the size of a record by its first two bytes, 0 where they do not tell it."""
+    """Return the size of a record by its first two bytes, or 0 if they do not determine it."""
     if first & 1:
         return 0
     if first < 0x80:
@@ -89,9 +95,11 @@ def short_step(first: int, second: int) -> int:
 
 @lru_cache(LAYOUTS_KEPT_MAX)
 def layout_of(count: int, size_bytes: int, step: int) -> Ints | None:
-    """Return where records begin that differ in their offsets alone, which grow by one.
+    """Return the start positions of records whose structure differs only in offset deltas that
+    increase by one.
 
-    `step` is the size of the first of them; None where they would not end with the batch.
+    `step` is the size of the first record. Returns None if such records would not end at the end of
+    the batch.
     """
     heads = np.empty(count, dtype=np.int64)
     length = step - (1 if step < WIDTHS[0] else 2)
@@ -104,23 +112,26 @@ def layout_of(count: int, size_bytes: int, step: int) -> Ints | None:
         heads[done : done + some] = np.arange(at, at + some * size, size)
         at += some * size
         done += some
-        length += 1  # the next offsets take one byte more
+        length += 1  # later offset deltas have one byte more
     heads.flags.writeable = False
     return heads if at == size_bytes else None
 
 
 @lru_cache(LAYOUTS_KEPT_MAX)
 def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> RecordLayout | None:
-    """Return the layout of such records that also have no headers and small timestamp deltas.
+    """Return the layout of the records that `layout_of` describes, if they also have no headers and
+    small timestamp deltas.
 
-    `key_length` is the byte that says the size of the key; None where there is no such layout.
+    `key_length` is the byte with the encoded size of the key. Returns None if there is no such
+    layout.
     """
     heads = layout_of(count, size_bytes, step)
     key_bytes = -1 if key_length == NULL_LENGTH else key_length >> 1
     if heads is None or key_length >= 0x80 or (key_length & 1 and key_bytes >= 0):
         return None
     length = step - (1 if step < WIDTHS[0] else 2)
-    # Behind attributes, both deltas, the key with its length, and before the count of headers.
+    # The value follows attributes, both deltas and the key with its length; the count of headers
+    # follows it.
     found = _value_of(length - 4 - max(key_bytes, 0) - 1)
     if found is None:
         return None
@@ -164,9 +175,11 @@ def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> Re
 
 
 def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
-    """Return the records of all bodies, which lie in `view`; None if they are not alike.
+    """Return the records of all bodies, which are in `view`, or None if they do not all have the
+    same layout.
 
-    Batches may differ in their counts, but not in the size of their first record and its key.
+    Batches may differ in their record counts, but not in the size of their first record and its
+    key.
     """
     start = bodies[0].start
     if bodies[0].size_bytes < HEAD_BYTES:
@@ -174,7 +187,7 @@ def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
     step = short_step(int(view[start]), int(view[start + 1]))
     if step < HEAD_BYTES:
         return None
-    # Behind the length, the attributes and two deltas of a byte each.
+    # The key follows the length, the attributes and two deltas of one byte each.
     key_length = int(view[start + (4 if step < WIDTHS[0] else 5)])
     layouts: list[RecordLayout] = []
     for body in bodies:
@@ -215,7 +228,8 @@ def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
 
 
 def _value_of(size_bytes: int) -> tuple[int, bytes] | None:
-    """Return the size and the length of a value that takes `size_bytes` with its length."""
+    """Return the size and the encoded length of a value whose total encoded size is
+    `size_bytes`."""
     for width in range(1, VALUE_HEAD_BYTES + 1):
         value_bytes = size_bytes - width
         if value_bytes >= VALUE_BYTES_MIN and len(head := varint(value_bytes)) == width:
@@ -224,7 +238,7 @@ def _value_of(size_bytes: int) -> tuple[int, bytes] | None:
 
 
 def _varint_numbers(deltas: Ints, width: int) -> Ints:
-    """Return the varints of numbers that take `width` bytes, each as one number."""
+    """Return the encoded varint of each number as one integer. All varints have `width` bytes."""
     zigzag = deltas << 1
     found = zigzag & 0x7F
     for place in range(1, width):
@@ -234,5 +248,5 @@ def _varint_numbers(deltas: Ints, width: int) -> Ints:
 
 
 def _signed(number: int) -> int:
-    """Return a number of 64 bits as NumPy's int64 has it."""
+    """Return an unsigned 64-bit number as numpy's int64."""
     return number - (1 << 64) if number >> 63 else number

@@ -1,9 +1,9 @@
-"""Reads the records of a v2 batch: one tight scanner, bounds-checked, pure Python.
+"""Scanner of the records in a v2 batch: one tight loop with bounds checks, in pure Python.
 
-Whoever needs keys or values (the dump tool, the client, the cleaner, raft's image loader) scans
-here; the produce and fetch paths never do.  A field that leaves its record, a count that does not
-fit or a byte too many is CorruptDataError.  The module stays mypyc-clean: typed locals, no
-closures, no dynamic tricks, so that it may be compiled one day.
+The scanner is used by code that needs keys or values (the dump tool, the client, the cleaner,
+raft's image loader), and never by the broker's handlers of Produce and Fetch. A field that exceeds
+its record, a wrong count or a surplus byte raises CorruptDataError. The module must remain
+compilable by mypyc: typed locals, no closures, nothing dynamic.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +16,10 @@ from ottla.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, Buffer
 from ottla.wire.compression import Codec, codec_of, decompress
 
 RECORD_BYTES_MIN = 7
-"""Length, attributes, timestamp and offset delta, key and value length, header count."""
+"""Size of the smallest record: length, attributes, timestamp and offset delta, key and value
+length, header count."""
 VARINT_SHIFT_MAX = 63
-"""A varint of an int64 has at most ten bytes."""
+"""Largest shift in the varint of an int64, which has at most ten bytes."""
 NULL_LENGTH = 0x01
 """The varint of -1: the length of a null key or value."""
 
@@ -27,7 +28,7 @@ R = TypeVar("R")
 
 
 class Body(NamedTuple):
-    """The records of one batch, uncompressed: `data[start:end]`."""
+    """The uncompressed records of one batch: `data[start:end]`."""
 
     header: BatchHeader
     data: Buffer
@@ -36,12 +37,12 @@ class Body(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the records."""
+        """Size of the records in bytes."""
         return self.end - self.start
 
 
 class Record(NamedTuple):
-    """One record; `None` as key or value is Kafka's null."""
+    """One record. A key or value of None is null."""
 
     offset: Offset
     timestamp_ms: int
@@ -55,7 +56,8 @@ def scan(
 ) -> Iterator[Record]:
     """Yield the records of the batch at `at`; `header` is its parsed header.
 
-    CorruptDataError where the bytes lie, or when they unpack to more than `limit_bytes`.
+    Raises CorruptDataError if the data is corrupt, or if its decompressed size exceeds
+    `limit_bytes`.
     """
     return scan_body(record_body(data, at, header, limit_bytes), header)
 
@@ -63,7 +65,7 @@ def scan(
 def record_body(
     data: Buffer, at: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """Return the batch's records as they were before compression."""
+    """Return the records of the batch at `at`, decompressed if necessary."""
     end = at + header.size_bytes
     if end > len(data):
         raise CorruptDataError(f"batch at {at}: it ends beyond the {len(data)} bytes at hand")
@@ -75,7 +77,7 @@ def record_body(
 
 
 def scan_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records of an uncompressed body."""
+    """Yield the records of a body that is uncompressed. `header` is the header of its batch."""
     return scan_body_as(Record, body, header)
 
 
@@ -84,9 +86,10 @@ def scan_body_as(
     body: bytes,
     header: BatchHeader,
 ) -> Iterator[R]:
-    """Yield the records of an uncompressed body, made by `make` of what `Record` holds.
+    """Yield the records of an uncompressed body, created by `make` from the fields of `Record`.
 
-    Varints of one byte are read in place: most are, and a call costs more than the rest of them.
+    One-byte varints are decoded inline, because most varints have one byte and a function call for
+    each would take longer than all the rest.
     """
     base_offset: int = header.base_offset
     base_timestamp: int = header.base_timestamp
@@ -102,7 +105,7 @@ def scan_body_as(
         end = at + length
         if length < RECORD_BYTES_MIN - 1 or end > size:
             raise CorruptDataError(f"record at {at}: length {length} of {size - at} bytes left")
-        at += 1  # its attributes, unused
+        at += 1  # skip the attributes, which are unused
         if at < end and (byte := body[at]) < 0x80:
             timestamp_delta = (byte >> 1) ^ -(byte & 1)
             at += 1
@@ -140,7 +143,7 @@ def scan_body_as(
 
 
 def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the zigzag varint at `at` and where it ends; it must end before `end`."""
+    """Return the zigzag varint at `at` and the position of its end, which must be before `end`."""
     if at >= end:
         raise CorruptDataError(f"varint at {at}: it is cut off")
     byte: int = body[at]

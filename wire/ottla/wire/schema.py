@@ -1,17 +1,17 @@
-"""The notation of the message schemas, read into plain values.
+"""Parser of the message schemas, which returns plain values.
 
-One file of `schemas/` holds an API's request and response; indentation is nesting:
+One file of `schemas/` contains an API's request and response; indentation is nesting:
 
     request ProduceRequest key 0 versions 3-13 flexible 9+
         transactional_id string? = null
         topic_data []TopicProduceData
             name string 3-12 ignorable
 
-A field is `name type [versions] [tag N] [ignorable] [= default]`.  Versions left out are those of
-what it stands in.  `?` says nullable (`?7+`: from version 7), `[]` an array, `string16` a string
-whose length is never compact, `ignorable` that a version without the field drops a set value
-silently.  A struct is declared where it is first used, or by `struct Name` before the fields when
-several use it.  `wire/README.md` says more.
+A field is `name type [versions] [tag N] [ignorable] [= default]`. If the versions are omitted, they
+are those of the enclosing struct or message. `?` means nullable (`?7+`: from version 7), `[]` an
+array, `string16` a string whose length is never compact. `ignorable` means that a version without
+the field silently drops a set value. A struct is declared where it is first used, or by `struct
+Name` before the fields if several fields use it. `wire/README.md` has the details.
 """
 
 import re
@@ -33,10 +33,10 @@ SCALARS = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Types of a fixed size, and how `struct` calls them."""
+"""Types of fixed size, with their format codes in Python's `struct`."""
 
 SIZED = ("string", "string16", "bytes", "records")
-"""Types with a length in front."""
+"""Field types that are encoded with a length prefix."""
 
 Kind: TypeAlias = Literal["request", "response", "header", "data"]
 Default: TypeAlias = int | float | bool | None
@@ -54,7 +54,7 @@ _FIELD = re.compile(
 
 @frozen
 class Field:
-    """One field: what it is, and in which versions it exists and may be null."""
+    """One field: its name and type, and the versions in which it exists and is nullable."""
 
     name: str
     type: str
@@ -64,18 +64,18 @@ class Field:
     tag: int | None
     is_ignorable: bool
     default: Default
-    """None when the default is null; a zero of its type, or the declared number, otherwise."""
+    """None if the default is null; otherwise the declared value, or a zero value of the type."""
     struct: "StructSchema | None"
 
     @property
     def is_null_by_default(self) -> bool:
-        """Whether a field that nobody sets is null (an optional number does not exist)."""
+        """True if the default is null (there are no optional numbers)."""
         return self.default is None
 
 
 @frozen
 class StructSchema:
-    """The fields of one generated class, in the order they are written."""
+    """The fields of one generated class, in the order in which they are encoded."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -83,7 +83,8 @@ class StructSchema:
 
 @frozen
 class MessageSchema:
-    """One message: its head line, its own fields, and the structs below it, innermost first."""
+    """One message: its header line, its own fields, and all structs that it contains, innermost
+    first."""
 
     kind: Kind
     key: int
@@ -99,14 +100,15 @@ class MessageSchema:
 
 @cache
 def load(file: str) -> dict[str, MessageSchema]:
-    """Read the messages of one schema file, by name."""
+    """Return the messages of one schema file by name."""
     text = get_data("ottla.wire", f"schemas/{file}.schema")
     assert text is not None
     return {message.root.name: message for message in parse(text.decode())}
 
 
 def parse(text: str) -> Iterator[MessageSchema]:
-    """Read schema text; a wrong line is our bug and raises AssertionError with the line."""
+    """Yield the messages of a schema text. An invalid line is a bug in the schemas, and raises
+    AssertionError with the line."""
     lines = [(_indent(line), line.strip()) for line in text.splitlines() if line.strip()]
     starts = [at for at, (indent, _) in enumerate(lines) if indent == 0]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -114,13 +116,14 @@ def parse(text: str) -> Iterator[MessageSchema]:
 
 
 def module_name(message: str) -> str:
-    """Name the module of a message: `ProduceRequest` stands in `produce_request`."""
+    """Return the module name of a message, such as `produce_request` for `ProduceRequest`."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", message.replace("KRaft", "Kraft"))
     return words.lower()
 
 
 def versions_in(text: str, within: range) -> range:
-    """Read `3`, `3-7` or `3+` as the range it means inside `within`."""
+    """Return the versions that a text such as `3`, `3-7` or `3+` denotes within the range
+    `within`."""
     found = _VERSIONS.fullmatch(text)
     assert found, f"{text} is no range of versions"
     lowest = int(found[1])
@@ -152,7 +155,7 @@ def _parse_message(head: str, lines: list[tuple[int, str]]) -> MessageSchema:
 
 
 class _Body:
-    """A cursor over the indented lines of one message; owns the structs found so far."""
+    """A cursor over the indented lines of one message, and the structs declared so far."""
 
     def __init__(self, lines: list[tuple[int, str]]) -> None:
         self.lines = lines
@@ -160,7 +163,8 @@ class _Body:
         self.structs: dict[str, StructSchema] = {}
 
     def read_fields(self, into: StructSchema, *, depth: int, within: range) -> None:
-        """Read the lines of this depth, and what is nested below each."""
+        """Add the fields in the lines at this depth, and in the lines nested below them, to the
+        struct `into`."""
         while self.at < len(self.lines) and self.lines[self.at][0] == depth:
             line = self.lines[self.at][1]
             self.at += 1
@@ -171,7 +175,8 @@ class _Body:
                 into.fields.append(self._field(line, depth, within))
 
     def _declare(self, name: str) -> StructSchema:
-        """Make a struct known; one that was used before it was declared gets its fields now."""
+        """Return a newly declared struct. If another field has already referred to the struct, that
+        same object gets its fields now."""
         struct = self.structs.setdefault(name, StructSchema(name))
         assert not struct.fields, f"{name} is declared twice"
         return struct
@@ -207,7 +212,7 @@ class _Body:
 
 
 def _default(type_name: str, text: str | None, *, is_nullable: bool) -> Default:
-    """Read the default; a nullable `records` is null unless set, as in Kafka."""
+    """Return the default of a field; a nullable `records` is null unless set, as in Kafka."""
     if text == "null" or (type_name == "records" and is_nullable):
         assert is_nullable
         return None

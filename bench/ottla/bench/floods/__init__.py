@@ -1,7 +1,9 @@
-"""Floods of strangers, and what a bystander waits meanwhile, on Ottla and on Apache Kafka.
+"""Floods by an unauthenticated client, and the latency of another client during each flood, on
+Ottla and on Apache Kafka.
 
 __main__.py   starts both servers, floods one after the other, and prints a table: start here
-senders.py    what strangers send: TLS records without data, tiny ones, frames without an end
-bystander.py  a client that asks steadily and notes how long it waits
-joins.py      how a broker joins a controller whose listener idle connections hold
+senders.py    the floods: TLS records without data, tiny records, unfinished frames
+tls_records.py  TLS records that no library sends
+bystander.py  a client that sends requests steadily and records their latencies
+joins.py      whether a broker can join a controller whose listener is full of idle connections
 """

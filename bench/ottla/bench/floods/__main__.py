@@ -1,7 +1,10 @@
-"""Compare what a bystander waits under floods: `python -m ottla.bench.floods --kafka DIR`.
+"""Measure a bystander's latency, and the server's resident memory, under floods.
 
-Ottla and Kafka run all the time with the same listeners; one is flooded while the other is idle,
-in alternating rounds.  BystanderWaits are noisy on a busy machine: compare the columns of one run.
+Run it as `python -m ottla.bench.floods --kafka DIR`.  A bystander is a client that sends requests
+at a steady rate during the flood.  Memory is sampled before the flood, every 0.1 s until 8 s after
+it, and at the end.  Ottla and Kafka run all the time with the same listeners.  They are flooded in
+alternating rounds; the other server is idle.  Latencies vary on a busy machine, so compare only the
+columns of one run.
 """
 
 import argparse
@@ -21,9 +24,7 @@ from ottla.bench.floods.senders import (
     send_tiny_records,
     send_unfinished_frames,
 )
-from ottla.bench.load import Load, make_topic
-from ottla.bench.requests import PRODUCE_VERSION, frame_of, small_request
-from ottla.bench.security_servers import (
+from ottla.bench.kafka.security_servers import (
     PASSWORD,
     PLAINTEXT,
     TLS13,
@@ -33,9 +34,11 @@ from ottla.bench.security_servers import (
     make_certificate,
     open_pair,
 )
+from ottla.bench.load import Load, make_topic
+from ottla.bench.requests import PRODUCE_VERSION, frame_of, small_request
 from ottla.model.ids import ZERO_UUID
 from ottla.model.limits import KIB, MIB
-from ottla.model.settings.sasl import PLAIN
+from ottla.model.settings.security.sasl import PLAIN
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
@@ -53,8 +56,8 @@ PAUSE_S = 0.01
 RSS_S = 0.1
 
 
-class StrangerFlood(NamedTuple):
-    """A flood and the listener that it goes to; the bystander uses the same listener."""
+class ListenerFlood(NamedTuple):
+    """A flood, and the listener to which the flood and the bystander's requests are sent."""
 
     send: Callable[[Address, Path, bytes], None] | None
     listener: str
@@ -62,23 +65,23 @@ class StrangerFlood(NamedTuple):
 
 
 FLOODS = {
-    "nothing, TLS": StrangerFlood(None, TLS13),
-    "new keys": StrangerFlood(send_new_keys, TLS13, 2),
-    "tiny records": StrangerFlood(send_tiny_records, TLS13, 2),
-    "nothing, logged in": StrangerFlood(None, USERS),
-    "unfinished frames": StrangerFlood(send_unfinished_frames, USERS),
-    "idle connections": StrangerFlood(hold_idle_connections, USERS),
+    "nothing, TLS": ListenerFlood(None, TLS13),
+    "new keys": ListenerFlood(send_new_keys, TLS13, 2),
+    "tiny records": ListenerFlood(send_tiny_records, TLS13, 2),
+    "nothing, logged in": ListenerFlood(None, USERS),
+    "unfinished frames": ListenerFlood(send_unfinished_frames, USERS),
+    "idle connections": ListenerFlood(hold_idle_connections, USERS),
 }
 
 
 class FloodRow(NamedTuple):
-    """One flood of one server."""
+    """Result of one flood of one server."""
 
     flood: str
     server: str
     waits: BystanderWaits
     rss_mib: tuple[float, float, float]
-    """Before the flood, at most, and some seconds after it."""
+    """Resident memory in MiB: before the flood, its maximum, and some seconds after the flood."""
 
 
 def produce_request() -> bytes:
@@ -94,7 +97,8 @@ def produce_request() -> bytes:
 def measure(
     name: str, server_name: str, server: SecurityServer, ca: Path, seconds: float
 ) -> FloodRow:
-    """Flood a server for some seconds, with a bystander at the same listener."""
+    """Flood a server for some seconds, with a bystander at the same listener. Returns the
+    bystander's latencies, and the server's resident memory before, during and after the flood."""
     flood = FLOODS[name]
     address = server.address(flood.listener)
     metadata = small_request("metadata", TOPIC, ZERO_UUID).frame
@@ -141,13 +145,13 @@ def _watch(pids: Sequence[int], sizes: list[float], is_over: threading.Event) ->
 
 
 def rss_mib(pids: Sequence[int]) -> float:
-    """Return the resident memory of some processes."""
+    """Return the resident memory of processes in MiB."""
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * 4 * KIB / MIB
 
 
 def as_table(rows: Sequence[FloodRow]) -> str:
-    """Return rows as text."""
+    """Return rows as a text table."""
     lines = [
         f"{'flood':20}{'server':8}{'asked':>6}{'p50 ms':>9}{'p99 ms':>9}{'longest':>9}"
         f"{'MiB before':>12}{'most':>7}{'after':>7}"
@@ -163,7 +167,8 @@ def as_table(rows: Sequence[FloodRow]) -> str:
 
 
 def main() -> None:
-    """Start both servers, flood them, and print the table."""
+    """Start Ottla and Kafka, flood each of them with every kind of flood, and print the results as
+    a table."""
     parser = argparse.ArgumentParser(prog="python -m ottla.bench.floods", description=__doc__)
     parser.add_argument("--kafka", type=Path, required=True, help="directory of Kafka's jars")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each flood")

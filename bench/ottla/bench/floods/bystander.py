@@ -1,4 +1,4 @@
-"""A client that asks steadily on one connection, and notes how long each answer takes."""
+"""A client that sends requests steadily on one connection, and records the latency of each."""
 
 import socket
 import ssl
@@ -11,18 +11,18 @@ ANSWER_S_MAX = 120.0
 
 @dataclass(slots=True)
 class BystanderWaits:
-    """The waits of one bystander, in seconds."""
+    """The latencies of one bystander's requests, in seconds."""
 
     seconds: list[float] = field(default_factory=list)
 
     def quantile_ms(self, part: float) -> float:
-        """Return a quantile in milliseconds; `part` 1 is the longest."""
+        """Return a quantile of the latencies in ms. If `part` is 1, return the longest latency."""
         ordered = sorted(self.seconds)
         return ordered[min(int(part * len(ordered)), len(ordered) - 1)] * 1_000
 
 
 def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
-    """Return a connection, over TLS where there is a CA."""
+    """Return a connection to a server. It uses TLS if the path of a CA file is given."""
     sock = socket.create_connection(address, timeout=ANSWER_S_MAX)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if ca is None:
@@ -34,7 +34,8 @@ def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
 def ask_for(
     sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
 ) -> BystanderWaits:
-    """Ask again and again for some seconds, after frames that come first."""
+    """Send the `before` frames once, then one request repeatedly for some seconds.  Returns the
+    latencies of that request."""
     for one in before:
         exchange(sock, one)
     waits = BystanderWaits()
@@ -48,7 +49,7 @@ def ask_for(
 
 
 def exchange(sock: socket.socket, frame: bytes) -> bytes:
-    """Send a frame and return the answer.  Raises OSError where there is none."""
+    """Send a frame and return the response.  Raises OSError if there is none."""
     sock.sendall(frame)
     length = int.from_bytes(_received(sock, 4), "big")
     return _received(sock, length)

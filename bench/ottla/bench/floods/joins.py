@@ -1,8 +1,9 @@
-"""Measure how a broker joins a flooded controller: `python -m ottla.bench.floods.joins`.
+"""Time that a broker needs to join a flooded controller: `python -m ottla.bench.floods.joins`.
 
-A controller and a broker know each other by certificates.  The broker is restarted some times while
-nothing else happens, and some times while idle connections hold the controller's listener, by each
-family of addresses, and come back whenever they are closed.
+A controller and a broker authenticate each other by certificates.  The broker is first restarted
+several times on an idle machine.  It is then restarted several times while idle connections fill
+the controller's listener, over IPv4 and IPv6.  The idle clients reconnect whenever the controller
+closes their connection.
 """
 
 import argparse
@@ -17,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla.bench.floods.senders import IDLE_COUNT, hold_idle_connections
-from ottla.node.certificate_authority_driver import CertificateAuthority
-from ottla.node.local_nodes_driver import (
+from ottla.node.local.certificate_authority_driver import CertificateAuthority
+from ottla.node.local.local_nodes_driver import (
     NODE_MODULE,
     LocalNode,
     NotReadyError,
@@ -34,16 +35,18 @@ CONTROLLER_ID, BROKER_ID = 101, 1
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 DIRECTORY_ID = "3Db5QLSqSZieL3rJBUUegA"
 HEAD_START_S = 6.0
-"""More than the time that a controller gives a handshake."""
+"""Time in seconds for which idle connections are open before a measurement.  It is longer than a
+controller's time limit for a handshake."""
 READY_S_MAX = 150.0
 END_S = 30.0
 
 
 class JoiningPair:
-    """The properties of a controller and a broker in a folder, and their processes."""
+    """A controller and a broker: their .properties files in a folder, and their processes."""
 
     def __init__(self, folder: Path) -> None:
-        """Write and format both; nothing is started yet."""
+        """Write the .properties files of both nodes and format their directories. Starts no
+        process."""
         self.port, broker_port = free_ports(2, HOST)
         self._folder = folder
         authority = CertificateAuthority.make("nodes")
@@ -85,7 +88,8 @@ class JoiningPair:
 
     @contextmanager
     def started(self, role: str) -> Iterator[float | None]:
-        """Start a node; yield the seconds until it serves, None where it does not in time."""
+        """Start a node.  Yields the seconds until it accepts requests, or None if it does not
+        accept them in time."""
         with (self._folder / f"{role}.log").open("ab") as log:
             began_s = time.monotonic()
             node: LocalNode = start_node(role, self._properties(role), output=log)
@@ -103,7 +107,7 @@ class JoiningPair:
 
 @contextmanager
 def idle_connections(port: int, folder: Path) -> Iterator[None]:
-    """Hold idle connections to a port by each family of addresses."""
+    """Keep idle connections to a port open over each address family, while the block runs."""
     context = multiprocessing.get_context("spawn")
     holders = [
         context.Process(target=hold_idle_connections, args=((host, port), folder, b""), daemon=True)
@@ -121,7 +125,7 @@ def idle_connections(port: int, folder: Path) -> Iterator[None]:
 
 
 def held_count(port: int) -> int:
-    """Return the number of open connections to a port, counted on the callers' side."""
+    """Return the number of open connections to a port, counted on the clients' side."""
     held = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -131,7 +135,7 @@ def held_count(port: int) -> int:
 
 
 def measure_joins(pair: JoiningPair, count: int) -> Iterator[str]:
-    """Yield the seconds of each join."""
+    """Restart the broker `count` times, and yield the result of each join as text."""
     for _ in range(count):
         with pair.started("broker") as ready_s:
             yield _row("nothing", ready_s, 0)
@@ -148,7 +152,7 @@ def _row(flood: str, ready_s: float | None, held: int) -> str:
 
 
 def main() -> None:
-    """Start the pair, and print how long each join took."""
+    """Start a controller and a broker, and print how long each join of the broker took."""
     parser = argparse.ArgumentParser(prog="python -m ottla.bench.floods.joins", description=__doc__)
     parser.add_argument("--joins", type=int, default=3, help="with and without a flood")
     arguments = parser.parse_args()
@@ -157,7 +161,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ottla-joins-") as folder:
         pair = JoiningPair(Path(folder))
         with pair.started("controller"):
-            # The first start registers the broker; those that are measured come back.
+            # The first start registers the broker; only restarts are measured.
             with pair.started("broker"):
                 pass
             for row in measure_joins(pair, arguments.joins):

@@ -1,4 +1,4 @@
-"""Senders of floods: each runs in a process of its own until it is ended."""
+"""Senders of floods: each runs in a process of its own until it is killed."""
 
 import resource
 import select
@@ -11,30 +11,31 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from ottla.jepsen.oracles.tls_records import RecordClient, WriteKeys, new_keys, tiny_records
+from ottla.bench.floods.tls_records import RecordClient, WriteKeys, new_keys, tiny_records
 from ottla.model.limits import KIB, MIB
 
 Address = tuple[str, int]
 ENDLESS = 1 << 40
 RECORDS_PER_CHUNK = 20_000
-"""Records that are made before they are sent: faster than a server consumes them."""
+"""Number of records that are prepared before they are sent.  It is large enough that the sender is
+faster than the server."""
 CONNECT_S = 30.0
 
 STRANGERS = 700
 UNFINISHED_BYTES = 400 * KIB
 ANNOUNCED_BYTES = 500 * KIB
-"""Below `sasl.server.max.receive.size`."""
+"""Size that a frame announces, in bytes.  It is below `sasl.server.max.receive.size`."""
 IDLE_COUNT = 2_000
 PEEK_MS = 50
 
 
 def send_new_keys(address: Address, ca: Path, request: bytes) -> None:
-    """Send KeyUpdates; come back when the server ends the connection."""
+    """Send KeyUpdate messages.  Reconnect whenever the server closes the connection."""
     _send_records(address, ca, lambda keys: new_keys(keys, request, ENDLESS))
 
 
 def send_tiny_records(address: Address, ca: Path, request: bytes) -> None:
-    """Send a request again and again, a byte in each record."""
+    """Send a request repeatedly, split into TLS records of one byte each."""
     _send_records(address, ca, lambda keys: tiny_records(keys, request, ENDLESS))
 
 
@@ -57,7 +58,8 @@ def _exchanged(sock: socket.socket, data: bytes) -> bytes:
 
 
 def _send_all(sock: socket.socket, data: memoryview) -> None:
-    """Send everything, and read what is said meanwhile.  Raises OSError at the end."""
+    """Send all data, and read the server's output meanwhile.  Raises OSError if the connection is
+    closed."""
     sock.setblocking(False)
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLOUT)
@@ -70,7 +72,8 @@ def _send_all(sock: socket.socket, data: memoryview) -> None:
 
 
 def send_unfinished_frames(address: Address, ca: Path, request: bytes) -> None:
-    """Send most of a frame on each of many connections; refill those that are closed."""
+    """Send most of a frame on each of many connections. Replace connections that the server
+    closes."""
     _raise_descriptors()
     start = struct.pack(">i", ANNOUNCED_BYTES) + bytes(UNFINISHED_BYTES)
     left: dict[int, tuple[socket.socket, memoryview]] = {}
@@ -100,7 +103,7 @@ def send_unfinished_frames(address: Address, ca: Path, request: bytes) -> None:
 
 
 def hold_idle_connections(address: Address, ca: Path, request: bytes) -> None:
-    """Hold connections that say nothing; come back with each that is closed."""
+    """Keep silent connections open.  Reconnect whenever the server closes one."""
     _raise_descriptors()
     held: dict[int, socket.socket] = {}
     poll = select.poll()

@@ -1,7 +1,7 @@
-"""Which listener asks its clients for what, from the settings.  Pure.
+"""Authentication rules of each listener, from the settings. Pure.
 
-`Authenticators` gives the dispatcher a guard for each connection of a SASL listener.  It knows the
-users of PLAIN from the start, those of SCRAM once it follows the metadata.
+`Authenticators` gives the dispatcher a guard for each connection of a SASL listener. The users of
+PLAIN are known from the start. Those of SCRAM are known once `Authenticators` follows the metadata.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,23 +21,23 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
-from ottla.model.oauthbearer import OAUTHBEARER
-from ottla.model.scram import SCRAM_BY_NAME
 from ottla.model.seams import Clock, Rng
+from ottla.model.security.oauthbearer import OAUTHBEARER
+from ottla.model.security.scram import SCRAM_BY_NAME
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.oauth import OAuthRules
-from ottla.model.settings.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
+from ottla.model.settings.security.oauth import OAuthRules
+from ottla.model.settings.security.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
 
 RIGHTS_WARNING = (
     "authorizer.class.name is not set: every authenticated user has every right on this cluster"
 )
-"""What an operator is told at the start of a broker that has users, and no rules for them."""
+"""Warning at the start of a broker that has users but no authorizer."""
 
 NODES_WARNING = (
     "what one node says to another, a forwarded request's principal included, is not "
     "authenticated and can be forged by anyone who reaches the controllers' port"
 )
-"""What an operator is told at the start of a broker that has users, but does not show who it is."""
+"""Warning that is logged at the start of a broker that has users but no TLS certificate."""
 
 UNSECURED_WARNING = (
     "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
@@ -46,27 +46,27 @@ UNSECURED_WARNING = (
 
 
 class KeyPlan(NamedTuple):
-    """The keys of a listener's tokens, and how they are read."""
+    """Source of the keys that verify a listener's tokens."""
 
     source: KeySource
     rules: OAuthRules
 
 
 class FollowedMetadata(Protocol):
-    """What is needed of this node's member of the quorum."""
+    """The metadata that this node follows as a member of the quorum."""
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata as it is now."""
+        """Current metadata image."""
         ...
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Tell it of each change."""
+        """Add a publisher, which is called with each change of the metadata."""
         ...
 
 
 class Authenticators:
-    """The guards of a broker's SASL listeners."""
+    """Creates the guards of connections to a broker's SASL listeners."""
 
     def __init__(self, settings: BrokerConfig, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret
@@ -74,29 +74,30 @@ class Authenticators:
         self._rng = rng
         self._clock = clock
         self.sessions = LiveSessions(is_on=config.ends_revoked_sessions)
-        """A publisher of the image that ends sessions whose credential is gone."""
+        """Publisher that ends sessions whose credential was deleted from the metadata."""
         self._tokens: TokenCredentials | None = None
         if token_secret is not None:
             self._tokens = TokenCredentials(token_secret, self._known_image, clock.wall_ms)
         self.key_plans: list[KeyPlan] = []
-        """What has to be read for OAUTHBEARER."""
+        """Sources of the keys that the OAUTHBEARER mechanisms need, to be read by `KeyReader`."""
         self.oauth: dict[str, OAuthMechanism] = {}
-        """The mechanism that takes tokens, by listener."""
+        """OAUTHBEARER mechanism of each listener that has one."""
         self.counts = {name: SaslCounts() for name in config.listeners}
         self.guards: Mapping[str, Callable[[Peer], SaslSession]] = {
             name: partial(SaslSession, self._rules(name, listener, config))
             for name, listener in config.listeners.items()
         }
-        """What makes a guard, by the listener's name."""
+        """Factories of guards by listener name."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """Look users up in this metadata from now on, and end the sessions of those deleted."""
+        """Look up users in `metadata` from now on, and end the sessions of users that are deleted
+        there."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Plain counts, for DescribeNode."""
+        """Return counters of logins, which DescribeNode reports."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()
@@ -125,7 +126,7 @@ class Authenticators:
         )
 
     def warnings(self, *, has_authorizer: bool, shows_certificate: bool) -> Iterator[str]:
-        """Yield what an operator is told at the start."""
+        """Yield warnings for the operator about insecure settings, at the start of the broker."""
         if self.guards and not has_authorizer:
             yield RIGHTS_WARNING
         if (self.guards or has_authorizer) and not shows_certificate:
@@ -135,7 +136,7 @@ class Authenticators:
                 yield UNSECURED_WARNING.format(name)
 
     def problems(self) -> Iterator[str]:
-        """Yield what keeps clients from logging in, a sentence each."""
+        """Yield a sentence for each problem that prevents clients from logging in."""
         for plan in self.key_plans:
             if plan.source.problem:
                 yield plan.source.problem
@@ -163,14 +164,14 @@ class Authenticators:
         return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
-        """Return the credentials of a SCRAM mechanism; None before the metadata is there."""
+        """Return the credentials of a SCRAM mechanism, or None before the metadata is available."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})
 
 
 def _check_installed() -> None:
-    """Raise ConfigError where the packages are missing that look at signatures."""
+    """Raise ConfigError if the packages for verifying signatures are missing."""
     try:
         algorithms()
     except ModuleNotFoundError:

@@ -1,6 +1,7 @@
-"""SaslHandshake and SaslAuthenticate from clients that are not to authenticate now.  Pure.
+"""Refuses SaslHandshake and SaslAuthenticate from clients that must not authenticate now. Pure.
 
-They come by a listener without SASL, or after the login on a connection whose session does not end.
+Such requests arrive on a listener without SASL, or after the login on a connection whose session
+does not expire.
 """
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
@@ -9,11 +10,10 @@ from ottla.wire.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
-SASL_API_KEYS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-
 
 def register_sasl_apis(dispatcher: Dispatcher) -> None:
-    """Answer both with ILLEGAL_SASL_STATE; where they are due, a guard has answered before."""
+    """Register handlers that answer SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE.
+    While a client must authenticate, its guard answers them before they reach these handlers."""
     dispatcher.register(SASL_HANDSHAKE, _refuse_handshake)
     dispatcher.register(SASL_AUTHENTICATE, _refuse_authenticate)
 

@@ -1,7 +1,8 @@
-"""The keys that sign tokens, as a JWKS (RFC 7517) has them, and the look at a signature.  Pure.
+"""Public keys that verify tokens, in the format JWKS (RFC 7517), and the verification of
+signatures. Pure.
 
-Only public keys of signature algorithms count: a shared secret (`oct`) would let anyone who
-verifies sign, and a public key is never taken for the secret of an HMAC.
+Only public keys of signature algorithms are used. With a shared secret (`oct`), anyone who can
+verify could also sign. A public key is never used as the secret of an HMAC.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,20 +10,20 @@ from functools import cache
 from typing import Any
 
 from ottla.model.errors import CorruptDataError, ProtocolError
-from ottla.model.jwt_claims import TokenFault, TokenFaultError
 from ottla.model.limits import MIB
-from ottla.model.oauthbearer import SignedToken, parse_object
+from ottla.model.security.jwt_claims import TokenFault, TokenFaultError
+from ottla.model.security.oauthbearer import SignedToken, parse_object
 from ottla.model.values import frozen
 
 JWKS_BYTES_MAX = MIB
-"""Longest JWKS; those of large identity providers are some 10 kB."""
+"""Maximum bytes of a JWKS. The JWKS of a large identity provider has some 10 kB."""
 
 KEYS_MAX = 1_000
 
 RSA_BITS_MIN = 2_048
-"""Shorter keys can be broken."""
+"""Minimum bits of an RSA key; shorter keys can be broken."""
 RSA_BITS_MAX = 8_192
-"""Longer ones cost the loop milliseconds for each token."""
+"""Maximum bits of an RSA key; longer ones cost the event loop milliseconds for each token."""
 
 KEY_TYPES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
@@ -31,16 +32,16 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Which keys an algorithm may be used with: type and curve."""
+"""Required key type and curve of each algorithm."""
 
 
 @frozen
 class VerificationKey:
-    """One public key."""
+    """Public key that verifies signatures."""
 
     key_id: str | None
     algorithm: str
-    """The one algorithm that it is for; empty where the JWKS does not say."""
+    """The only algorithm for which the key may be used; empty if the JWKS does not restrict it."""
     type: str
     curve: str
     public: Any
@@ -53,16 +54,17 @@ class VerificationKey:
 
 
 class KeySource:
-    """The keys of one JWKS: as they were read last, and whether they are wanted sooner."""
+    """Keys of one JWKS as last read. If a token names a key that is missing, the next read is
+    requested earlier."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.keys: tuple[VerificationKey, ...] | None = None
-        """None until they have been read once."""
+        """Keys of the JWKS; None until it was read once."""
         self.problem = ""
-        """Why they could not be read the last time."""
+        """Error of the last read; empty if it succeeded."""
         self.on_wanted: Callable[[], None] = lambda: None
-        """Called when a token names a key that is not known."""
+        """Called when a token names an unknown key."""
 
     def verify(self, token: SignedToken) -> None:
         """Raise TokenFaultError unless one of the keys signed the token."""
@@ -76,18 +78,18 @@ class KeySource:
             raise TokenFaultError(TokenFault.UNKNOWN_KEY)
         fitting = [one for one in named if one.fits(algorithm)]
         if len(fitting) != 1:
-            # More than one only where the token names none: it could be any.
+            # More than one key fits only if the token names none.
             raise TokenFaultError(TokenFault.UNKNOWN_KEY if fitting else TokenFault.ALGORITHM)
         if not algorithms()[algorithm].verify(token.signed, fitting[0].public, token.signature):
             raise TokenFaultError(TokenFault.SIGNATURE)
 
 
 def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
-    """Return the usable keys of a JWKS.  Raises CorruptDataError where there is none."""
+    """Return the usable keys of a JWKS.  Raises CorruptDataError if it has none."""
     try:
         rows = parse_object(data).get("keys")
     except ProtocolError:
-        raise CorruptDataError("the JWKS is no JSON object") from None
+        raise CorruptDataError("the JWKS is not a JSON object") from None
     if not isinstance(rows, list) or len(rows) > KEYS_MAX:
         raise CorruptDataError(f"the JWKS has no list of at most {KEYS_MAX} keys")
     found: dict[tuple[str | None, str, str], VerificationKey] = {}
@@ -101,7 +103,8 @@ def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
 
 
 def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
-    """Return a key; None for one that is not for signatures, or that cannot be read."""
+    """Return the key in one entry of a JWKS. Returns None if it is not for signatures or cannot be
+    decoded."""
     key_type, curve, key_id = row.get("kty"), row.get("crv", ""), row.get("kid")
     if row.get("use", "sig") != "sig" or "d" in row or not isinstance(key_id, str | None):
         return None
@@ -112,7 +115,7 @@ def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
     named = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}[str(key_type)]
     try:
         public = algorithms()[named].from_jwk(dict(row))
-    except Exception:  # a key that cannot be read is one that signs nothing, whatever is wrong
+    except Exception:  # An invalid key verifies nothing, whatever the error.
         return None
     if key_type == "RSA" and not RSA_BITS_MIN <= public.key_size <= RSA_BITS_MAX:
         return None
@@ -121,7 +124,8 @@ def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
 
 @cache
 def algorithms() -> Mapping[str, Any]:
-    """Return the algorithms by name; ModuleNotFoundError without the extra `oauth`."""
+    """Return PyJWT's signature algorithms by name. Raises ModuleNotFoundError without the extra
+    `oauth`."""
     from jwt.algorithms import get_default_algorithms
 
     return get_default_algorithms()

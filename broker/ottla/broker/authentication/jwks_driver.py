@@ -1,7 +1,8 @@
-"""Reads the keys of tokens: at the start, from time to time, and when a token names another one.
+"""Reads the keys that verify tokens: at the start, periodically, and when a token names an unknown
+key.
 
-A worker thread asks; the loop goes on.  Keys that were read once count until newer ones are there.
-What speaks HTTP is imported with the first question: most brokers have none.
+A worker thread sends the request, so that the event loop continues. Keys stay valid until newer
+ones are read. The HTTP client is imported at the first request, since most brokers need none.
 """
 
 import logging
@@ -12,20 +13,23 @@ import trio
 
 from ottla.broker.authentication.authenticators import KeyPlan
 from ottla.broker.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, parse_jwks
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import CorruptDataError
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.context_driver import read_material
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 FORCED_PAUSE_S = 10.0
-"""Between two reads at least: strangers choose which keys their tokens name."""
+"""Minimum seconds between two reads.  Unauthenticated clients choose the keys that their tokens
+name."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class KeyReader:
-    """Keeps the keys of all listeners; ConfigError where their servers' CAs cannot be read."""
+    """Background task that reads the keys of all listeners. Raises ConfigError if the CA
+    certificates for a key server cannot be read."""
 
     def __init__(self, plans: Sequence[KeyPlan], errors: UnexpectedErrors) -> None:
         for plan in plans:
@@ -34,8 +38,12 @@ class KeyReader:
         self._plans = plans
         self._errors = errors
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that reads the keys."""
+        parts.task("keys of tokens", self.run)
+
     async def run(self) -> None:
-        """Read the keys whenever that is due, until cancelled."""
+        """Read the keys of each source whenever a read is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             for plan in self._plans:
                 nursery.start_soon(
@@ -55,14 +63,15 @@ async def _keep(plan: KeyPlan) -> None:
 
 
 def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
-    """Read the keys.  Blocking; a thousand take the time of a turn of the loop and more."""
+    """Read the keys from a URL. Call it in a worker thread: decoding a thousand keys takes longer
+    than an event-loop iteration may."""
     from ottla.client.network.web_fetch import fetch
 
     return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX, tls=tls))
 
 
 async def _read(plan: KeyPlan) -> None:
-    """Read the keys; with failures, again and again."""
+    """Read the keys of one source, and retry with growing pauses until that succeeds."""
     from ottla.client.network.web_fetch import WebFetchError
 
     source, rules = plan.source, plan.rules

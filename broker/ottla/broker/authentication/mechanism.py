@@ -1,7 +1,8 @@
-"""What a SASL mechanism is to a connection.  Pure.
+"""Interface of a SASL mechanism.  Pure.
 
-A mechanism begins an exchange for each login; the exchange takes the client's tokens one by one and
-answers each.  A new mechanism is a new class: nothing else of this room knows which there are.
+A mechanism begins an exchange for each login.  The exchange receives the client's tokens one by one
+and answers each.  A new mechanism is a new class; no other module of this package depends on the
+set of mechanisms.
 """
 
 from typing import NamedTuple, Protocol
@@ -10,47 +11,47 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class SaslReply(NamedTuple):
-    """The answer to one token of a client."""
+    """Response to one token of a client."""
 
     token: bytes
     user: str | None = None
-    """Who the client is; None while the exchange goes on."""
+    """Authenticated user; None while the exchange continues."""
     lifetime_ms: int | None = None
-    """How long the credential itself is still good for; None without an end."""
+    """Milliseconds until the credential expires; None if it never does."""
     token_id: str | None = None
-    """The delegation token that the client logged in by."""
+    """Id of the delegation token with which the client logged in."""
 
 
 class SaslExchange(Protocol):
-    """One login."""
+    """One login of a client: an exchange of tokens and responses."""
 
     def respond(self, token: bytes) -> SaslReply:
-        """Answer the client's next token.
+        """Process the client's next token, and return the response to it.
 
-        Raises RefusedError with a text for the client, ProtocolError for a token that is none: of
-        that, and of which check failed, the client learns nothing.
+        Raises RefusedError with a message for the client, or ProtocolError for a malformed token.
+        The client does not learn which check failed.
         """
         ...
 
 
 class SaslMechanism(Protocol):
-    """One way to prove who one is."""
+    """Mechanism by which clients authenticate."""
 
     @property
     def name(self) -> str:
-        """Its registered name."""
+        """Registered name of the mechanism."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows its users; until then a client is better told to return."""
+        """True once the mechanism can look up users. Until then, clients get an error and retry."""
         ...
 
     def begin(self) -> SaslExchange:
-        """Begin a login."""
+        """Begin the exchange of a login."""
         ...
 
 
 def authentication_failed(message: str) -> RefusedError:
-    """Return the refusal of a login; the text must not reveal if the user exists."""
+    """Return the error of a failed login.  The message must not reveal whether the user exists."""
     return RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

@@ -1,7 +1,8 @@
-"""OAUTHBEARER's server side (RFC 7628, KIP-255).  Pure.
+"""Server side of OAUTHBEARER (RFC 7628, KIP-255). Pure.
 
-The signature is looked at before anything that the token claims; a client learns only that its
-token is not taken, an operator why, by a count for each reason.  A session ends with its token.
+The signature is verified before any claim of the token is used. A client learns only that its token
+was rejected. An operator finds the reason in counters of rejected tokens. A session ends when its
+token expires.
 """
 
 from collections import Counter
@@ -10,14 +11,14 @@ from collections.abc import Callable
 from ottla.broker.authentication.jwks import KeySource
 from ottla.broker.authentication.mechanism import SaslReply, authentication_failed
 from ottla.model.errors import ProtocolError
-from ottla.model.jwt_claims import (
+from ottla.model.security.jwt_claims import (
     ClaimRules,
     ProvenToken,
     TokenFault,
     TokenFaultError,
     check_claims,
 )
-from ottla.model.oauthbearer import (
+from ottla.model.security.oauthbearer import (
     INVALID_TOKEN,
     OAUTHBEARER,
     parse_bearer_message,
@@ -29,7 +30,7 @@ UNSECURED_ALGORITHM = "none"
 
 
 class OAuthMechanism:
-    """OAUTHBEARER; `keys` is None where tokens without a signature are taken."""
+    """The mechanism OAUTHBEARER. `keys` is None if unsigned tokens are accepted."""
 
     name = OAUTHBEARER
 
@@ -40,26 +41,26 @@ class OAuthMechanism:
         self._claims = claims
         self._wall_ms = wall_ms
         self.faults: Counter[TokenFault] = Counter()
-        """Tokens that were not taken, by reason."""
+        """Rejected tokens by reason."""
 
     @property
     def is_unsecured(self) -> bool:
-        """Whether tokens without a signature are taken."""
+        """True if unsigned tokens are accepted."""
         return self._keys is None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the keys have been read."""
+        """True if the keys have been read."""
         return self._keys is None or self._keys.keys is not None
 
     def begin(self) -> "OAuthExchange":
-        """Begin a login."""
+        """Begin the exchange of a login."""
         return OAuthExchange(self)
 
     def check(self, token: str) -> tuple[ProvenToken, int]:
-        """Return who a token is for and how long it still holds (ms).
+        """Verify a token. Returns the proven token and the milliseconds until it expires.
 
-        Raises TokenFaultError, counted, where it is not taken.
+        Raises TokenFaultError if the token is rejected; its reason is counted.
         """
         now_ms = self._wall_ms()
         try:
@@ -82,16 +83,17 @@ class OAuthMechanism:
 
 
 class OAuthExchange:
-    """One login: a token, and after an error the client's acknowledgement."""
+    """Exchange of one login: a token, and after an error the client's acknowledgement."""
 
     def __init__(self, mechanism: OAuthMechanism) -> None:
         self._mechanism = mechanism
         self._has_failed = False
 
     def respond(self, token: bytes) -> SaslReply:
-        """Answer the client's message."""
+        """Process the client's message, and return the response to it."""
         if self._has_failed:
-            # Its acknowledgement, or anything else: the login is over.
+            # After a rejected token, any further message of the client, also its acknowledgement,
+            # ends the login.
             raise authentication_failed(INVALID_TOKEN.decode())
         message = parse_bearer_message(token)
         try:

@@ -1,7 +1,7 @@
 """PLAIN (RFC 4616): a user and a password in one message.  Pure.
 
 The users are those of the broker's own file, `user_NAME="password"` in `sasl.jaas.config`.  The
-password itself crosses the network: without TLS it is only for networks that are trusted.
+password itself is sent over the network.  Without TLS, PLAIN is only suitable for trusted networks.
 """
 
 import hmac
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from ottla.broker.authentication.mechanism import SaslReply, authentication_failed
 
 NO_PASSWORD = b"\0"
-"""What a password is compared with that belongs to no user: a client cannot send it."""
+"""Password that is compared for an unknown user, so that the check takes the same steps. No client
+can send it."""
 
 TOKEN_PARTS = 3
 
 
 class PlainMechanism:
-    """PLAIN with the passwords of known users."""
+    """The mechanism PLAIN, with the passwords of the configured users."""
 
     name = "PLAIN"
     is_ready = True
@@ -25,11 +26,12 @@ class PlainMechanism:
         self._passwords = {user: password.encode() for user, password in passwords.items()}
 
     def begin(self) -> "PlainMechanism":
-        """Begin a login, which needs nothing but its one message."""
+        """Begin a login, which needs no state besides its one message."""
         return self
 
     def respond(self, token: bytes) -> SaslReply:
-        """Authenticate the client; RefusedError where that fails."""
+        """Authenticate the client by its one message. Raises RefusedError if the user or the
+        password is wrong."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
@@ -42,7 +44,7 @@ class PlainMechanism:
         if not password:
             raise authentication_failed("Authentication failed: password not specified")
         expected = self._passwords.get(user)
-        # An unknown user costs what a wrong password costs.
+        # The check takes the same time for an unknown user and a wrong password.
         is_right = hmac.compare_digest(password.encode(), expected or NO_PASSWORD)
         if expected is None or not is_right:
             raise authentication_failed("Authentication failed: Invalid username or password")

@@ -1,24 +1,25 @@
-"""Sessions whose credential is gone: which are to end.  Pure.
+"""Ends sessions whose credential was deleted. Pure.
 
-Kafka keeps a session until its client logs in again.  Here one ends with the image that has its
-user's SCRAM credential, or its delegation token, no longer; a password that is only changed leaves
-open sessions alone, so that passwords are changed while clients work.
+Kafka keeps a session until its client authenticates again. Here a session ends when the image no
+longer has its user's SCRAM credential, or its delegation token. A changed password does not end
+open sessions, so that passwords can be changed while clients work.
 """
 
 from ottla.broker.authentication.mechanism import SaslReply
 from ottla.broker.network.dispatch import Peer
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
-from ottla.model.scram import SCRAM_BY_NAME, SCRAM_BY_NUMBER
+from ottla.model.security.scram import SCRAM_BY_NAME, SCRAM_BY_NUMBER
 
 TOKEN = "delegation token"
 
 CredentialName = tuple[str, str]
-"""A SCRAM mechanism and its user, or TOKEN and the token's id."""
+"""SCRAM mechanism with its user, or TOKEN with the token's id."""
 
 
 def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
-    """Return by which entry of the metadata a client has logged in, None by none."""
+    """Return the name of the metadata credential with which a client logged in, or None if it used
+    none."""
     if reply.token_id is not None:
         return TOKEN, reply.token_id
     if mechanism in SCRAM_BY_NAME and reply.user is not None:
@@ -27,7 +28,7 @@ def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
 
 
 def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialName]:
-    """Return the credentials that are gone with a change."""
+    """Return the credentials that a change of the metadata deletes."""
     gone = {
         (TOKEN, token_id)
         for token_id in delta.changed_tokens
@@ -40,9 +41,9 @@ def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialN
 
 
 class LiveSessions:
-    """The open connections whose clients logged in by a credential of the metadata.
+    """Open connections whose clients logged in with a credential of the metadata.
 
-    As a publisher of the image it ends those whose credential is gone.
+    As a publisher of the image, it closes the connections whose credential was deleted.
     """
 
     name = "revoked sessions"
@@ -53,14 +54,14 @@ class LiveSessions:
         self.ended_count = 0
 
     def note(self, peer: Peer, credential: CredentialName | None) -> None:
-        """Note by what a client has logged in."""
+        """Store the credential with which a client has logged in."""
         self.forget(peer)
         peer.credential = credential
         if credential is not None and self._is_on:
             self._peers.setdefault(credential, set()).add(peer)
 
     def forget(self, peer: Peer) -> None:
-        """Forget a connection, which has closed or whose client logs in again."""
+        """Stop tracking a connection that has closed, or whose client authenticates again."""
         if peer.credential is None:
             return
         peers = self._peers.get(peer.credential)
@@ -71,9 +72,9 @@ class LiveSessions:
         peer.credential = None
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """End the sessions whose credential is gone."""
+        """End the sessions whose credential was deleted."""
         for credential in revoked(delta, image):
             for peer in tuple(self._peers.get(credential, ())):
                 self.ended_count += 1
-                if peer.hang_up is not None:
-                    peer.hang_up(f"the {credential[0]} that its client logged in by is gone")
+                if peer.disconnect is not None:
+                    peer.disconnect(f"the {credential[0]} that its client logged in by is gone")

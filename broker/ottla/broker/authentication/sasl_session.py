@@ -1,12 +1,12 @@
-"""The authentication of one connection by SASL, as Kafka does it (KIP-43, KIP-152, KIP-368).  Pure.
+"""SASL authentication of one connection, as in Kafka (KIP-43, KIP-152, KIP-368).  Pure.
 
-States: START → HANDSHAKE (after ApiVersions, once) → TOKENS or RAW_TOKENS (after SaslHandshake 1
-or 0) → DONE; FAILED from any of them.  A connection whose session ends goes from DONE to TOKENS
-with a new SaslHandshake.  Invariants: NothingIsParsedBeforeItsKeyIsAllowed, NoUserBeforeProof,
+States: START → HANDSHAKE (after ApiVersions, once) → TOKENS or RAW_TOKENS (after SaslHandshake 1 or
+0) → DONE; FAILED from any of them.  To renew an expiring session, a new SaslHandshake leads from
+DONE to TOKENS.  Invariants: NothingIsParsedBeforeItsKeyIsAllowed, NoUserBeforeProof,
 FailuresLookAlike.
 
-A failure is answered after a delay, so that guessing is slow; what cannot be answered closes the
-connection.
+A failure is answered after a delay, which slows down guessing.  An error without a possible
+response closes the connection.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import TypeVar
 from ottla.broker.authentication.mechanism import SaslExchange, SaslMechanism
 from ottla.broker.authentication.revocations import LiveSessions, credential_name
 from ottla.broker.network.dispatch import NotServedYetError, Peer
-from ottla.broker.network.guard import GuardAnswer
+from ottla.broker.network.guard import GuardResponse
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import KIB
 from ottla.model.values import frozen
@@ -33,20 +33,21 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 RECEIVE_BYTES_MAX = 512 * KIB
-"""`sasl.server.max.receive.size`: the largest frame before the client is known.  Kerberos tickets
-and signed tokens are the largest that honest clients send."""
+"""`sasl.server.max.receive.size`: maximum frame size before the login, in bytes.  Kerberos tickets
+and signed tokens are the largest frames of ordinary clients."""
 
 ELEMENTS_BYTES_MAX = 1024 * KIB
-"""What the fields of such a request may take in memory."""
+"""Maximum memory of the decoded elements of a request before the login, in bytes."""
 
 LIFETIME_FROM = 1
-"""The first version of SaslAuthenticate whose client hears how long its session lasts."""
+"""First version of SaslAuthenticate whose response contains the session lifetime."""
 
 REAUTHENTICATION_PAUSE_MS = 1_000
-"""A handshake that follows the last login sooner is an ordinary request, as in Kafka."""
+"""Milliseconds after a login in which a SaslHandshake is treated as an ordinary request, as in
+Kafka."""
 
 RAW_TOKEN_HEADER = RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0)
-"""Stands for the header that a raw token does not have."""
+"""Request header that is used for a raw token, since a raw token is sent without one."""
 
 _API_KEY = Struct(">hh")
 
@@ -54,7 +55,7 @@ M = TypeVar("M", bound=Message)
 
 
 class SaslState(Enum):
-    """Where a connection's authentication stands."""
+    """State of a connection's authentication."""
 
     START = auto()
     HANDSHAKE = auto()
@@ -66,11 +67,11 @@ class SaslState(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class SaslCounts:
-    """What became of the logins of a listener."""
+    """Counters of the logins of a listener, by outcome."""
 
     successes: int = 0
     successes_without_renewal: int = 0
-    """Those of clients too old to renew a session."""
+    """Number of logins of clients whose version cannot renew a session."""
     failures: int = 0
     reauthentications: int = 0
     reauthentication_failures: int = 0
@@ -79,20 +80,21 @@ class SaslCounts:
 
 @frozen(kw_only=True)
 class SaslRules:
-    """What a listener asks of its clients."""
+    """Authentication rules of a listener."""
 
     mechanisms: Mapping[str, SaslMechanism]
     failure_delay_ms: int = 100
     session_ms_max: Mapping[str, int]
-    """How long a session lasts by mechanism, where it ends at all."""
+    """Maximum session time in milliseconds by mechanism; mechanisms without an entry have no
+    limit."""
     receive_bytes_max: int = RECEIVE_BYTES_MAX
     counts: SaslCounts
     sessions: LiveSessions = field(default_factory=lambda: LiveSessions(is_on=False))
-    """Where is noted by what clients have logged in."""
+    """Registry of the credentials of open sessions."""
 
 
 class SaslSession:
-    """The guard of one connection of a SASL listener."""
+    """Guard of one connection of a SASL listener."""
 
     def __init__(self, rules: SaslRules, peer: Peer) -> None:
         self._rules = rules
@@ -102,29 +104,30 @@ class SaslSession:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
-        """Who the client is since its first login."""
+        """User of the first login."""
         self._authenticated_ms = 0
         self._ends_ms: int | None = None
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client has logged in once; a session that ends may be renewed."""
+        """True once the client has logged in; an expiring session may be renewed."""
         return self._user is not None
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """The largest frame now; None once requests are served."""
+        """Maximum frame size at this stage; None once requests are served."""
         return None if self.state is SaslState.DONE else self._rules.receive_bytes_max
 
     @property
     def frame_bytes_min(self) -> int | None:
-        """The smallest frame now; raw tokens may be empty."""
+        """Minimum frame size at this stage; raw tokens may be empty."""
         return 0 if self.state is SaslState.RAW_TOKENS else None
 
-    def on_frame(self, frame: memoryview, now_ms: int) -> GuardAnswer | None:
-        """Judge a frame; None lets it pass.
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
+        """Process a frame. Returns the response to send, or None to pass the frame to the
+        dispatcher.
 
-        Raises ProtocolError when the connection must be closed at once.
+        Raises ProtocolError if the connection must be closed at once.
         """
         if self.state is SaslState.RAW_TOKENS:
             return self._on_raw_token(bytes(frame), now_ms)
@@ -139,17 +142,17 @@ class SaslSession:
                 return self._on_token_request(api_key, version, frame, now_ms)
             case SaslState.DONE:
                 return self._on_request(api_key, version, frame, now_ms)
-        raise ProtocolError("a request after authentication has failed")
+        raise ProtocolError("a request after failed authentication")
 
     # Before the handshake.
 
     def _on_first_request(
         self, api_key: int, version: int, frame: memoryview, now_ms: int
-    ) -> GuardAnswer | None:
+    ) -> GuardResponse | None:
         if api_key == API_VERSIONS:
             if self.state is SaslState.HANDSHAKE:
                 raise ProtocolError("a second ApiVersions before authentication")
-            # An unknown version is answered by the dispatcher, and asked again in another.
+            # The dispatcher answers an unknown version, and the client retries with another.
             if API[API_VERSIONS].serves(version):
                 self.state = SaslState.HANDSHAKE
             return None
@@ -157,7 +160,7 @@ class SaslSession:
             return self._on_handshake(version, frame, now_ms)
         raise ProtocolError(f"api key {api_key} before authentication")
 
-    def _on_handshake(self, version: int, frame: memoryview, now_ms: int) -> GuardAnswer:
+    def _on_handshake(self, version: int, frame: memoryview, now_ms: int) -> GuardResponse:
         header, request = _decoded(SaslHandshakeRequest, version, frame)
         rules = self._rules
         mechanism = rules.mechanisms.get(request.mechanism)
@@ -177,13 +180,13 @@ class SaslSession:
         self._mechanism = mechanism.name
         self._exchange = mechanism.begin()
         self.state = SaslState.TOKENS if version else SaslState.RAW_TOKENS
-        return GuardAnswer(header=header, message=SaslHandshakeResponse(mechanisms=names))
+        return GuardResponse(header=header, message=SaslHandshakeResponse(mechanisms=names))
 
     # Tokens.
 
     def _on_token_request(
         self, api_key: int, version: int, frame: memoryview, now_ms: int
-    ) -> GuardAnswer:
+    ) -> GuardResponse:
         illegal = ErrorCode.ILLEGAL_SASL_STATE
         if api_key == SASL_HANDSHAKE:
             header, _ = _decoded(SaslHandshakeRequest, version, frame)
@@ -204,30 +207,31 @@ class SaslSession:
                 SaslAuthenticateResponse(error_code=refusal.code, error_message=refusal.message),
                 now_ms,
             )
-        return GuardAnswer(
+        return GuardResponse(
             header=header,
             message=SaslAuthenticateResponse(
                 error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms
             ),
         )
 
-    def _on_raw_token(self, token: bytes, now_ms: int) -> GuardAnswer:
+    def _on_raw_token(self, token: bytes, now_ms: int) -> GuardResponse:
         try:
             answer, _ = self._answer_to(token, now_ms, hears_lifetime=False)
         except RefusedError:
             return self._failed(RAW_TOKEN_HEADER, None, now_ms)
-        return GuardAnswer(header=RAW_TOKEN_HEADER, token=answer)
+        return GuardResponse(header=RAW_TOKEN_HEADER, token=answer)
 
     def _answer_to(self, token: bytes, now_ms: int, *, hears_lifetime: bool) -> tuple[bytes, int]:
-        """Return the answer to a token, and how long the session lasts once it has begun.
+        """Pass a token to the mechanism. Returns the response to it, and after a successful login
+        the session lifetime in milliseconds.
 
-        Raises RefusedError where the login has failed.
+        Raises RefusedError if the login has failed.
         """
         assert self._exchange is not None
         try:
             reply = self._exchange.respond(token)
         except ProtocolError:
-            # One text for every reason: which check failed is a hint.
+            # One message for every reason, since the failed check would be a hint.
             kind = "authentication" if self._user is None else "re-authentication"
             raise RefusedError(
                 ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -251,7 +255,8 @@ class SaslSession:
     def _authenticated(
         self, user: str, credential_ms: int | None, now_ms: int, *, hears_lifetime: bool
     ) -> int:
-        """Note who the client is; return how long its session lasts, 0 without an end."""
+        """Store the authenticated user, and start the session. Returns the session lifetime in
+        milliseconds, or 0 if it is unlimited."""
         counts = self._rules.counts
         if self._user is None:
             counts.successes += 1
@@ -273,15 +278,15 @@ class SaslSession:
             return 0
         lifetime_ms = max(min(ends), 0)
         self._ends_ms = now_ms + lifetime_ms
-        # A client of an old version does not hear of the end, which comes all the same, as in
-        # Kafka: else a token that has ended would serve on by an old version.
+        # A client of an old version is not informed of the expiry, which still applies, as in
+        # Kafka. Otherwise an expired token could be used with an old version.
         return lifetime_ms if hears_lifetime else 0
 
-    # A session that ends.
+    # Renewal of a session.
 
     def _on_request(
         self, api_key: int, version: int, frame: memoryview, now_ms: int
-    ) -> GuardAnswer | None:
+    ) -> GuardResponse | None:
         if (
             api_key == SASL_HANDSHAKE
             and version > 0
@@ -293,20 +298,21 @@ class SaslSession:
             raise ProtocolError("its session has ended, and it has not authenticated again")
         return None
 
-    def _failed(self, header: RequestHeader, message: Message | None, now_ms: int) -> GuardAnswer:
+    def _failed(self, header: RequestHeader, message: Message | None, now_ms: int) -> GuardResponse:
         self.state = SaslState.FAILED
         self._exchange = None
         if self._user is None:
             self._rules.counts.failures += 1
         else:
             self._rules.counts.reauthentication_failures += 1
-        return GuardAnswer(
+        return GuardResponse(
             header=header, message=message, closes_at_ms=now_ms + self._rules.failure_delay_ms
         )
 
 
 def _decoded(kind: type[M], version: int, frame: memoryview) -> tuple[RequestHeader, M]:
-    """Return header and body of a request that is allowed now; ProtocolError where it is none."""
+    """Decode header and body of a request that is allowed at this stage.  Raises ProtocolError if
+    it is malformed."""
     if not API[kind.API_KEY].serves(version):
         raise ProtocolError(f"version {version} of {API[kind.API_KEY].name}")
     header = decode_request_header(frame)

@@ -1,7 +1,8 @@
-"""SCRAM's server side (RFC 5802, RFC 7677), with credentials that the caller looks up.  Pure.
+"""Server side of SCRAM (RFC 5802, RFC 7677), with credentials that the caller looks up. Pure.
 
-A user who does not exist is led through the same exchange as one with a wrong password: salt and
-iterations are made up from a secret of the cluster, the same at every broker and every time.
+A login with an unknown user takes the same exchange as one with a wrong password. The salt and
+iterations of an unknown user are derived from a secret of the cluster, so that every broker returns
+the same ones each time.
 """
 
 import hmac
@@ -11,9 +12,10 @@ from collections.abc import Callable, Mapping
 
 from ottla.broker.authentication.mechanism import SaslReply, authentication_failed
 from ottla.broker.authentication.token_credentials import TokenCredentials
-from ottla.model.delegation_tokens import USER_TYPE, DelegationToken
 from ottla.model.errors import ProtocolError
-from ottla.model.scram import (
+from ottla.model.seams import Rng
+from ottla.model.security.delegation_tokens import USER_TYPE, DelegationToken
+from ottla.model.security.scram import (
     ITERATIONS_MIN,
     ClientFirst,
     ScramCredential,
@@ -22,20 +24,19 @@ from ottla.model.scram import (
     parse_client_final,
     parse_client_first,
 )
-from ottla.model.seams import Rng
 
 Credentials = Mapping[str, ScramCredential]
-"""The credentials of one mechanism, by user."""
+"""Credentials of one mechanism by user."""
 
 SALT_BYTES = 26
-"""Length of a made-up salt where no real one shows how long they are."""
+"""Bytes of the salt for an unknown user, if there is no real salt whose length could be used."""
 
 BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _BASE_36_ONLY = re.compile(rb"[0-9a-z]+")
 
 
 class ScramMechanism:
-    """One SCRAM mechanism.  `credentials` returns None until the metadata log has been read."""
+    """SCRAM mechanism.  `credentials` returns None until the metadata log has been read."""
 
     def __init__(
         self,
@@ -46,36 +47,37 @@ class ScramMechanism:
     ) -> None:
         self.hashing = hashing
         self.tokens = tokens
-        """The delegation tokens that clients may log in by."""
+        """Delegation tokens that clients may use as credentials."""
         self._credentials = credentials
         self._rng = rng
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes
         self._seen: Credentials = {}
         self._pattern: ScramCredential | None = None
-        """The first of the credentials that were seen last."""
+        """First of the credentials when they were last read. Credentials for unknown users resemble
+        it."""
 
     @property
     def name(self) -> str:
-        """Its registered name."""
+        """Registered name of the mechanism."""
         return self.hashing.name
 
     @property
     def is_ready(self) -> bool:
-        """Whether the credentials are known."""
+        """True if the credentials are known."""
         return self._credentials() is not None
 
     def begin(self) -> "ScramExchange":
-        """Begin a login."""
+        """Begin the exchange of a login."""
         return ScramExchange(self, self._rng.uuid().hex)
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
-        """Return a user's credential, and whether it is a real one; both cost the same."""
+        """Return a user's credential, and whether it is real.  Both cases take the same time."""
         made_up = self._made_up(user, self._refreshed_pattern())
         found = self._seen.get(user)
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Look at the credentials as they are now; return the first of them."""
+        """Read the current credentials and return the first of them."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials
@@ -85,9 +87,9 @@ class ScramMechanism:
     def credential_for(
         self, first: ClientFirst
     ) -> tuple[ScramCredential, bool, DelegationToken | None]:
-        """Return the credential of a login, whether it is real, and the token that it is of.
+        """Return the credential of a login, whether it is real, and its delegation token.
 
-        A token that is not there costs what a user costs who is not there.
+        An unknown token takes the same time as an unknown user.
         """
         if not first.is_token:
             return (*self.credential_of(first.user), None)
@@ -97,9 +99,11 @@ class ScramMechanism:
         return self.tokens.credential_of(self.hashing, token), True, token
 
     def _made_up(self, user: str, pattern: ScramCredential | None) -> ScramCredential:
-        """Return a credential that looks like the first real one, and that no password fits.
+        """Return a credential for an unknown user. It resembles the first real one, and no password
+        matches it.
 
-        Its secret is a key that every broker knows and no client, so that all show the same salt.
+        It is derived from a key that all brokers know and no client knows, so that all brokers
+        return the same salt.
         """
         secret = self._own_secret if pattern is None else pattern.server_key
         hashing = self.hashing
@@ -113,7 +117,7 @@ class ScramMechanism:
 
 
 class ScramExchange:
-    """One login: two messages of the client, two answers."""
+    """Exchange of one login: two messages of the client, and two responses."""
 
     def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
         self._mechanism = mechanism
@@ -122,7 +126,7 @@ class ScramExchange:
         self._server_first = ""
 
     def respond(self, token: bytes) -> SaslReply:
-        """Answer the client's next message."""
+        """Process the client's next message, and return the response to it."""
         if self._first is None:
             return self._on_first(token)
         return self._on_final(self._first, token)
@@ -146,7 +150,7 @@ class ScramExchange:
     def _on_final(self, first: ClientFirst, last: bytes) -> SaslReply:
         final = parse_client_final(last)
         hashing = self._mechanism.hashing
-        # Looked up again: a credential that was changed meanwhile is the one that holds.
+        # Looked up again, so that a credential changed meanwhile is used.
         credential, is_real, token = self._mechanism.credential_for(first)
         message = ",".join((first.bare, self._server_first, final.without_proof)).encode()
         if len(final.proof) != hashing.size:
@@ -169,6 +173,6 @@ class ScramExchange:
 
 
 def _stretched(hashing: ScramHash, key: bytes, length: int) -> bytes:
-    """Return `length` bytes that follow from a key."""
+    """Return `length` bytes derived from a key."""
     blocks = -(-length // hashing.size)
     return b"".join(hashing.hmac(key, b"salt%d" % number) for number in range(blocks))[:length]

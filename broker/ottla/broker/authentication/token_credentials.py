@@ -1,6 +1,7 @@
-"""Logins by delegation tokens: SCRAM with a token's id as the user and its HMAC as the password.
+"""Logins with delegation tokens: SCRAM with a token's id as the user and its HMAC as the password.
 
-Pure.  A credential is made when a token is first used for a login, and kept: it costs a few ms.
+Pure.  A credential is computed when a token is first used for a login, and cached, since it takes a
+few ms.
 """
 
 import hmac
@@ -9,15 +10,15 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from ottla.metadata.image import MetadataImage
-from ottla.model.delegation_tokens import DelegationToken, token_password
-from ottla.model.scram import ITERATIONS_MIN, ScramCredential, ScramHash
+from ottla.model.security.delegation_tokens import DelegationToken, token_password
+from ottla.model.security.scram import ITERATIONS_MIN, ScramCredential, ScramHash
 
 KEPT_MAX = 10_000
-"""Credentials that are kept."""
+"""Maximum cached credentials."""
 
 
 class TokenCredentials:
-    """The credentials of the tokens in the image."""
+    """SCRAM credentials of the delegation tokens in the metadata image."""
 
     def __init__(
         self, secret: str, image: Callable[[], MetadataImage | None], wall_ms: Callable[[], int]
@@ -28,17 +29,17 @@ class TokenCredentials:
         self._kept: OrderedDict[tuple[int, str], ScramCredential] = OrderedDict()
 
     def token_of(self, token_id: str) -> DelegationToken | None:
-        """Return a token that may be used now."""
+        """Return the token with this id if it is valid now, or None."""
         image = self._image()
         found = None if image is None else image.delegation_tokens.get(token_id)
         return found if found is not None and found.holds_at(self._wall_ms()) else None
 
     def lifetime_ms(self, token: DelegationToken) -> int:
-        """Return how long a token still holds."""
+        """Return the milliseconds until a token expires."""
         return max(0, min(token.expires_ms, token.max_ms) - self._wall_ms())
 
     def credential_of(self, hashing: ScramHash, token: DelegationToken) -> ScramCredential:
-        """Return what a login by the token is proven with."""
+        """Return the SCRAM credential of a token."""
         key = hashing.number, token.id
         found = self._kept.get(key)
         if found is None:

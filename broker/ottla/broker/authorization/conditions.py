@@ -1,15 +1,15 @@
-"""In which requests of an API an operation is needed: what `When` means for each.  Pure."""
+"""Conditions under which a request needs an operation, for each value of `When`.  Pure."""
 
 from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.settings.resources import ConfigKind
-from ottla.wire.api_permissions import When
+from ottla.wire.api import When
 from ottla.wire.apis import ADD_PARTITIONS_OF_BROKERS_FROM
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
-"""Types of FindCoordinator's keys."""
+"""Types of keys in a FindCoordinator request: group, transactional id, share group."""
 
 
 def _key_type_is(key_type: int) -> Callable[[RequestContext, Any, Any], bool]:
@@ -41,4 +41,5 @@ CONDITIONS: dict[When, Callable[[RequestContext, Any, Any], bool]] = {
     ),
     When.ON_CONTROLLERS: lambda context, request, element: False,
 }
-"""Whether an operation is needed for an element of a request, or for the request (None)."""
+"""Functions that return True if an operation is needed for an element of a request, or for the
+whole request if the element is None."""

@@ -1,9 +1,10 @@
-"""A gate for each row of `wire/api_permissions`: what a request needs, checked before its handler.
+"""Gate of each API: authorizes a request before its handler, by the needs of the API's row in
+`wire/apis`.
 
-Pure.  A request is refused as a whole, or loses the parts that are not allowed; their places in the
-answer are put in when the handler's answer is there.  A request that names much is looked at in
-steps.  What only the handler can see (parts of the answer, sessions, options) it asks of
-`context.permissions` itself.
+Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
+for these elements are added to the handler's response. A request with many elements is authorized
+in steps. The handler checks `context.permissions` for everything that the gate cannot see: parts of
+the response, sessions, options.
 """
 
 from collections.abc import Callable
@@ -12,36 +13,61 @@ from typing import Any
 from uuid import UUID
 
 from ottla.broker.authorization.conditions import CONDITIONS
-from ottla.broker.authorization.elements import ELEMENTS, Elements
 from ottla.broker.authorization.permissions import ClientPermissions
-from ottla.broker.authorization.refusals import refused
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, StepPace, Steps, begun
+from ottla.broker.network.steps import Answer, StepPace, Steps, begun, paced
 from ottla.model.errors import ErrorCode
-from ottla.wire.api_permissions import AnyOf, ApiPermission, Decider, Need, Scope, When
+from ottla.wire.api import AnyOf, Api, Decider, Need, Parts, Scope, When
 from ottla.wire.apis import response_class
+from ottla.wire.flat.flat_commit import FlatCommit
+from ottla.wire.refusals import plan_of, refused, refused_element
 
 TopicName = Callable[[UUID], str | None]
-"""Returns the name of a topic by its id; None for an id that no topic has."""
+"""Callable that returns the name of a topic by its id, or None if no topic has the id."""
 
 NoteRefusal = Callable[[int, ErrorCode], None]
-"""Counts a refused part of a request: API key and code."""
+"""Callable that counts a refused element of a request by API key and error code."""
+
+
+class Elements:
+    """Elements of an API's requests that are authorized one by one."""
+
+    __slots__ = ("field", "name", "parts")
+
+    def __init__(self, named_by: str, parts: Parts) -> None:
+        self.field, _, self.name = named_by.partition(".")
+        """Field of the request with the list, and field of an element with the resource's name. The
+        latter is empty if the element is the name itself."""
+        self.parts = parts
+
+    def name_of(self, element: Any) -> str:
+        """Return the name of an element's resource, or an empty text if the element has an id
+        instead."""
+        name: str = getattr(element, self.name) if self.name else element
+        return name
+
+
+def elements_of(row: Api) -> Elements | None:
+    """Return the elements of an API's requests, or None if its handler authorizes them."""
+    named = (one.named_by for one in row.single_needs if one.scope is Scope.EACH and one.named_by)
+    return None if row.parts is None else Elements(next(named), row.parts)
 
 
 class Gate:
-    """What one row of the table asks of a request."""
+    """Gate that authorizes one API's requests before their handler."""
 
-    def __init__(self, row: ApiPermission, name_of: TopicName, note: NoteRefusal) -> None:
+    def __init__(self, row: Api, name_of: TopicName, note: NoteRefusal) -> None:
         self._key = row.key
         self._name_of = name_of
         self._note = note
-        self._elements = ELEMENTS.get(row.key)
+        self._elements = elements_of(row)
         self._whole: list[tuple[Need, ...]] = []
-        """Of each, one is enough."""
+        """Needs of the request as a whole.  One need of each tuple must be allowed."""
         self._each: list[Need] = []
         self._instead: list[Need] = []
-        """Of these one is enough for all parts."""
-        for one in row.needs if row.decider is Decider.BROKER else ():
+        """Needs of the request that may replace the needs of its elements. If one of them is
+        allowed, all elements are."""
+        for one in row.needs if row.decider is not Decider.CONTROLLER else ():
             needs = one.needs if isinstance(one, AnyOf) else (one,)
             if all(need.scope is Scope.REQUEST for need in needs):
                 self._whole.append(needs)
@@ -51,14 +77,15 @@ class Gate:
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
         self._only: Need | None = None
-        """What each part needs, where that is one thing and always needed."""
+        """Need of each element if there is exactly one and it always applies, else None."""
         if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
             self._only = self._each[0]
         self.is_open = not self._whole and not self._each
-        """Whether nothing is asked before the handler."""
+        """True if no check is made before the handler."""
 
     def _is_of_elements(self, need: Need) -> bool:
-        """Return whether a need is that of each part; a part's own parts are the handler's."""
+        """Return whether a need applies to each element of the request. Needs for parts of an
+        element are checked by the handler."""
         field, _, rest = need.named_by.partition(".")
         elements = self._elements
         return elements is not None and field == elements.field and "." not in rest
@@ -70,7 +97,10 @@ class Gate:
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Refuse the request, or have what is allowed of it served."""
+        """Refuse the whole request, or call the handler with the elements that the client may
+        access."""
+        if isinstance(request, FlatCommit):
+            request = request.decoded()
         if self._is_allowed_at_once(context, request, permissions):
             return handler(context, request)
         return begun(self._serve(context, request, permissions, handler))
@@ -78,9 +108,9 @@ class Gate:
     def _is_allowed_at_once(
         self, context: RequestContext, request: Any, permissions: ClientPermissions
     ) -> bool:
-        """Return whether a request of one resource or two is allowed, as most are: without steps.
+        """Return whether a request for one or two resources is allowed without steps, as most are.
 
-        What was decided here is not decided, or logged, once more in the steps.
+        Decisions made here are cached, so that the steps neither decide nor log them again.
         """
         for needs in self._whole:
             need = needs[0]
@@ -94,7 +124,7 @@ class Gate:
         elements = self._elements
         if elements is None or not self._each:
             return True
-        if self._instead or context.header.api_version < elements.lists_from:
+        if self._instead or context.header.api_version < elements.parts.lists_from:
             return False
         parts = getattr(request, elements.field)
         if len(parts) != 1:
@@ -121,8 +151,8 @@ class Gate:
         elements = self._elements
         if elements is None or not self._each:
             return handler(context, request)
-        if context.api_version < elements.lists_from:
-            name = getattr(request, elements.single)
+        if context.api_version < elements.parts.lists_from:
+            name = getattr(request, elements.parts.single)
             need = self._refusing(context, request, permissions, request, name)
             if need is not None:
                 return (yield from self._refuse(context, request, permissions, need))
@@ -139,8 +169,9 @@ class Gate:
         handler: Handler,
         elements: Elements,
     ) -> Answer:
-        """Have the parts served that are allowed, and put the others into the answer."""
-        pace = StepPace()
+        """Pass the elements that the client may access to the handler, and add the others to the
+        response as errors."""
+        pace, version = StepPace(), context.api_version
         allowed: list[Any] = []
         places: list[Any] = []
         for part in getattr(request, elements.field):
@@ -152,21 +183,23 @@ class Gate:
                 allowed.append(part)
             else:
                 self._note_refused_part(context, need.code)
-                places.append((yield from elements.place_of(part, need.code, pace)))
+                refusing = refused_element(self._key, version, part, need.code)
+                places.append((yield from paced(refusing, pace)))
             if pace.is_due():
                 yield
         if not places:
             return handler(context, request)
         setattr(request, elements.field, allowed)
-        if allowed or elements.is_served_empty:
-            context.slot.amend = partial(_put_into, elements.into, places)
+        into = plan_of(self._key, version).into
+        if allowed or elements.parts.is_served_empty:
+            context.slot.amend = partial(_put_into, into, places)
             return handler(context, request)
         response = response_class(self._key)()
-        setattr(response, elements.into, places)
+        setattr(response, into, places)
         return response
 
     def _name_by_id(self, part: Any) -> str | None:
-        """Return the name of a topic that is named by its id; None where there is none to hide."""
+        """Return the name of a topic that a request names by id, or None if no topic has the id."""
         topic_id = getattr(part, "topic_id", None)
         return "" if topic_id is None else self._name_of(topic_id)
 
@@ -178,7 +211,7 @@ class Gate:
         part: Any,
         name: str,
     ) -> Need | None:
-        """Return what a part lacks, None if it is allowed."""
+        """Return the need that is not allowed for an element, or None if the element is allowed."""
         for need in self._each:
             is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
             if is_needed and not permissions.has(need, name):
@@ -195,11 +228,12 @@ class Gate:
         self, context: RequestContext, request: Any, permissions: ClientPermissions, need: Need
     ) -> Answer:
         reason = f"{permissions.principal} is not allowed {spoken(need)}"
-        response = yield from refused(request, need.code, context.api_version, reason)
+        refusing = refused(request, need.code, context.api_version, reason)
+        response = yield from paced(refusing, StepPace())
         if not getattr(response, "error_code", 0):
             self._note_refused_part(context, need.code)
         if getattr(request, "acks", None) == 0:
-            # There is no answer to put the error into: the producer sees it as a hang-up.
+            # acks=0 has no response for the error; the producer sees the connection close.
             context.close_connection()
             return None
         return response
@@ -212,7 +246,8 @@ def _refusal(
     needs: tuple[Need, ...],
     pace: StepPace,
 ) -> Steps[Need | None]:
-    """Return what the whole request lacks, None if it is allowed."""
+    """Return the operation that the request as a whole needs and the client is denied, or None if
+    the request is allowed."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:
         return None
@@ -231,13 +266,14 @@ def _refusal(
 
 
 def spoken(need: Need) -> str:
-    """Return an operation on a resource as a person reads it, such as `alter configs on topic`."""
+    """Return an operation and its resource as text, such as `alter configs on topic`."""
     words = f"{need.operation.name} on {need.resource.name}"
     return words.replace("_", " ").lower()
 
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:
-    """Put the places of refused parts into the handler's answer, unless that refuses the whole."""
+    """Add the refused elements to the handler's response, unless the response is an error for the
+    whole request."""
     if getattr(response, "error_code", 0):
         return
     getattr(response, field).extend(places)

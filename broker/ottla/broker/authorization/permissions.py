@@ -1,9 +1,8 @@
-"""What the client of a request may do.  Pure.
+"""Permissions of the client of a connection. Pure.
 
-What is allowed is kept for the connection, so that its next request need not have it decided
-again; what is refused is decided, and logged, once for each request, however often its parts name
-it.  Both rest on one state of the entries: with the next one everything is decided again, on open
-connections and for requests that wait.
+Allowed operations are cached for the connection. Denied operations are decided and logged once for
+each request, however many elements name them. Both caches are valid for one version of the ACLs.
+With the next version everything is decided again, on open connections and for waiting requests.
 """
 
 from collections import defaultdict
@@ -11,44 +10,47 @@ from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from ottla.broker.network.dispatch import Peer
-from ottla.broker.network.ready_answers import Asker
-from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.model.authorizer import AllowAll, Authorizer, authorized_operations
-from ottla.wire.api_permissions import Need
+from ottla.broker.network.response_cache import ClientKey
+from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.model.security.authorizer import AllowAll, Authorizer, authorized_operations
+from ottla.wire.api import Need
 
 KEPT_MAX = 128
-"""Names kept for one connection, at some 200 bytes each.  With fewer, clients of more topics ask
-the authorizer more often, for a microsecond each; more cost memory on every connection."""
+"""Names cached for one connection, at some 200 bytes each. Smaller calls the authorizer more often
+for clients of more topics, at a microsecond each. Larger takes more memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
-"""Length of the longest name that is kept: a topic's has 249 at most, a group's may have 32 KiB."""
+"""Length of the longest cached name.  A topic's name has at most 249 characters; a group's may have
+32 KiB."""
 
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
-"""An operation on resources of a type."""
+"""Operation on all resources of one type, the key under which resource names are cached."""
 
 WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
 
 
-class AllowedBefore:
-    """What the client of a connection was allowed by one state of the entries."""
+class PermissionCache:
+    """Cache of the operations that the client of a connection is allowed, for one version of the
+    ACLs."""
 
-    __slots__ = ("_count", "asker", "is_keeping", "names", "version", "writable_topics")
+    __slots__ = ("_count", "client_key", "is_keeping", "names", "version", "writable_topics")
 
     def __init__(self, version: int, *, is_keeping: bool) -> None:
         self.version = version
-        """The state of the entries."""
+        """Version of the ACLs."""
         self.names: defaultdict[Granted, set[str]] = defaultdict(set)
-        """The resources, by what was allowed on them."""
+        """Resource names by the operation allowed on them."""
         self.writable_topics = self.names[WRITE_TOPIC]
-        """What each Produce looks at."""
+        """Topics with WRITE allowed, which each Produce checks."""
         self.is_keeping = is_keeping
-        """Whether anything that was decided may be used again."""
-        self.asker: Asker | None = None
-        """Whom answers of this state are for, once it has been asked."""
+        """True if allowed operations may be cached; False if each decision must be logged."""
+        self.client_key: ClientKey | None = None
+        """Key of the client in the caches of responses, with this version of the ACLs. Created at
+        first use."""
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:
-        """Keep what is allowed; return False for what is not to be kept."""
+        """Cache an allowed operation on a resource.  Returns False if it is not cached."""
         if not self.is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
             return False
         if self._count >= KEPT_MAX:
@@ -60,27 +62,27 @@ class AllowedBefore:
         return True
 
 
-class AuthorizerInForce:
-    """The authorizer that decides at the moment; another one takes its place with an image."""
+class CurrentAuthorizer:
+    """Owner of the current authorizer, which may be replaced."""
 
     __slots__ = ("authorizer", "version")
 
     def __init__(self) -> None:
         self.authorizer: Authorizer = AllowAll()
         self.version = 0
-        """Rises whenever something else may be allowed."""
+        """Version of the ACLs, incremented whenever the allowed operations may have changed."""
 
     def use(self, authorizer: Authorizer) -> None:
-        """Have an authorizer decide from now on."""
+        """Replace the authorizer."""
         self.authorizer = authorizer
         self.note_change()
 
     def note_change(self) -> None:
-        """Note that the authorizer decides otherwise than before."""
+        """Increment the version, since decisions may have changed."""
         self.version += 1
 
     def permissions_of(self, peer: Peer) -> "ClientPermissions":
-        """Return what serves the next request of a connection, by the entries of now."""
+        """Return the permissions for the next request of a connection, with the current ACLs."""
         before: ClientPermissions | None = peer.permissions
         allowed = None
         if before is not None and before.user is peer.user:
@@ -90,16 +92,17 @@ class AuthorizerInForce:
         found = peer.permissions = ClientPermissions(self, peer, allowed)
         return found
 
-    def nothing_allowed(self) -> AllowedBefore:
-        """Return what is known before anything is decided by the entries of now.
+    def nothing_allowed(self) -> PermissionCache:
+        """Return an empty cache for the current version of the ACLs.
 
-        Where each decision is logged, none is kept.
+        It stays empty if each decision must be logged.
         """
-        return AllowedBefore(self.version, is_keeping=not self.authorizer.logs_allowed)
+        return PermissionCache(self.version, is_keeping=not self.authorizer.logs_allowed)
 
 
 class ClientPermissions:
-    """Serves as the `Permissions` of a request, and of the next ones while nothing is refused."""
+    """Permissions for one request. They are reused for later requests of the client until an
+    operation is denied."""
 
     __slots__ = (
         "_decided",
@@ -113,37 +116,40 @@ class ClientPermissions:
         "was_denied",
     )
 
-    def __init__(self, in_force: AuthorizerInForce, peer: Peer, allowed: AllowedBefore) -> None:
+    def __init__(self, in_force: CurrentAuthorizer, peer: Peer, allowed: PermissionCache) -> None:
         self._in_force = in_force
         self.allowed = allowed
-        """What was allowed before, by the entries that were asked last."""
+        """Cache of allowed operations, for the version of the ACLs that was last checked."""
         self.user = peer.user
         self.principal = peer.principal
         self.host = peer.peer_host
         self.serves: str | None = peer.user
-        """The user whose next request it serves too; None where it knows decisions that the next
-        request must not have from it."""
+        """User whose next request these permissions can serve.  None if they contain decisions that
+        apply to one request only."""
         self.was_denied = False
-        """Whether something was denied that the request names; it serves no other one then."""
+        """True if an operation on a resource that the request names was denied. The permissions are
+        then not reused for another request."""
         self._decided: dict[tuple[Granted, str], bool] = {}
         self._decided_version = -1
 
     @property
     def version(self) -> int:
-        """A number that changes whenever something else may be allowed."""
+        """Number that changes whenever the allowed operations may have changed."""
         return self._in_force.version
 
-    def make_asker(self) -> Asker | None:
-        """Return the version, principal and host of kept answers that serve; None: none does."""
+    def make_client_key(self) -> ClientKey | None:
+        """Return the ACL version, principal and host by which cached responses are looked up.
+        Returns None if no cached response may be used."""
         allowed = self.allowed
-        if allowed.asker is None and allowed.is_keeping:
-            allowed.asker = allowed.version, self.principal, self.host
-        return allowed.asker
+        if allowed.client_key is None and allowed.is_keeping:
+            allowed.client_key = allowed.version, self.principal, self.host
+        return allowed.client_key
 
     def allowed_before(self, granted: Granted) -> AbstractSet[str]:
-        """Return resources on which an operation was allowed: what is not there is to be asked.
+        """Return the resources for which the cache already has a permission for this operation and
+        resource type. For others the caller must call `allows`.
 
-        Holds until the caller next lets others run.
+        The result is valid until the caller next lets other tasks run.
         """
         allowed = self.allowed
         if allowed.version != self._in_force.version:
@@ -158,7 +164,7 @@ class ClientPermissions:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether an operation on a resource is allowed now."""
+        """Return whether the client may perform an operation on a resource now."""
         granted = operation, resource_type
         allowed = self.allowed
         if name in allowed.names[granted] and allowed.version == self._in_force.version:
@@ -186,19 +192,21 @@ class ClientPermissions:
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return as `allows`, and neither keep nor log it: for what outlives the request."""
+        """Return the same result as `allows`, but do not cache or log it. For checks that are
+        repeated after the request has ended."""
         return self._in_force.authorizer.is_allowed(
             self.principal, self.host, operation, resource_type, name, is_logged=False
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the allowed operations, as answers have them: one bit each."""
+        """Return the operations that the client may perform on a resource, as a bit field in the
+        format of responses."""
         return authorized_operations(
             self._in_force.authorizer, self.principal, self.host, resource_type, name
         )
 
     def has(self, need: Need, name: str, *, is_logged: bool = True) -> bool:
-        """Return whether what a row of the table needs is allowed on a resource."""
+        """Return whether a need of an API's row is allowed on a resource."""
         resource = need.resource
         if resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME

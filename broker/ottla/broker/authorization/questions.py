@@ -1,15 +1,16 @@
-"""What handlers ask of a request's permissions: None as permissions means that all is allowed.
+"""Permission checks by handlers. If permissions are None, everything is allowed.
 
-Pure.  For what a gate cannot see: parts of answers, options, lists that are filtered.
+Pure. A gate cannot check parts of responses, options and filtered lists. Handlers check these with
+the functions of this module.
 """
 
 from ottla.broker.network.dispatch import Permissions
-from ottla.model.acls import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
+from ottla.model.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
 
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
 OPERATIONS_COST = 8
-"""Decisions that the operations of one resource take."""
+"""Cost of computing the allowed operations of one resource, in decisions of the authorizer."""
 
 
 def may(
@@ -20,7 +21,7 @@ def may(
     *,
     is_logged: bool = True,
 ) -> bool:
-    """Return whether an operation on a resource is allowed."""
+    """Return whether the client may perform an operation on a resource."""
     return permissions is None or permissions.allows(
         operation, resource_type, name, is_logged=is_logged
     )
@@ -29,28 +30,29 @@ def may(
 def may_describe_topic(
     permissions: Permissions | None, name: str, *, is_logged: bool = True
 ) -> bool:
-    """Return whether a topic may be shown."""
+    """Return whether the client may describe a topic."""
     return permissions is None or permissions.allows(
         AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_logged=is_logged
     )
 
 
 def may_on_cluster(permissions: Permissions | None, operation: AclOperation) -> bool:
-    """Return whether an operation on the cluster is allowed; a denial is not logged."""
+    """Return whether the client may perform an operation on the cluster. A denial is not logged."""
     return permissions is None or permissions.allows(
         operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=False
     )
 
 
 def operations_on(permissions: Permissions | None, resource_type: ResourceType, name: str) -> int:
-    """Return what is allowed on a resource, one bit for each operation."""
+    """Return the allowed operations on a resource as a bit field."""
     if permissions is None:
         return sum(1 << operation for operation in OPERATIONS[resource_type])
     return permissions.operations(resource_type, name)
 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
-    """Return what is allowed on the cluster, as answers have it; none without Describe."""
+    """Return the allowed operations on the cluster in the format of responses. Without DESCRIBE on
+    the cluster, none are returned."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not may(permissions, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -1,45 +1,43 @@
-"""Admin requests: the active controller decides, this broker passes them on.
+"""Admin requests that this broker forwards to the active controller.
 
-Pure but for the await of the controller.  After a change the answer waits until this broker has
-followed its records, so that a client which created a topic finds it at the broker that said so.
-It does not wait for the logs: requests that name them do (`logs/early_requests`).
+Pure but for awaiting the controller.  After a change the response waits until this broker has
+applied its records.  A client that created a topic thus finds it at this broker.  The response does
+not wait for the logs, since requests that name them do (`logs/early_requests`).
 """
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ottla.broker.cluster.forwarding import ControllerDoor, forward_bytes
+from ottla.broker.cluster.forwarding import ForwardingPort, forward_bytes
 from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
-from ottla.broker.cluster.refusals import REFUSALS, refuse
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import Apart
-from ottla.model.errors import RefusedError
+from ottla.broker.network.steps import ThreadWork
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import KIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
-
-FORWARDED_API_KEYS = frozenset(REFUSALS)
-"""The forwarded APIs that the controller decides in this release."""
+from ottla.wire.refusals import refuse
 
 SEEN_HERE_MS_MAX = 5_000
-"""How long an answer waits for our own image; the change itself is committed by then."""
+"""Maximum milliseconds that a response waits until this broker has applied the change. The change
+is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
-"""Size of a request or an answer that is encoded, decoded or refused apart from the loop."""
+"""Size of a request or response from which it is encoded, decoded or refused off the event loop."""
 
 
 class AdminApi:
-    """Serves every API of `FORWARDED_API_KEYS`."""
+    """Handler of every API in `FORWARDED_KEYS`."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
-        controller: ControllerDoor,
+        controller: ForwardingPort,
         metadata: MetadataCache,
         purgatory: Purgatory,
         now_ms: Callable[[], int],
@@ -56,9 +54,9 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
-        """Forward the request and answer with what the controller says.
+        """Forward the request and answer with the controller's response.
 
-        Where a part of the answer is this broker's own, `finish` puts it in.
+        `finish` adds the parts of the response that this broker decides.
         """
         finish = finish or _as_it_is
         return self._forward(context, request, encode(request, context.api_version), finish)
@@ -69,11 +67,11 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request with many elements: it is encoded apart from the loop.
+        """Forward a request with many elements, which is encoded off the event loop.
 
-        `finish` may be called apart from the loop too.
+        `finish` may also be called off the event loop.
         """
-        return Apart(
+        return ThreadWork(
             lambda: encode(request, context.api_version, is_large=True),
             lambda body: self._forward(context, request, body, finish or _as_it_is),
         )
@@ -95,14 +93,14 @@ class AdminApi:
                 self._controller, context, request, body, version=version, timeout_ms=timeout_ms
             )
         except RefusedError as refusal:
-            refused = refusal
+            error = refusal
             if len(body) < APART_FROM_BYTES:
-                return finish(refuse(request, refused, version))
-            return Apart(lambda: finish(refuse(request, refused, version)), _as_it_is)
+                return finish(refusal_of(request, error, version))
+            return ThreadWork(lambda: finish(refusal_of(request, error, version)), _as_it_is)
 
         throttle_ms = answer.throttle_time_ms
         if throttle_ms > 0:
-            # Here and nowhere else: the controller sees brokers, not the client's connection.
+            # Only this broker can throttle the client: controllers see brokers, not its connection.
             context.slot.mute_until(self._now_ms() + throttle_ms)
 
         slot = context.slot
@@ -115,7 +113,7 @@ class AdminApi:
             and len(answer.body) >= APART_FROM_BYTES
             and not hasattr(response_kind, "error_code")
         ):
-            # Nothing of it is ours: a hundred topics come with thousands of settings.
+            # No part of it is decided here.  A hundred topics have thousands of settings.
             offset = Offset(answer.metadata_offset)
             return self._when_seen(context, answer.body, offset, timeout_ms)
 
@@ -131,7 +129,7 @@ class AdminApi:
 
         if len(answer.body) < APART_FROM_BYTES:
             return seen(decoded())
-        return Apart(decoded, seen)
+        return ThreadWork(decoded, seen)
 
     def _when_seen(
         self,
@@ -140,9 +138,10 @@ class AdminApi:
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the answer if our own image has what it says; else it is given later.
+        """Return the response if this broker's image has the change, otherwise complete the
+        response later.
 
-        One that is encoded already is given here in any case.
+        An encoded response is always completed here.
         """
         metadata = self._metadata
 
@@ -165,6 +164,14 @@ class AdminApi:
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )
         return None
+
+
+def refusal_of(request: Message, refusal: RefusedError, version: int) -> Message:
+    """Return the response to a forwarded request that is refused as a whole."""
+    if refusal.code is ErrorCode.NETWORK_EXCEPTION:
+        # The error is between this broker and the controllers, not in the client's network.
+        refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, refusal.message)
+    return refuse(request, refusal, version)
 
 
 def _as_it_is(answer: Message) -> Message:

@@ -1,7 +1,7 @@
-"""ApiVersions: what this broker speaks, said to clients of any age.
+"""ApiVersions: the versions that this broker supports, for clients of any version.
 
-Pure.  The answer to a version nobody knows is in version 0 with error 35 and only the row of
-ApiVersions itself, from which a client picks the version to ask again with (KIP-511).
+Pure.  The response to an unknown version is in version 0, with error 35 and only the row of
+ApiVersions itself.  From it the client chooses the version of its next attempt (KIP-511).
 """
 
 import re
@@ -12,7 +12,7 @@ from ottla.broker.network.dispatch import RequestContext
 from ottla.metadata.features import SUPPORTED, LevelRange
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.wire.apis import API, API_VERSIONS, TELEMETRY_API_KEYS
+from ottla.wire.apis import API, API_VERSIONS
 from ottla.wire.headers import TRACE_CONTEXT_FEATURE
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import (
@@ -23,32 +23,33 @@ from ottla.wire.messages.api_versions_response import (
 )
 
 CLIENT_NAMED_FROM = 3
-"""The first version in which a client says what software it is."""
+"""First version in which a client reports its software."""
 
 ZERO_MINIMUMS_FROM = 4
-"""Older clients stumble over features whose lowest level is 0 (KAFKA-17011)."""
+"""First version whose clients accept features with a lowest level of 0 (KAFKA-17011)."""
 
 TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
-"""There is one form of it, see `wire/headers`.  Controllers do not know it: it is not finalised."""
+"""The only level of trace contexts, see `wire/headers`.  Controllers do not know the feature, so
+that it is not finalised."""
 
 SOFTWARE_CHARS_MAX = 256
-"""What is kept of what a client calls itself, for as long as its connection lives.  A request may
-hold megabytes of it; no client's real name is longer."""
+"""Characters stored of a client's software name and version, while its connection is open.  A
+request may contain megabytes of them; real names are shorter."""
 
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 ANY_NODE = -1
-"""The node id of a client that names neither a cluster nor a node; it names both or none."""
+"""Node id of a client that names neither a cluster nor a node.  Clients name both or none."""
 
 
 class ApiVersionsApi:
-    """Serves ApiVersions 0-5 and the answer to those above.
+    """Handler of ApiVersions, versions 0 to 5, and of later, unsupported versions.
 
-    `served` returns the api keys to list.  It must name them all from the start: clients keep what
-    the first answer on a connection said.  Client telemetry is the exception: it is listed only
-    while `offers_telemetry` returns true, and clients notice a change with their next connection.
-    A broker that traces requests supports TRACE_CONTEXT_FEATURE, too.
+    `served` returns the API keys to list.  It must include all keys from the start, since clients
+    keep the first response on a connection.  Client telemetry is the exception.  It is listed only
+    while `offers_telemetry` returns True, and clients notice a change with their next connection.
+    A broker that traces requests also supports TRACE_CONTEXT_FEATURE.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class ApiVersionsApi:
     def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         """Answer with the versions and features of this broker."""
         version = context.api_version
-        if version >= CLIENT_NAMED_FROM and not _names_its_software(request):
+        if version >= CLIENT_NAMED_FROM and not _has_valid_software_name(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if (request.cluster_id is None) != (request.node_id == ANY_NODE):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if self._is_meant_for_another(request):
+        if self._is_for_other_node(request):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         if version >= CLIENT_NAMED_FROM:
             context.peer.software_name = request.client_software_name[:SOFTWARE_CHARS_MAX]
@@ -87,7 +88,7 @@ class ApiVersionsApi:
         if self._offers_telemetry():
             context.peer.was_offered_telemetry = True
         else:
-            served -= TELEMETRY_API_KEYS
+            served = frozenset(key for key in served if not API[key].is_optional)
         return ApiVersionsResponse(
             api_keys=[row for key in sorted(served) for row in _rows_of(key)],
             supported_features=[
@@ -106,7 +107,7 @@ class ApiVersionsApi:
         )
 
     def handle_unsupported(self, context: RequestContext, request: object) -> None:
-        """Answer a version we do not know, in version 0."""
+        """Answer an ApiVersions request of an unsupported version, with a response of version 0."""
         context.slot.complete_as(
             ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(_rows_of(API_VERSIONS))
@@ -114,21 +115,21 @@ class ApiVersionsApi:
             0,
         )
 
-    def _is_meant_for_another(self, request: ApiVersionsRequest) -> bool:
-        """Return whether the client wanted another cluster or node (KIP-1242)."""
+    def _is_for_other_node(self, request: ApiVersionsRequest) -> bool:
+        """Return True if the client expected another cluster or node (KIP-1242)."""
         if request.cluster_id is None:
             return False
         return (request.cluster_id, request.node_id) != (self._cluster_id, self._node_id)
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
-    """Yield the row of an API, unless it is one that is not listed."""
+    """Yield the API's entry in the response. Yields none if the API is not listed."""
     versions = API[key].advertised
     if versions:
         yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
 
 
-def _names_its_software(request: ApiVersionsRequest) -> bool:
+def _has_valid_software_name(request: ApiVersionsRequest) -> bool:
     return bool(
         LEGAL_SOFTWARE_NAME.fullmatch(request.client_software_name)
         and LEGAL_SOFTWARE_NAME.fullmatch(request.client_software_version)

@@ -1,12 +1,12 @@
-"""Topics that are made because a client asked for them (`auto.create.topics.enable`).
+"""Topics that are created because a client requested them (`auto.create.topics.enable`).
 
-Each name is on its way to the controller once at a time: a thousand clients that ask for the same
-new topic cost one request, and everybody waits for the image to show it.
+At most one request for each name is in flight to the controller.  If a thousand clients request the
+same new topic, one request is sent, and all of them wait for the image with the topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.broker.cluster.forwarding import ControllerDoor, forward_as
+from ottla.broker.cluster.forwarding import ForwardingPort, forward_as
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -14,11 +14,12 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 CREATE_TOPICS_VERSION = 7
 CLUSTER_DEFAULT = -1
-"""As a number of partitions or replicas: what the cluster's settings say."""
+"""Number of partitions or replicas in a request that selects the default of the cluster."""
 
 
 class Attempt:
-    """One request for topics under way; `refused` names those that it will not bring."""
+    """Request for the creation of topics that the controller has not answered; `refused` contains
+    the names that were refused."""
 
     __slots__ = ("refused",)
 
@@ -27,17 +28,18 @@ class Attempt:
 
 
 class AutoCreate:
-    """Asks the controller for topics; `on_refused` wakes who waits for one that will not come."""
+    """Requests topics from the controller.  `on_refused` wakes the requests that wait for a refused
+    topic."""
 
     def __init__(
         self,
-        controller: ControllerDoor,
+        controller: ForwardingPort,
         *,
         timeout_ms: int,
         on_refused: Callable[[], object],
         internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
-        """`internal` says how topics of the brokers' own are made; others have the defaults."""
+        """`internal` has the specifications of internal topics; other topics use the defaults."""
         self._controller = controller
         self._internal = internal or {}
         self._timeout_ms = timeout_ms
@@ -45,7 +47,8 @@ class AutoCreate:
         self._under_way: dict[str, Attempt] = {}
 
     async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
-        """Have the topics made; return the attempts that bring them, ours and those of others."""
+        """Request the creation of topics.  Returns the attempts in flight for them, including those
+        of other requests."""
         attempts = {self._under_way[name] for name in names if name in self._under_way}
         mine = sorted(set(names) - self._under_way.keys())
         if mine:
@@ -77,11 +80,12 @@ class AutoCreate:
                 CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms),
                 version=CREATE_TOPICS_VERSION,
                 timeout_ms=self._timeout_ms,
-                # A client at its limit still has its groups coordinated.
+                # Not charged to the client: its groups must be coordinated even if its quota is
+                # exceeded.
                 is_own=all(name in self._internal for name in names),
             )
         except RefusedError:
-            # The client is told that there is no such topic, and asks again.
+            # The client gets UNKNOWN_TOPIC_OR_PARTITION, and retries.
             return frozenset(names)
         return frozenset(
             result.name

@@ -1,11 +1,12 @@
-"""DescribeCleaner and CleanLogs (our own, keys 20004 and 20005): the log cleaner of this broker.
+"""DescribeCleaner and CleanLogs (Ottla's own, keys 20004 and 20005): the log cleaner of this
+broker.
 
-DescribeCleaner shows what compaction would find in each log, what the last pass did and what keeps
-a log from being compacted.  CleanLogs asks for a pass now, or for those logs again whose cleaning
-failed; it is answered when that is noted, and DescribeCleaner shows what comes of it.
+DescribeCleaner reports the compactable part of each log, the result of the last pass, and the
+reason why a log is not compacted. CleanLogs requests a pass now, or a retry for logs whose cleaning
+failed. It is answered when the request is noted; DescribeCleaner shows the result.
 
-Before a pass that is asked for the active segment is closed: with segments of a GiB most of a small
-log would lie there, out of compaction's reach.
+A requested pass first rolls the active segment, since the active segment is never compacted. With
+segments of a GiB, it would contain most of a small log.
 """
 
 from collections import defaultdict
@@ -19,7 +20,8 @@ from ottla.model.ids import TopicPartition
 from ottla.storage.cleaner.cleanable import Cleanable, cleanable_of, hindrance_of
 from ottla.storage.cleaner.cleaner_driver import LogCleaner
 from ottla.storage.cleaner.cleaner_manager import CleaningState
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
+from ottla.wire.codec_types import Message
 from ottla.wire.messages.clean_logs_request import CleanLogsRequest
 from ottla.wire.messages.clean_logs_response import (
     CleanLogsPartitionResult,
@@ -32,40 +34,44 @@ from ottla.wire.messages.describe_cleaner_response import (
     DescribedCleanerLog,
     DescribedCleanerTopic,
 )
+from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Partitions of one CleanLogs: each may wait for a flush.  More hold the loop for longer, and the
-connection; fewer cost an operator of many partitions requests."""
+"""Maximum partitions of one CleanLogs request, each of which may wait for a flush.  Larger blocks
+the event loop and the connection longer; smaller makes an operator of many partitions send more
+requests."""
 
 SEGMENTS_PER_COST = 20
-"""Segments whose look costs as much as an entry of an answer."""
+"""Segments that can be examined in the time of one entry of a response."""
 
 R = TypeVar("R")
 
 
 class CleanedBroker(Protocol):
-    """What the requests need of the log manager."""
+    """Interface of the log manager for these requests."""
 
     cleaner: LogCleaner
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, None when there is none here.  RefusedError if offline."""
+        """Return a partition's log, or None if there is none here.  Raises RefusedError if it is
+        offline."""
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that serves, with its log."""
+        """Yield every partition that is online, with its log."""
         ...
 
 
 class DescribeCleanerApi:
-    """Serves DescribeCleaner 0."""
+    """Handler of DescribeCleaner, version 0."""
 
     def __init__(self, logs: CleanedBroker, now_ms: Callable[[], int]) -> None:
         self._logs = logs
         self._now_ms = now_ms
 
     def handle(self, context: RequestContext, request: DescribeCleanerRequest) -> HandlerResult:
-        """Answer for the partitions that are named and here; for all compacted ones of null."""
+        """Describe the named partitions that are on this broker. If the list is null, describe all
+        compacted partitions."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeCleanerRequest) -> Steps[DescribeCleanerResponse]:
@@ -83,7 +89,8 @@ class DescribeCleanerApi:
         for topic in used_up(request.topics):
             for index in topic.partitions:
                 at = TopicPartition(topic.name, index)
-                # A request may name very many that are not here: those are not kept.
+                # A request may name very many partitions that are not here.  Only those found are
+                # kept.
                 if at not in found and (row := self._row_of(at)) is not None:
                     found[at] = row
                 if pace.is_due():
@@ -93,7 +100,7 @@ class DescribeCleanerApi:
         return self._totals(found)
 
     def _row_of(self, at: TopicPartition) -> DescribedCleanerLog | None:
-        """Return a named partition's row, None where it is not here."""
+        """Return the row of a named partition, or None if the partition is not on this broker."""
         try:
             log = self._logs.get(at)
         except RefusedError as refusal:
@@ -151,7 +158,7 @@ class DescribeCleanerApi:
     def _state_of(
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
-        """Return what a log's cleaning is at, and why it is not cleaned where it is not."""
+        """Return the state of a log's cleaning, and the reason why it is not cleaned, or None."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:
@@ -174,18 +181,19 @@ class DescribeCleanerApi:
 
 
 class CleanLogsApi:
-    """Serves CleanLogs 0."""
+    """Handler of CleanLogs, version 0."""
 
     def __init__(self, logs: CleanedBroker, now_ms: Callable[[], int]) -> None:
         self._logs = logs
         self._now_ms = now_ms
 
-    async def handle(self, context: RequestContext, request: CleanLogsRequest) -> CleanLogsResponse:
-        """Note what is asked for, or answer per partition why not; null retries all that failed."""
+    async def handle(self, context: RequestContext, request: CleanLogsRequest) -> Message:
+        """Request cleanings, and answer with an error for each partition that cannot be cleaned.
+        Null retries all failed logs."""
         try:
             asked = self._asked(request)
         except RefusedError as refusal:
-            return refused_cleaning(refusal)
+            return refuse(request, refusal, context.api_version)
         results = {}
         for at in asked:
             result = results[at] = CleanLogsPartitionResult(partition_index=at.partition)
@@ -205,7 +213,9 @@ class CleanLogsApi:
     def _asked(self, request: CleanLogsRequest) -> list[TopicPartition]:
         if request.topics is None:
             if not request.retry:
-                raise RefusedError(ErrorCode.INVALID_REQUEST, "a pass is asked for by partitions")
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST, "name the partitions of which a pass is requested"
+                )
             return self._logs.cleaner.manager.failed
         count = sum(len(topic.partitions) for topic in request.topics)
         if count > PARTITIONS_MAX:
@@ -238,7 +248,8 @@ class CleanLogsApi:
         return log
 
     async def _requested(self, at: TopicPartition) -> str:
-        """Have a log cleaned next; return why nothing of it can be, empty where something can."""
+        """Request that a log is cleaned next. Returns the reason why it cannot be cleaned, or an
+        empty text."""
         log = self._log_of(at)
         if log.segments[-1].base_offset < log.last_stable_offset and not log.is_being_changed:
             await log.roll(now_ms=self._now_ms())
@@ -253,13 +264,8 @@ class CleanLogsApi:
         return "" if self._logs.cleaner.retry(at) else "its cleaning has not failed"
 
 
-def refused_cleaning(refusal: RefusedError) -> CleanLogsResponse:
-    """Return the answer to a CleanLogs that is refused as a whole."""
-    return CleanLogsResponse(error_code=refusal.code, error_message=refusal.message)
-
-
 def by_topic(rows: Mapping[TopicPartition, R]) -> dict[str, list[R]]:
-    """Return rows by their topics' names, both in order."""
+    """Return the rows grouped by topic name. The order of topics and rows is kept."""
     found: dict[str, list[R]] = defaultdict(list)
     for at in sorted(rows):
         found[at.topic].append(rows[at])

@@ -1,35 +1,36 @@
-"""Registers the APIs that are answered from metadata, or passed on to the controller.
+"""Registers the APIs that are answered from metadata, or forwarded to the controller.
 
-Pure.  Two steps, because the listener opens before the logs are recovered: first what may be asked
-of any broker at any time, then, when it runs, the rest.
+Pure. There are two steps, because the listener opens before the logs are recovered. The first step
+registers the APIs that a broker answers at any time. The second step registers all others when the
+broker is running.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from ottla.broker.cluster.admin_api import FORWARDED_API_KEYS, AdminApi
-from ottla.broker.cluster.alter_loggers import AlterLoggersApi
+from ottla.broker.cluster.admin_api import AdminApi
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.auto_create import AutoCreate
-from ottla.broker.cluster.config_resources import ListConfigResourcesApi
-from ottla.broker.cluster.configs_api import ConfigsApi
 from ottla.broker.cluster.describe_acls import DescribeAclsApi
 from ottla.broker.cluster.describe_client_quotas import DescribeClientQuotasApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_scram_credentials import DescribeScramCredentialsApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
-from ottla.broker.cluster.forwarding import ControllerDoor
-from ottla.broker.cluster.log_levels import LogLevels
+from ottla.broker.cluster.forwarding import ForwardingPort
 from ottla.broker.cluster.metadata_api import MetadataApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.cluster.settings.alter_loggers import AlterLoggersApi
+from ottla.broker.cluster.settings.config_resources import ListConfigResourcesApi
+from ottla.broker.cluster.settings.configs_api import ConfigsApi
+from ottla.broker.cluster.settings.log_levels import LogLevels
 from ottla.broker.cluster.token_apis import DelegationTokenApis
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.ready_answers import ReadyAnswers
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import (
     ALTER_CONFIGS,
     API_VERSIONS,
+    BROKER_KEYS,
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
@@ -40,6 +41,7 @@ from ottla.wire.apis import (
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     EXPIRE_DELEGATION_TOKEN,
+    FORWARDED_KEYS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,
     METADATA,
@@ -47,19 +49,6 @@ from ottla.wire.apis import (
 )
 
 TOKEN_CHANGES = (CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN)
-
-CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
-    METADATA,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_CLUSTER,
-    LIST_CONFIG_RESOURCES,
-    DESCRIBE_TOPIC_PARTITIONS,
-    DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
-    DESCRIBE_ACLS,
-    DESCRIBE_DELEGATION_TOKEN,
-}
-"""What `register_cluster_apis` serves."""
 
 
 def register_early_apis(
@@ -69,16 +58,16 @@ def register_early_apis(
     cluster_id: str,
     metadata: MetadataCache,
     describe_node: DescribeNodeApi,
-    coming: Iterable[int],
+    coming: frozenset[int] = BROKER_KEYS,
     offers_telemetry: Callable[[], bool],
 ) -> None:
-    """Serve ApiVersions and DescribeNode.
+    """Register ApiVersions and DescribeNode.
 
-    `coming` names the APIs that will be registered later: ApiVersions lists them from the start,
-    since a client keeps the first answer of a connection.  `offers_telemetry` returns whether
-    client telemetry is listed too, where it is served.
+    `coming` are the keys that will be registered later.  ApiVersions lists them from the start,
+    since a client keeps the first response on a connection.  `offers_telemetry` returns whether
+    client telemetry is listed too, if it is served.
     """
-    dispatcher.coming = frozenset(coming)
+    dispatcher.coming = coming
     versions = ApiVersionsApi(
         metadata=metadata,
         served=lambda: dispatcher.api_keys | dispatcher.coming,
@@ -99,11 +88,12 @@ def register_cluster_apis(
     cluster_id: str,
     metadata: MetadataCache,
     purgatory: Purgatory,
-    controller: ControllerDoor,
+    controller: ForwardingPort,
     auto_create: AutoCreate,
     now_ms: Callable[[], int],
 ) -> None:
-    """Serve everything that is answered from the image or by the controller."""
+    """Register all APIs that are answered from the image or by the controller."""
+    dispatcher.state_of_answers = lambda: metadata.image
     admin = AdminApi(
         config=config,
         controller=controller,
@@ -111,7 +101,7 @@ def register_cluster_apis(
         purgatory=purgatory,
         now_ms=now_ms,
     )
-    for api_key in FORWARDED_API_KEYS:
+    for api_key in FORWARDED_KEYS:
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
     alter = AlterLoggersApi(
@@ -131,15 +121,13 @@ def register_cluster_apis(
         purgatory=purgatory,
         auto_create=auto_create,
     )
-    dispatcher.register(METADATA, topics.handle, ready=ReadyAnswers(lambda: metadata.image))
+    dispatcher.register(METADATA, topics.handle)
     configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
     dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)
     dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
     cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)
-    dispatcher.register(
-        DESCRIBE_CLUSTER, cluster.handle, ready=ReadyAnswers(lambda: metadata.image)
-    )
+    dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
     pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)
     dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)
     quotas = DescribeClientQuotasApi(metadata)

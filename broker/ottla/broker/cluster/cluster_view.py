@@ -1,6 +1,7 @@
-"""The cluster as one client may see it: live brokers, where it reaches them, whom it may ask.
+"""The cluster as one client sees it: live brokers with their addresses on the client's listener,
+and the brokers to contact.
 
-Pure; shared by Metadata, DescribeCluster and DescribeTopicPartitions.
+Pure. Shared by Metadata, DescribeCluster and DescribeTopicPartitions.
 """
 
 import re
@@ -18,7 +19,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class BrokerAddress(NamedTuple):
-    """One broker, where this client reaches it."""
+    """Broker with its address for this client."""
 
     node_id: NodeId
     host: str
@@ -28,7 +29,7 @@ class BrokerAddress(NamedTuple):
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Return whether a topic may be called so."""
+    """Return whether a topic name is valid."""
     return (
         name not in (".", "..")
         and len(name) <= TOPIC_NAME_LENGTH_MAX
@@ -37,13 +38,13 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 class ClusterView:
-    """One image through one listener's eyes."""
+    """View of one metadata image for the clients of one listener."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, peer: Peer) -> None:
         self.image = image
         self._config = config
         self._peer = peer
-        # Asked again for each of thousands of partitions.
+        # Cached, since it is read for each of thousands of partitions.
         self._leaders: dict[NodeId, tuple[ErrorCode, NodeId]] = {}
         self._are_live: dict[NodeId, bool] = {}
         self._is_address_known = any(
@@ -52,18 +53,19 @@ class ClusterView:
         )
 
     def brokers(self, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
-        """Yield the brokers that can be reached by this listener, in order of their ids."""
+        """Yield the brokers that have an endpoint on this listener, in order of their ids."""
         for broker in self.image.brokers.values():
             address = self._address(broker)
             if address is not None and (with_fenced or not broker.is_fenced):
                 yield address
 
     def contacts(self) -> list[BrokerAddress]:
-        """Return the brokers that a client may go on with: those that can be reached, or this one.
+        """Return the brokers that a client may use: the live ones with an endpoint on this
+        listener, or this broker if there are none.
 
-        While every broker is fenced (all of them leave, or no controller answers) this one is
-        named although it leads nothing.  librdkafka (2.13, 2.16) forgets all brokers that an answer
-        does not name, and never asks any again (its issue 5301).
+        While every broker is fenced (all of them stop, or no controller answers), this one is
+        returned although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are
+        missing in a response, and never queries any of them again (its issue 5301).
         """
         named = list(self.brokers())
         if named:
@@ -73,16 +75,17 @@ class ClusterView:
 
     @property
     def controller_id(self) -> NodeId:
-        """The broker to send admin requests to: any does, as each of them forwards; so this one.
+        """Id of the broker to which admin requests should be sent. Every broker forwards them, so
+        it is this broker.
 
-        None while this one is not live: then the first that is.
+        While this broker is not live, it is the first live one.
         """
         local_id = self._config.node_id
         live = [broker.node_id for broker in self.brokers()]
         return local_id if local_id in live else next(iter(live), NO_NODE)
 
     def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
-        """Return the leader, or why there is none to be named."""
+        """Return the leader of a partition, or an error code if it has none for this client."""
         found = self._leaders.get(partition.leader)
         if found is None:
             found = self._leaders[partition.leader] = self._leader(partition.leader)
@@ -97,7 +100,7 @@ class ClusterView:
         return ErrorCode.NONE, node_id
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
-        """Return the replicas that serve nobody now."""
+        """Return the ids of the replicas that are offline."""
         return [replica for replica in partition.replicas if not self._is_live(replica)]
 
     def _is_live(self, node_id: NodeId) -> bool:
@@ -117,6 +120,7 @@ class ClusterView:
             return None
         host, port = endpoint.host or self._peer.local_host, endpoint.port
         if broker.id == self._config.node_id and not self._is_address_known:
-            # It listens on every interface: the address the client came in by works for it.
+            # The listener binds every interface.  The address to which the client connected works
+            # for it.
             host, port = self._peer.local_host, self._peer.local_port
         return BrokerAddress(broker.id, host, port, broker.rack, broker.is_fenced)

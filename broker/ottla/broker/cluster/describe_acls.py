@@ -1,11 +1,11 @@
-"""DescribeAcls: the access control entries that a filter asks for, grouped by resource."""
+"""DescribeAcls: the ACLs that match a filter, grouped by resource."""
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.steps import Answer, StepPace, Steps
 from ottla.metadata.acl_table import AclTable, PatternKey, pattern_key
-from ottla.model.acls import AclFilter
 from ottla.model.errors import ErrorCode
+from ottla.model.security.acls import AclFilter
 from ottla.wire.messages.describe_acls_request import DescribeAclsRequest
 from ottla.wire.messages.describe_acls_response import (
     AclDescription,
@@ -15,17 +15,17 @@ from ottla.wire.messages.describe_acls_response import (
 
 
 class DescribeAclsApi:
-    """Serves DescribeAcls 1-3."""
+    """Handler of DescribeAcls, versions 1 to 3."""
 
     def __init__(self, metadata: MetadataCache, *, is_on: bool) -> None:
-        """`is_on` is whether there is an authorizer."""
+        """`is_on` is True if there is an authorizer."""
         self._metadata = metadata
         self._is_on = is_on
 
     def handle(
         self, context: RequestContext, request: DescribeAclsRequest
     ) -> Answer | DescribeAclsResponse:
-        """Answer from the entries of the image."""
+        """Answer with the ACLs of the metadata image that match the filter."""
         if not self._is_on:
             return _refused(
                 ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"

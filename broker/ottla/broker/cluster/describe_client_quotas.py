@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the limits of the entities that a filter matches."""
+"""DescribeClientQuotas: the quotas of the entities that match a filter."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,7 +6,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.steps import Answer, StepPace
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -21,17 +21,18 @@ from ottla.wire.messages.describe_client_quotas_response import (
 ENTITY_TYPES = frozenset({"user", "client-id", "ip"})
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a component matches: one name, the default, or any of these."""
+"""Match types of a component: one name, the default entity, or any."""
 
 
 class DescribeClientQuotasApi:
-    """Serves DescribeClientQuotas 0-1."""
+    """Handler of DescribeClientQuotas, versions 0 and 1."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
     def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
-        """Answer with every entity that has each component, and with `strict` no other."""
+        """Answer with every entity that matches all components of the filter. If `strict` is set,
+        entities with further components are left out."""
         try:
             wanted = _checked(request.components)
         except RefusedError as refusal:
@@ -50,7 +51,8 @@ class DescribeClientQuotasApi:
 
 
 def _checked(components: Iterable[ComponentData]) -> dict[str, ComponentData]:
-    """Return the components by type; RefusedError for a filter that makes no sense."""
+    """Return the components of a filter by entity type. Raises RefusedError for a contradictory
+    filter."""
     wanted: dict[str, ComponentData] = {}
     for component in components:
         type_ = component.entity_type

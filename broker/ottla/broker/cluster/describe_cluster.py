@@ -18,7 +18,7 @@ FENCED_FROM = 2
 
 
 class DescribeClusterApi:
-    """Serves DescribeCluster 0-2."""
+    """Handler of DescribeCluster, versions 0 to 2."""
 
     def __init__(self, *, config: BrokerConfig, cluster_id: str, metadata: MetadataCache) -> None:
         self._config = config
@@ -28,7 +28,7 @@ class DescribeClusterApi:
     def handle(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Answer with the live brokers, and the fenced ones where those are asked for."""
+        """Answer with the live brokers, and with the fenced ones if requested."""
         if request.endpoint_type != BROKERS:
             return _wrong_endpoint(request.endpoint_type)
         view = ClusterView(self._metadata.image, self._config, context.peer)
@@ -52,7 +52,7 @@ class DescribeClusterApi:
 
 
 def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
-    """Refuse what a broker's listener cannot describe."""
+    """Return the response that refuses an endpoint type which brokers do not describe."""
     if endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

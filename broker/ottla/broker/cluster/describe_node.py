@@ -1,4 +1,5 @@
-"""DescribeNode (our own, key 20000): what this process is doing, from before it serves.  Pure."""
+"""DescribeNode (Ottla's own, key 20000): the state of this process, available before it serves.
+Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,10 +9,10 @@ from typing import NamedTuple
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
-from ottla.storage.disk_room import RoomReport
-from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.log_losses import LogLoss
-from ottla.storage.log_manager_driver import LogManager
+from ottla.storage.directories.disk_room import RoomReport
+from ottla.storage.directories.log_directory_driver import LogDirectory
+from ottla.storage.losses.log_losses import LogLoss
+from ottla.storage.manager.log_manager_driver import LogManager
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
@@ -22,17 +23,18 @@ from ottla.wire.messages.describe_node_response import (
 )
 
 PROBLEMS_MAX = 100
-"""A broker with ten thousand offline partitions need not name them all."""
+"""Maximum problems in a response, since a broker with ten thousand offline partitions need not name
+all."""
 
 
 REPLICAS_MAX = 1_000
-"""Replicas described in one response; a client that wants more asks again."""
+"""Maximum replicas in one response; a client that needs more sends further requests."""
 
 NAMES_SHOWN = 3
 
 
 class DirectoryRecovery(NamedTuple):
-    """How far the recovery of one log directory has come."""
+    """Progress of the recovery of one log directory."""
 
     log_dir: str
     remaining_logs: int
@@ -42,7 +44,7 @@ class DirectoryRecovery(NamedTuple):
 
 
 def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
-    """Return how far the recovery of each log directory has come."""
+    """Return the progress of the recovery of each log directory."""
     return [
         DirectoryRecovery(
             directory.path,
@@ -58,9 +60,10 @@ def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
 def offline_problems(
     offline: Iterable[tuple[TopicPartition, str]], losses: Iterable[LogLoss] = ()
 ) -> Iterator[str]:
-    """Yield which partitions do not serve and why; many with the same reason in one sentence.
+    """Yield the offline partitions with their reasons.  Many with the same reason share one
+    sentence.
 
-    Replicas that lack records they had come first: they serve, but not what was promised.
+    Replicas that lost acknowledged records come first: they are online, but incomplete.
     """
     for loss in losses:
         yield f"{loss.partition} lost records in {loss.directory}: {loss.reason}"
@@ -76,11 +79,12 @@ def offline_problems(
 
 
 class DescribeNodeApi:
-    """Serves DescribeNode 0.
+    """Handler of DescribeNode, version 0.
 
-    `state` names what the broker is at (Kafka's broker states), `recovery` its directories,
-    `problems` says in sentences what does not serve and why, `directories` what room they have, and
-    each of `metric_sources` is asked for its plain numbers.
+    `state` returns the name of the broker's state, and `recovery` the progress of its log
+    directories. `problems` yields a sentence for each offline partition or other fault.
+    `directories` returns the free space of each directory. Each of `metric_sources` returns numbers
+    by name.
     """
 
     def __init__(
@@ -103,18 +107,18 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state, the recovery, what is wrong, and every number, by name."""
+        """Answer with the state, the recovery, the problems, and all numbers by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())
-        rooms = list(self._directories())
-        problems = [problem for room in rooms for problem in room.problems]
+        free_spaces = list(self._directories())
+        problems = [problem for room in free_spaces for problem in room.problems]
         return DescribeNodeResponse(
             node_id=self._node_id,
             state=self._state(),
             recovery=[RecoveringLogDir(**found._asdict()) for found in self._recovery()],
             problems=[*problems, *self._problems()][:PROBLEMS_MAX],
-            warnings=[warning for room in rooms for warning in room.warnings],
+            warnings=[warning for room in free_spaces for warning in room.warnings],
             directories=[
                 NodeDirectory(
                     path=room.path,
@@ -122,7 +126,7 @@ class DescribeNodeApi:
                     total_bytes=room.space.total_bytes,
                     usable_bytes=room.space.usable_bytes,
                 )
-                for room in rooms
+                for room in free_spaces
                 if room.space is not None
             ],
             replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
@@ -132,7 +136,7 @@ class DescribeNodeApi:
         )
 
     def _replicas(self, request: DescribeNodeRequest) -> Iterator[NodeReplica]:
-        """Yield the replicas that were asked for and have a log here."""
+        """Yield the requested replicas that have a log on this broker."""
         wanted = (
             TopicPartition(topic.topic, index)
             for topic in request.replicas
@@ -145,7 +149,8 @@ class DescribeNodeApi:
 
 
 def replica_report(logs: LogManager, at: TopicPartition) -> NodeReplica | None:
-    """Return the ends of a replica's log and its loss; None if the replica has no log here."""
+    """Return the offsets of a replica's log, and its lost records if it has any. Returns None if
+    the replica has no log here."""
     try:
         log = logs.get(at)
     except RefusedError:

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users have a SCRAM credential, and of how many iterations."""
+"""DescribeUserScramCredentials: the users with a SCRAM credential, and its number of iterations."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ from ottla.wire.messages.describe_user_scram_credentials_response import (
 
 
 class DescribeScramCredentialsApi:
-    """Serves DescribeUserScramCredentials 0.  Salts and keys are shown to no client."""
+    """Handler of DescribeUserScramCredentials, version 0.  No client is shown salts or keys."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
@@ -27,7 +27,7 @@ class DescribeScramCredentialsApi:
     def handle(
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest
     ) -> Answer:
-        """Answer for the users that are named, or for all."""
+        """Answer with the mechanisms and iterations of the named users, or of all users."""
         return _answer(self._metadata.image, request)
 
 

@@ -12,9 +12,9 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
-from ottla.model.acls import ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.security.acls import ResourceType
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions_response import (
@@ -25,11 +25,12 @@ from ottla.wire.messages.describe_topic_partitions_response import (
 )
 
 PARTITIONS_PER_ANSWER_MAX = 2_000
-"""Kafka's `max.request.partition.size.limit`: bounds one answer, whatever the client asks."""
+"""Kafka's `max.request.partition.size.limit`: the maximum of one response, whatever the client
+requests."""
 
 
 class DescribeTopicPartitionsApi:
-    """Serves DescribeTopicPartitions 0."""
+    """Handler of DescribeTopicPartitions, version 0."""
 
     def __init__(self, *, config: BrokerConfig, metadata: MetadataCache) -> None:
         self._config = config
@@ -38,7 +39,8 @@ class DescribeTopicPartitionsApi:
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> HandlerResult:
-        """Answer with topics in order of their names, from the cursor on, up to the limit."""
+        """Answer with topics in order of their names, from the request's cursor on, up to the
+        maximum number of partitions."""
         return begun(self._answer(context, request))
 
     def _answer(
@@ -87,7 +89,8 @@ class DescribeTopicPartitionsApi:
 
 
 def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartitionsResponse]:
-    """Refuse a cursor that points nowhere; the answer has room for it with each topic only."""
+    """Return the response that refuses an invalid cursor. The error is repeated in each topic,
+    since the response has no other field for it."""
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
         response.topics.append(
@@ -99,7 +102,8 @@ def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartiti
 
 
 def _not_allowed(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Refuse a topic without a word of whether it exists."""
+    """Return the response for a topic that the client may not describe. It does not reveal whether
+    the topic exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=name,
@@ -121,7 +125,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _described(
     view: ClusterView, topic: Topic, first: int, limit: int, pace: StepPace
 ) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
-    """Describe up to `limit` partitions from `first` on; return also where to go on."""
+    """Describe up to `limit` partitions from index `first` on. Also returns the index of the next
+    partition, or None."""
     end = min(first + limit, len(topic.partitions))
     partitions = []
     for index in range(first, end):

@@ -1,6 +1,6 @@
-"""How a broker passes a client's admin request to the active controller.
+"""Forwards admin requests of clients to the active controller.
 
-The request and its answer travel in Kafka's own encoding, so no request exists twice.
+The request and its response keep Kafka's encoding, so that no request is defined twice.
 """
 
 from typing import Protocol, TypeVar
@@ -15,16 +15,16 @@ from ottla.wire.codec_types import Message
 R = TypeVar("R", bound=Message)
 
 
-class ControllerDoor(Protocol):
-    """What is needed of the controller client."""
+class ForwardingPort(Protocol):
+    """Interface of the controller client for forwarded requests."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Pass a client's request on; RefusedError when the whole of it is refused."""
+        """Forward a client's request.  Raises RefusedError if the whole request is refused."""
         ...
 
 
 async def forward(
-    controller: ControllerDoor,
+    controller: ForwardingPort,
     context: RequestContext,
     request: Message,
     *,
@@ -32,9 +32,10 @@ async def forward(
     timeout_ms: int,
     is_own: bool = False,
 ) -> tuple[Message, Offset]:
-    """Let the active controller decide; RefusedError with its code, or when none is reached.
+    """Forward a request.  Returns its response and the offset of its last record, or 0 without
+    records.
 
-    Return with the answer the metadata offset that has all it says, 0 when it changed nothing.
+    Raises RefusedError with the controller's code, or if no controller is reachable.
     """
     answer = await forward_bytes(
         controller,
@@ -50,7 +51,7 @@ async def forward(
 
 
 async def forward_bytes(
-    controller: ControllerDoor,
+    controller: ForwardingPort,
     context: RequestContext,
     request: Message,
     body: bytes,
@@ -59,10 +60,10 @@ async def forward_bytes(
     timeout_ms: int,
     is_own: bool = False,
 ) -> pb.ForwardResponse:
-    """Let the active controller decide a request that is encoded; the answer is encoded too.
+    """Forward an encoded request.  The response is encoded too.
 
-    A broker's own request has no principal, and no client's quota is charged for it.
-    Raises RefusedError with the controller's code, or if none is reached.
+    A broker's own request has no principal, and is charged to no client's quota.  Raises
+    RefusedError with the controller's code, or if no controller is reachable.
     """
     return await controller.forward(
         pb.ForwardRequest(
@@ -80,7 +81,7 @@ async def forward_bytes(
 
 async def forward_as(
     kind: type[R],
-    controller: ControllerDoor,
+    controller: ForwardingPort,
     context: RequestContext,
     request: Message,
     *,
@@ -88,7 +89,8 @@ async def forward_as(
     timeout_ms: int,
     is_own: bool = False,
 ) -> R:
-    """Forward a request of our own making, whose answer's class is known."""
+    """Forward a request of this broker itself, and return its response as an object of class
+    `kind`."""
     answer, _ = await forward(
         controller, context, request, version=version, timeout_ms=timeout_ms, is_own=is_own
     )

@@ -1,7 +1,7 @@
-"""Metadata: which brokers live, which topics there are, who leads each partition.
+"""Metadata: live brokers, topics, and the leader of each partition.
 
-Pure.  Topics are asked for by name or by id; none means all.  A topic that is not there is made
-first, when both the broker and the client allow it, and the answer waits until it is.
+Pure.  Topics are requested by name or by id; a null list means all.  A missing topic is created
+first if both the broker and the client allow it, and the response waits for its creation.
 """
 
 from typing import Any, NamedTuple
@@ -21,10 +21,10 @@ from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestCon
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import (
@@ -35,7 +35,8 @@ from ottla.wire.messages.metadata_response import (
 )
 
 TOPIC_IDS_FROM = 12
-"""Versions 10 and 11 have the field of a topic's id, but asking by it came later."""
+"""First version in which topics can be requested by id, although versions 10 and 11 have the
+field."""
 
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 LISTENER_NOT_FOUND_FROM = 6
@@ -43,11 +44,12 @@ LISTENER_NOT_FOUND_FROM = 6
 NO_TOPICS: frozenset[str] = frozenset()
 
 CREATION_WAIT_MS_MAX = 5_000
-"""How long an answer waits for a topic it made to appear; then the client asks again."""
+"""Maximum milliseconds that a response waits for a topic that it created; after that the client
+retries."""
 
 
 class MetadataApi:
-    """Serves Metadata 0-13."""
+    """Handler of Metadata, versions 0 to 13."""
 
     def __init__(
         self,
@@ -65,12 +67,12 @@ class MetadataApi:
         self._auto_create = auto_create
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> HandlerResult:
-        """Answer now, or after the topics that are missing have been made."""
+        """Answer now, or after the missing topics have been created."""
         return begun(self._serve(context, request))
 
     def _serve(self, context: RequestContext, request: MetadataRequest) -> Answer:
         if request.topics is not None:
-            # As in Kafka, a topic named twice is answered once.
+            # As in Kafka, a topic that is named twice is answered once.
             asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
             request.topics = list(asked.values())
         missing, closed = yield from self._to_create(request, context.permissions)
@@ -81,7 +83,7 @@ class MetadataApi:
     def _to_create(
         self, request: MetadataRequest, permissions: Permissions | None
     ) -> Steps[tuple[list[str], frozenset[str]]]:
-        """Return the topics to be created, and those that the client may not create."""
+        """Return the topics to create, and the missing ones that the client may not create."""
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
             return [], NO_TOPICS
         pace = StepPace()
@@ -138,7 +140,7 @@ class MetadataApi:
             ],
             cluster_id=self._cluster_id,
             controller_id=view.controller_id,
-            topics=(yield from _topics(_Asker(view, version, permissions, closed), request)),
+            topics=(yield from _topics(_ClientView(view, version, permissions, closed), request)),
         )
         if request.include_topic_authorized_operations:
             pace = StepPace()
@@ -156,8 +158,9 @@ class MetadataApi:
         return response
 
 
-class _Asker(NamedTuple):
-    """What one client sees of the topics."""
+class _ClientView(NamedTuple):
+    """The cluster as one client sees it, with the client's permissions and the version of its
+    request."""
 
     view: ClusterView
     version: int
@@ -172,30 +175,30 @@ def _may_create(permissions: Permissions | None, name: str) -> bool:
     )
 
 
-def _topics(asker: _Asker, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
-    """Describe the topics asked for, all as they are in one image."""
-    view, version = asker.view, asker.version
+def _topics(client: _ClientView, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
+    """Describe the requested topics, all from one image."""
+    view, version = client.view, client.version
     pace = StepPace()
     topics: list[MetadataResponseTopic] = []
-    # Version 0 cannot say null: no topics at all mean every topic there.
+    # Version 0 has no null list: an empty one means all topics.
     if request.topics is None or (version == 0 and not request.topics):
         for topic_name, topic_id in view.image.topic_ids.items():
-            if may_describe_topic(asker.permissions, topic_name, is_logged=False):
+            if may_describe_topic(client.permissions, topic_name, is_logged=False):
                 described = _described(view, view.image.topics[topic_id], version, pace)
                 topics.append((yield from described))
             elif pace.is_due():
                 yield
         return topics
     for asked in request.topics:
-        topics.append((yield from _found(asker, asked, pace)))
+        topics.append((yield from _found(client, asked, pace)))
     return topics
 
 
 def _found(
-    asker: _Asker, asked: MetadataRequestTopic, pace: StepPace
+    client: _ClientView, asked: MetadataRequestTopic, pace: StepPace
 ) -> Steps[MetadataResponseTopic]:
-    """Describe one topic asked for, or say why not."""
-    view, version = asker.view, asker.version
+    """Describe one requested topic, or return its error."""
+    view, version = client.view, client.version
     if pace.is_due():
         yield
     name, topic_id = asked.name, asked.topic_id
@@ -205,12 +208,12 @@ def _found(
         topic = view.image.topics.get(topic_id)
         if topic is None:
             return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        if not may_describe_topic(asker.permissions, topic.name):
+        if not may_describe_topic(client.permissions, topic.name):
             return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
         return (yield from _described(view, topic, version, pace))
-    if name and not may_describe_topic(asker.permissions, name):
+    if name and not may_describe_topic(client.permissions, name):
         return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
-    if name in asker.closed:
+    if name in client.closed:
         return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id)
     if name is None or not is_legal_topic_name(name):
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name, topic_id)

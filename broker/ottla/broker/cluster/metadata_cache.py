@@ -1,8 +1,7 @@
-"""What this broker knows of the cluster, and requests that wait for it to know more.
+"""Metadata image of this broker, and requests that wait for a newer one.
 
-Pure.  `MetadataCache` is the first publisher, so that every handler reads the newest image;
-`ImageWatch` is the last: who waits for a topic to appear is woken when the replicas of it are
-there too.
+Pure.  `MetadataCache` is the first publisher, so that every handler reads the newest image.
+`ImageWatch` is the last one: requests that wait for a topic are woken when its replicas exist too.
 """
 
 from collections.abc import Callable
@@ -14,33 +13,34 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 
 IMAGE_CHANGED = "the metadata image has changed"
-"""The purgatory key of everybody who waits for a newer image."""
+"""Purgatory key of all requests that wait for a newer image."""
 
 
 class MetadataCache:
-    """Holds the current image."""
+    """Publisher that stores the current metadata image for all handlers."""
 
     __slots__ = ("followed_offset", "image", "is_opening")
 
     def __init__(self, is_opening: Callable[[str], bool] = lambda topic: False) -> None:
         self.image: MetadataImage = EMPTY
         self.followed_offset = EMPTY.provenance.offset
-        """Offset of the last record that all of this broker has followed."""
+        """Offset of the last record that all publishers of this broker have applied."""
         self.is_opening = is_opening
-        """Says whether logs of a topic are being opened on this broker for the first time."""
+        """Callable that returns whether logs of a topic are being opened on this broker for the
+        first time."""
 
     @property
     def name(self) -> str:
-        """How faults call this publisher."""
+        """Name of this publisher in fault reports."""
         return "metadata cache"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take the newer image."""
+        """Replace the current image by a newer one."""
         self.image = image
 
 
 class ImageWatch:
-    """Wakes who waits for a newer image, when all the broker has followed it."""
+    """Wakes the requests that wait for a newer image, after all publishers have applied it."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory
@@ -48,17 +48,17 @@ class ImageWatch:
 
     @property
     def name(self) -> str:
-        """How faults call this publisher."""
+        """Name of this publisher in fault reports."""
         return "image watch"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Let them look at the image."""
+        """Wake the requests that wait for a newer image."""
         self._metadata.followed_offset = image.provenance.offset
         self._purgatory.wake(IMAGE_CHANGED)
 
 
 class ImageWait(WaitingEntry):
-    """A request that is answered when the image shows something, or at its deadline."""
+    """Request that is answered when the image satisfies a condition, or at its deadline."""
 
     __slots__ = ("_answer", "_is_there", "_slot")
     kind = "Metadata"
@@ -72,18 +72,19 @@ class ImageWait(WaitingEntry):
         self._answer = answer
 
     def try_complete(self) -> bool:
-        """Answer if the image shows it."""
+        """Answer if the image satisfies the condition. Returns whether it did."""
         if not self._is_there():
             return False
         self._answer()
         return True
 
     def on_expire(self) -> None:
-        """Answer all the same: what was asked for has been done, only not seen here yet."""
+        """Answer at the deadline although the image does not have the change yet. The change itself
+        is committed."""
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection."""
+        """Close the connection, since the request raised an unexpected error while it waited."""
         self._slot.fail(fault)
 
 
@@ -95,7 +96,8 @@ def answer_when(
     *,
     deadline_ms: int,
 ) -> None:
-    """Call `answer` once `is_there` says so or the deadline has come, unless the client leaves."""
+    """Call `answer` when `is_there` returns True, or when the deadline is reached. `answer` is not
+    called if the client disconnects before."""
     if is_there() or context.slot.is_abandoned:
         answer()
         return

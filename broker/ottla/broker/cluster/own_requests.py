@@ -1,42 +1,23 @@
-"""Who may send Ottla's own requests (api keys from 20000).  Pure.
+"""Clients that may send requests of Ottla's own APIs (keys from 20000).  Pure.
 
-Without an authorizer the connection is all there is to go by.  Requests that only read are open to
-every client.  Those that change state follow `ottla.admin.requests`: from this machine alone
-(`loopback`), from `any` client, or from `none`.  With an authorizer their rows in
-`wire/api_permissions` decide instead, wherever the client is.
+Without an authorizer, the decision depends only on the connection.  Requests that only read are
+open to every client.  Those that change state follow `ottla.admin.requests`: allowed from this
+machine alone (`loopback`), from `any` client, or from `none`.  With an authorizer, their rows in
+`wire/apis` decide instead, wherever the client is.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.broker.network.dispatch import HandlerResult, Peer, RequestContext
+from ottla.broker.network.dispatch import Dispatcher, HandlerResult, Peer, RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.security.acls import AclOperation
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import is_loopback
-from ottla.wire.apis import (
-    CLEAN_LOGS,
-    DESCRIBE_CLEANER,
-    DESCRIBE_CLIENT_INSTANCES,
-    DESCRIBE_NODE,
-    DESCRIBE_QUOTA_USAGE,
-    DRAIN_BROKER,
-    TAIL_CLIENT_METRICS,
-)
+from ottla.wire.api import Api
+from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
-
-READING_KEYS = frozenset(
-    {
-        DESCRIBE_NODE,
-        DESCRIBE_CLIENT_INSTANCES,
-        TAIL_CLIENT_METRICS,
-        DESCRIBE_CLEANER,
-        DESCRIBE_QUOTA_USAGE,
-    }
-)
-"""Own requests that change nothing."""
-
-CHANGING_KEYS = frozenset({DRAIN_BROKER, CLEAN_LOGS})
-"""Own requests that change state: each is registered by way of `OwnRequests.guarded`."""
+from ottla.wire.refusals import refuse
 
 ANY, LOOPBACK = "any", "loopback"
 
@@ -44,19 +25,28 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """The rule of one broker."""
+    """The rule of one broker that decides which clients may use Ottla's own APIs."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
 
-    def guarded(
+    def register(
         self,
+        dispatcher: Dispatcher,
+        api_key: int,
         handler: Callable[[RequestContext, Q], HandlerResult],
-        refused: Callable[[RefusedError], Message],
-    ) -> Callable[[RequestContext, Q], HandlerResult]:
-        """Return the handler behind the rule; `refused` makes the answer to who may not.
+    ) -> None:
+        """Register the handler of one of Ottla's own APIs. If the API changes state, the access
+        rule is checked before the handler."""
+        is_open = not changes_state(API[api_key])
+        dispatcher.register(api_key, handler if is_open else self.guarded(handler))
 
-        Where the request has permissions, its gate has let it through.
+    def guarded(
+        self, handler: Callable[[RequestContext, Q], HandlerResult]
+    ) -> Callable[[RequestContext, Q], HandlerResult]:
+        """Return a handler that checks the access rule first.
+
+        A request with permissions was authorized by its gate instead.
         """
 
         def handle(context: RequestContext, request: Q) -> HandlerResult:
@@ -64,13 +54,13 @@ class OwnRequests:
                 try:
                     self.check(context.peer)
                 except RefusedError as refusal:
-                    return refused(refusal)
+                    return refuse(request, refusal, context.api_version)
             return handler(context, request)
 
         return handle
 
     def check(self, peer: Peer) -> None:
-        """Refuse a client that may not change state.  Raises CLUSTER_AUTHORIZATION_FAILED."""
+        """Raise RefusedError with CLUSTER_AUTHORIZATION_FAILED if a client may not change state."""
         allowed = self._config.admin_requests
         if allowed == ANY or (allowed == LOOPBACK and is_this_machine(peer)):
             return
@@ -86,7 +76,8 @@ class OwnRequests:
         )
 
     def warning(self) -> str | None:
-        """Return what an operator is told at start; None where only this machine can connect."""
+        """Return a warning for the operator at the start, or None if only clients on this machine
+        can connect."""
         if self._config.authorizer.is_on:
             return None
         asking = self._config.sasl.listeners
@@ -97,7 +88,7 @@ class OwnRequests:
         changing = {
             ANY: "every client may also send those that change state",
             LOOPBACK: "those that change state are taken from this machine alone",
-        }.get(allowed, "those that change state are taken from nobody")
+        }.get(allowed, "those that change state are taken from no client")
         names = ", ".join(endpoint.name for endpoint in open_ones)
         where = f"clients of {names}" if asking else "clients"
         return (
@@ -107,10 +98,16 @@ class OwnRequests:
         )
 
 
-def is_this_machine(peer: Peer) -> bool:
-    """Return whether a client connected from the machine that the broker runs on.
+def changes_state(row: Api) -> bool:
+    """Return whether one of Ottla's own APIs changes state, judged by the operation that it
+    requires."""
+    return any(need.operation is AclOperation.ALTER for need in row.single_needs)
 
-    That is by a loopback address, or from the very address that it connected to.
+
+def is_this_machine(peer: Peer) -> bool:
+    """Return whether a client runs on the broker's own machine.
+
+    It does if it connected from a loopback address, or from the same address that it connected to.
     """
     return is_loopback(peer.peer_host) or (
         bool(peer.peer_host) and peer.peer_host == peer.local_host

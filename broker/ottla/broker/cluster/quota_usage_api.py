@@ -1,4 +1,5 @@
-"""DescribeQuotaUsage (our own, key 20006): what limited clients use of this broker.  Pure."""
+"""DescribeQuotaUsage (Ottla's own, key 20006): the usage of clients with quotas on this broker.
+Pure."""
 
 from collections.abc import Callable
 
@@ -12,11 +13,12 @@ from ottla.wire.messages.describe_quota_usage_response import (
 )
 
 CLIENTS_MAX = 1_000
-"""Clients of each quota in an answer: more hold the loop for longer than 20 ms."""
+"""Maximum clients of each quota in a response.  Larger blocks the event loop for more than 20
+ms."""
 
 
 class DescribeQuotaUsageApi:
-    """Serves DescribeQuotaUsage 0."""
+    """Handler of DescribeQuotaUsage, version 0."""
 
     def __init__(self, quotas: RequestQuotas, now_ms: Callable[[], int]) -> None:
         self._quotas = quotas
@@ -25,7 +27,7 @@ class DescribeQuotaUsageApi:
     def handle(
         self, context: RequestContext, request: DescribeQuotaUsageRequest
     ) -> DescribeQuotaUsageResponse:
-        """Answer with the clients that are throttled, then with those seen last."""
+        """Answer with the throttled clients, then with those seen last."""
         count_max = max(0, min(request.count_max, CLIENTS_MAX))
         rows = usage_rows(self._quotas.by_key.items(), self._now_ms(), count_max)
         return DescribeQuotaUsageResponse(

@@ -1,18 +1,19 @@
-"""Delegation tokens as clients ask for them: passed on to the controller, or shown.
+"""Handlers of delegation tokens. Changes are forwarded to the controller; descriptions are answered
+by this broker.
 
-A client that has not logged in, or has by a token itself, gets none: a token cannot make others.
+A client that is not authenticated, or that authenticated with a token, is refused: a token cannot
+create others.
 """
 
 from collections.abc import Iterator
 
 from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.cluster.refusals import refuse
 from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.broker.network.steps import Answer, StepPace
-from ottla.model.acls import ANONYMOUS_USER, AclOperation, ResourceType
-from ottla.model.delegation_tokens import DelegationToken, token_hmac
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
+from ottla.model.security.delegation_tokens import DelegationToken, token_hmac
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from ottla.wire.messages.describe_delegation_token_response import (
@@ -20,10 +21,12 @@ from ottla.wire.messages.describe_delegation_token_response import (
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
 )
+from ottla.wire.refusals import refuse
 
 
 class DelegationTokenApis:
-    """Serves CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and Describe…."""
+    """Handler of CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and
+    DescribeDelegationToken."""
 
     def __init__(self, metadata: MetadataCache, secret: str | None, pass_on: Handler) -> None:
         self._metadata = metadata
@@ -31,7 +34,8 @@ class DelegationTokenApis:
         self._pass_on = pass_on
 
     def handle_change(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Let the controller decide, where tokens are served and the client may ask for any."""
+        """Forward a change of delegation tokens to the controller. Refused if tokens are disabled,
+        or if the client may not have any."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return refuse(request, RefusedError(code), context.api_version)
@@ -71,7 +75,8 @@ class DelegationTokenApis:
 
 
 def _may_see(context: RequestContext, token: DelegationToken) -> bool:
-    """Return whether the client may see a token: its own, or by what it is allowed."""
+    """Return whether the client may see a token, because it owns the token or has the
+    permission."""
     if token.concerns(context.peer.principal):
         return True
     return any(

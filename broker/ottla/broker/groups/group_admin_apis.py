@@ -1,16 +1,16 @@
-"""DescribeGroups, ListGroups and DeleteGroups: what admins ask of groups.  Pure."""
+"""DescribeGroups, ListGroups and DeleteGroups.  Pure."""
 
 from collections.abc import Sequence
 
 from ottla.broker.authorization.questions import may, may_on_cluster, operations_on
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
-from ottla.broker.groups.describe import describe, describe_missing
-from ottla.broker.groups.effects import Asker
+from ottla.broker.coordinators.answer_collector import AnswerCollector
+from ottla.broker.coordinators.effects import Responder
+from ottla.broker.groups.classic.describe_classic import describe_missing
+from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -22,13 +22,14 @@ GROUP_DELETION_COST = 5
 
 
 class GroupAdminApis:
-    """Serves DescribeGroups 0-6, ListGroups 0-5 and DeleteGroups 0-3."""
+    """Handlers of DescribeGroups (versions 0 to 6), ListGroups (0 to 5) and DeleteGroups (0 to
+    3)."""
 
-    def __init__(self, coordinator: CoordinatorDoor) -> None:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def describe(self, context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
-        """Answer for each group by itself, once however often it is named."""
+        """Describe each group once, even if it is named several times."""
         return begun(self._describe_all(context, request))
 
     def _describe_all(
@@ -46,14 +47,15 @@ class GroupAdminApis:
         self, context: RequestContext, request: DescribeGroupsRequest, group_id: str
     ) -> DescribedGroup:
         try:
-            group = self._coordinator.shard_of(group_id).groups.get(group_id)
+            shard = self._coordinator.shard_of(group_id)
         except RefusedError as refusal:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
-        if not isinstance(group, ClassicGroup):
-            is_other_type = group is not None
+        described = shard.describe(group_id)
+        if described is None:
+            is_other_type = group_id in shard.groups
             found = describe_missing(group_id, context.api_version, is_other_type=is_other_type)
         else:
-            found = describe(group)
+            found = described
         if request.include_authorized_operations and found.error_code == ErrorCode.NONE:
             found.authorized_operations = operations_on(
                 context.permissions, ResourceType.GROUP, group_id
@@ -61,7 +63,7 @@ class GroupAdminApis:
         return found
 
     def list(self, context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
-        """Answer with the groups of this broker that are in one of the states, of one type."""
+        """List the groups of this broker, filtered by state and type."""
         return begun(self._list(request, context.permissions))
 
     def _list(
@@ -89,7 +91,7 @@ class GroupAdminApis:
                     ListedGroup(
                         group_id=group.group_id,
                         protocol_type=group.protocol_type or "",
-                        group_state=group.state.value,
+                        group_state=group.state_name,
                         group_type=group.type,
                     )
                 )
@@ -98,7 +100,7 @@ class GroupAdminApis:
         return response
 
     def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
-        """Delete groups that nobody is in; answer, once for each, when all is committed."""
+        """Delete empty groups.  Answers once for each group, when all deletions are committed."""
         return begun(self._delete_all(context, request))
 
     def _delete_all(self, context: RequestContext, request: DeleteGroupsRequest) -> Steps[None]:
@@ -108,17 +110,17 @@ class GroupAdminApis:
         def answer(codes: Sequence[ErrorCode]) -> None:
             context.slot.complete_begun(begun(_deleted(group_ids, codes)))
 
-        gathering = Gathering(len(group_ids), answer)
+        collector = AnswerCollector(len(group_ids), answer)
         for at, group_id in enumerate(group_ids):
-            self._delete(group_id, gathering.asker(at))
+            self._delete(group_id, collector.responder(at))
             if pace.is_due(GROUP_DELETION_COST):
                 yield
 
-    def _delete(self, group_id: str, asker: Asker) -> None:
+    def _delete(self, group_id: str, responder: Responder) -> None:
         self._coordinator.perform(
             group_id,
-            asker,
-            lambda shard, now: shard.delete_group(group_id, asker),
+            responder,
+            lambda shard, now: shard.delete_group(group_id, responder),
             is_write=True,
         )
 

@@ -1,14 +1,14 @@
 """Registers the APIs of groups.  Pure."""
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.groups.consumer_group_apis import ConsumerGroupApis
-from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
-from ottla.broker.groups.framed_commits import FramedCommits
+from ottla.broker.groups.classic.membership_apis import MembershipApis
+from ottla.broker.groups.consumer.consumer_group_apis import ConsumerGroupApis
+from ottla.broker.groups.consumer.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
-from ottla.broker.groups.membership_apis import MembershipApis
-from ottla.broker.groups.offset_apis import OffsetApis
-from ottla.broker.groups.transactional_offsets import TransactionalOffsetsApi
+from ottla.broker.groups.group_coordinator import GroupCoordinator
+from ottla.broker.groups.offsets.offset_apis import OffsetApis
+from ottla.broker.groups.offsets.offset_commit_api import OffsetCommitApi
+from ottla.broker.groups.offsets.transactional_offsets import TransactionalOffsetsApi
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
@@ -28,37 +28,20 @@ from ottla.wire.apis import (
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
-
-GROUP_API_KEYS = frozenset(
-    (
-        OFFSET_COMMIT,
-        OFFSET_FETCH,
-        JOIN_GROUP,
-        HEARTBEAT,
-        LEAVE_GROUP,
-        SYNC_GROUP,
-        DESCRIBE_GROUPS,
-        LIST_GROUPS,
-        DELETE_GROUPS,
-        OFFSET_DELETE,
-        TXN_OFFSET_COMMIT,
-        CONSUMER_GROUP_HEARTBEAT,
-        CONSUMER_GROUP_DESCRIBE,
-    )
-)
-"""What `register_group_apis` serves; any broker answers FindCoordinator from metadata."""
+from ottla.wire.flat.flat_commit import read_flat_commit
 
 
 def register_group_apis(
     dispatcher: Dispatcher,
     *,
     config: GroupConfig,
-    coordinator: CoordinatorDoor,
+    coordinator: GroupCoordinator,
     metadata: MetadataCache,
     transactions: TransactionCoordinators,
     timeout_ms: int,
 ) -> None:
-    """Serve what is asked of groups; `transactions` is asked within the timeout."""
+    """Register the handlers of all requests about groups and offsets. `transactions` must answer
+    within `timeout_ms`."""
     members = MembershipApis(config, coordinator)
     dispatcher.register(JOIN_GROUP, members.join)
     dispatcher.register(SYNC_GROUP, members.sync)
@@ -71,8 +54,8 @@ def register_group_apis(
     )
     dispatcher.register(CONSUMER_GROUP_HEARTBEAT, consumers.heartbeat)
     offsets = OffsetApis(coordinator, metadata)
-    framed = FramedCommits(coordinator, metadata)
-    dispatcher.register(OFFSET_COMMIT, offsets.commit, frame_handler=framed.serve)
+    commits = OffsetCommitApi(coordinator, metadata)
+    dispatcher.register(OFFSET_COMMIT, commits.handle, read_flat=read_flat_commit)
     dispatcher.register(OFFSET_FETCH, offsets.fetch)
     dispatcher.register(OFFSET_DELETE, offsets.delete)
     transactional = TransactionalOffsetsApi(

@@ -1,15 +1,16 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats.  Pure.
+"""Records of `__consumer_offsets`, in Kafka's formats.  Pure.
 
-A key is an int16 that says which kind it is, then the body; a value an int16 that is its version,
-then the body.  A null value takes away what its key named.  Kinds of later or other coordinators
-(share groups, streams groups) are passed over when a log is read.  What the kinds of consumer
-groups (3 to 8 and 16) say of a group is in `consumer_records.py`.
+A key is an int16 with its kind, then the body.  A value is an int16 with its version, then the
+body.  A null value is a tombstone.  Kinds of other coordinators (share groups, streams groups) are
+skipped when a log is read.  The kinds of consumer groups (3 to 8 and 16) are in
+`consumer_records.py`.
 """
 
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
+from ottla.broker.coordinators.effects import CoordinatorRecord
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_runtime import write_uvarint
@@ -56,40 +57,43 @@ from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
-"""Offsets had a key of kind 0 once; its body is the same."""
+"""Former kind number of the key of a committed offset. Its body is the same as that of the current
+kind."""
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-"""The one version with an expiry of its own (OffsetCommit 2-4 may ask for it)."""
+"""The only version of an offset's value that contains an expiry. OffsetCommit 2 to 4 may request
+one."""
 GROUP_VERSION = 3
 
 NO_EXPIRY = -1
 
 TEXT_LENGTH_MAX = 8_191
-"""Characters of a text in a record: four bytes each, they fill the 32,767 it may have there."""
+"""Maximum characters of a text in a record.  At four bytes each, they fill the 32,767 bytes of a
+string."""
 
 INSTANCE_ID_LENGTH_MAX = 249
-"""Characters of a group.instance.id, as in Kafka's clients.  It begins the ids that members get,
-and these are texts of a record too: a longer one makes an id that no record can hold."""
+"""Maximum characters of a group.instance.id, as in Kafka's clients.  Member ids begin with it and
+are stored in records too.  A longer one makes ids that no record can store."""
 
 LISTED_COUNT_MAX = 10_000
-"""Members, protocols or topics that one request of a member may list: no group's record holds more,
-and to look at a hundred times as many holds the loop for a second."""
+"""Maximum members, protocols or topics in one request of a member.  No group's record holds more,
+and checking a hundred times as many blocks the event loop for a second."""
 
 _int16 = Struct(">h")
 _key_start = Struct(">hh").pack
 _length = _int16.pack
 _index = Struct(">i").pack
 offset_key_end = _index
-"""Returns the rest of an offset's key: its partition."""
+"""Encodes a partition index, which ends the key of a committed offset."""
 _value_start = Struct(">hqi").pack
 _instant = Struct(">q").pack
 _value_without_metadata = Struct(">hqiBq").pack
 NO_TAGS = b"\0"
 TOPIC_ID_TAG = b"\1\0\x10"
-"""One tagged field: its tag, 0, and its size."""
+"""Header of the only tagged field, which is the topic id: number of fields, tag 0, and size."""
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)
 
 KINDS: dict[int, tuple[type[Message], type[Message]]] = {
@@ -104,32 +108,27 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""What the key and the value of each kind are."""
+"""Classes of key and value of each kind."""
 
 KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-"""The kind that is written for a key; of two, the later."""
+"""Kind that is written for a key class. If two kinds share a class, it is the later one."""
 
 Key: TypeAlias = Message
 Value: TypeAlias = Message
 
 
-class GroupRecord(NamedTuple):
-    """One record as bytes; a value of None takes its key away."""
-
-    key: bytes
-    value: bytes | None
-
-
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     """Return the key of a committed offset.
 
-    It is put together by hand, as most values are: every commit has one of each.
+    It is encoded by hand for speed, like most values, since every commit contains one key and one
+    value.
     """
     return offset_key_start(group, topic) + _index(partition)
 
 
 def offset_key_start(group: str, topic: str) -> bytes:
-    """Return the keys of all offsets of a group and a topic, without their partitions."""
+    """Return the common start of the keys of a group's offsets in one topic, without the
+    partition."""
     raw_group, raw_topic = group.encode(), topic.encode()
     return b"".join(
         (
@@ -142,7 +141,7 @@ def offset_key_start(group: str, topic: str) -> bytes:
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Return a committed offset as bytes, in the version that has room for what is set."""
+    """Encode a committed offset, in the version that contains all fields that are set."""
     if value.expire_timestamp != NO_EXPIRY:
         version = OFFSET_VERSION_WITH_EXPIRY
         return _int16.pack(version) + encode(value, version)
@@ -154,14 +153,14 @@ def offset_value(value: OffsetCommitValue) -> bytes:
 def lasting_offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
 ) -> bytes:
-    """Return a committed offset without an expiry of its own as bytes."""
+    """Encode a committed offset without an expiry."""
     return lasting_value(offset, leader_epoch, metadata, commit_timestamp_ms, tags_of(topic_id))
 
 
 def lasting_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
 ) -> bytes:
-    """Return the same of a topic whose tagged fields are at hand."""
+    """Encode a committed offset without an expiry, with the given tagged fields."""
     if not metadata:
         return (
             _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)
@@ -178,7 +177,7 @@ def tags_of(topic_id: UUID) -> bytes:
 
 
 def _keep_tags(topic_id: UUID) -> bytes:
-    """Return the tagged fields of a committed offset, and remember them."""
+    """Encode the tagged fields of a committed offset, and cache them."""
     if len(_tags_of) >= TOPICS_KEPT_MAX:
         _tags_of.clear()
     tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
@@ -186,7 +185,7 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Topics whose tagged fields are remembered.  Lower makes some again for each commit."""
+"""Topics whose tagged fields are cached.  Smaller encodes some again for each commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 
@@ -197,23 +196,23 @@ def group_key(group: str) -> bytes:
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """Return a group as bytes."""
+    """Encode the record value of a group."""
     return _int16.pack(GROUP_VERSION) + encode(value, GROUP_VERSION)
 
 
-def record(key: Message, value: Message | None) -> GroupRecord:
-    """Return a record of a consumer group; all of its parts are in their version 0."""
+def record(key: Message, value: Message | None) -> CoordinatorRecord:
+    """Return a record of a consumer group. Key and value use version 0."""
     kind = KIND_OF[type(key)]
-    return GroupRecord(
+    return CoordinatorRecord(
         _int16.pack(kind) + encode(key, 0),
         None if value is None else _int16.pack(0) + encode(value, 0),
     )
 
 
 def read_record(key: bytes | None, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """Return what a record says; None for a kind that is not ours.
+    """Decode key and value of a record.  Returns None for an unknown kind.
 
-    CorruptDataError when its bytes are not what its kind and version say.
+    Raises CorruptDataError if the bytes do not match their kind and version.
     """
     if key is None:
         raise CorruptDataError("a record of __consumer_offsets has no key")

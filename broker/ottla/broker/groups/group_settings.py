@@ -1,4 +1,5 @@
-"""What one group goes by: set on it, or else by this broker's own file.  Pure."""
+"""Effective settings of one group: its own dynamic settings, and for all others those of this
+broker. Pure."""
 
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import GROUP_RESOURCE
@@ -7,9 +8,10 @@ from ottla.model.settings.groups import GroupConfig
 
 
 class SettingsOfGroups:
-    """The settings in force for groups; those of nearly all, which set nothing, are made once.
+    """Effective settings of groups. Groups without dynamic settings share one object.
 
-    Each heartbeat asks for them twice, and making them costs more than the rest of it.
+    Each heartbeat reads the settings twice, and building them would cost more than all other work
+    of the heartbeat.
     """
 
     __slots__ = ("_config", "_unset")
@@ -19,6 +21,6 @@ class SettingsOfGroups:
         self._unset = group_settings_of({}, config)
 
     def of(self, image: MetadataImage, group_id: str) -> GroupSettings:
-        """Return the settings in force for a group by this metadata."""
+        """Return the effective settings of a group under a metadata image."""
         texts = image.config(GROUP_RESOURCE, group_id)
         return group_settings_of(texts, self._config) if texts else self._unset

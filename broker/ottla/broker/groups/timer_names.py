@@ -1,4 +1,4 @@
-"""What groups wait for, by name.  Pure."""
+"""Names of a group's deadlines.  Pure."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -7,25 +7,25 @@ NO_MEMBER_ID = ""
 
 
 class TimerKind(Enum):
-    """What a group waits for."""
+    """Kind of deadline, named after the event it waits for."""
 
     SESSION = "session"
-    """A sign of life of one member."""
+    """The deadline for a heartbeat of one member."""
     JOIN = "join"
-    """All members, to begin a generation."""
+    """The deadline for JoinGroup requests of all members, after which a generation begins."""
     SYNC = "sync"
-    """All members, to fetch their assignment."""
+    """The deadline for SyncGroup requests of all members."""
     ASSIGNMENT = "assignment"
-    """The end of the interval since the last assignment of a consumer group."""
+    """The end of the minimum interval since the last assignment of a consumer group."""
     REVOCATION = "revocation"
-    """One member of the consumer protocol, to give partitions up."""
+    """The deadline for the revocation of partitions by one member of the consumer protocol."""
 
-    # Enum's own hash is a call of Python's, two of them in each heartbeat.
+    # Enum's own hash is a Python call, and each heartbeat makes two.
     __hash__ = object.__hash__
 
 
 class TimerName(NamedTuple):
-    """One deadline of a group."""
+    """Name of a deadline: its group, its kind, and the member that it belongs to, if any."""
 
     group_id: str
     kind: TimerKind

@@ -1,29 +1,27 @@
-"""Requests on the partitions of this broker.
+"""Handlers of requests that read or write the partitions of this broker.
 
-data_apis.py               registers the handlers of clients: start here
-early_requests.py          has requests wait for logs that are being made
-produce.py                 Produce
-small_produces.py          the produces of one small batch, answered from their frames
-produced_parts.py          a partition's part of it: what is wrong with the batch, and the answer
-fetch.py                   Fetch
-waiting_fetch.py           a fetch that waits for enough to answer
-fetch_read.py              what a fetch asks for, and one partition of it read
-cold_reads.py             what fetches have brought into memory
-read_ahead_driver.py       brings it in, on the workers of the directories
+data_apis.py               registers the handlers of client requests: start here
+early_requests.py          delays requests for partitions whose logs are still being created
+produce.py                 handler of Produce
+produce_answers.py         Produce responses of one partition and one topic
+fetch.py                   handler of Fetch
+fetch_read.py              targets and limits of a fetch, and the read of one partition
+fetch_answers.py           Fetch responses for the generated codec
+cold_reads.py              file ranges being loaded into the page cache for fetches
+read_ahead_driver.py       loads these ranges on the worker threads of the log directories
 fetch_session.py           fetch sessions (KIP-227)
-single_fetches.py          the fetches of a single partition, answered without those steps
-list_offsets.py            ListOffsets
-leader_epochs.py           OffsetForLeaderEpoch
-delete_records.py          DeleteRecords
-producer_ids.py            producer ids, from blocks
-transactions.py            the refusal of transactions
-transactional_appends.py   what the batches of a transaction are appended with
-transaction_questions.py   what their coordinators are asked
-write_txn_markers.py       WriteTxnMarkers: the ends of transactions
-leader_hints.py            the current leader, in the answer to a request sent elsewhere (KIP-951)
+list_offsets.py            handler of ListOffsets
+leader_epochs.py           handler of OffsetForLeaderEpoch
+delete_records.py          handler of DeleteRecords
+producer_ids.py            producer ids from blocks that the controller allocates
+transactions.py            refusal of transactional requests
+transactional_appends.py   verification of transactional batches before their append
+verification_requests.py   verification requests to transaction coordinators (KIP-890)
+write_txn_markers.py       handler of WriteTxnMarkers: commit and abort markers
+leader_hints.py            the current leader in refusals of Produce and Fetch (KIP-951)
 
 replica_apis.py            registers the three handlers below
-alter_replica_log_dirs.py  AlterReplicaLogDirs
-describe_log_dirs.py       DescribeLogDirs
-describe_producers.py      DescribeProducers
+alter_replica_log_dirs.py  handler of AlterReplicaLogDirs
+describe_log_dirs.py       handler of DescribeLogDirs
+describe_producers.py      handler of DescribeProducers
 """

@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs: which directory of this broker's a replica shall lie in (KIP-113).
+"""AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113).
 
-Pure.  An answer without error says that the move has begun; DescribeLogDirs shows how far it is.
-Asked for the directory where it lies, a replica that moves stays.
+Pure.  A response without an error means that the move has begun.  DescribeLogDirs reports its
+progress.  A request for the replica's current directory cancels its move.
 """
 
 from typing import Generic
@@ -21,18 +21,22 @@ from ottla.wire.messages.alter_replica_log_dirs_response import (
 
 FUTURE_NAME_OVERHEAD = len(".") + 32 + len("-future")
 FILE_NAME_LENGTH_MAX = 255
-"""A log on its way to another directory has a longer name there; a file system bounds it."""
+"""Longest file name that file systems allow, in bytes.  The directory of a log is renamed during a
+move, to a longer name."""
 
 
 class AlterReplicaLogDirsApi(Generic[D]):
-    """Serves AlterReplicaLogDirs 1-2."""
+    """Handler of AlterReplicaLogDirs, versions 1 and 2."""
 
     def __init__(self, *, table: PartitionTable, logs: DescribedLogs[D]) -> None:
         self._table = table
         self._logs = logs
 
     def handle(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
-        """Answer for each partition by itself; of one named twice the last directory counts."""
+        """Start the requested moves, and return an error code for each partition.
+
+        If the request names a partition twice, the last directory counts.
+        """
         return begun(self._answer(request))
 
     def _answer(self, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
@@ -64,7 +68,8 @@ class AlterReplicaLogDirsApi(Generic[D]):
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
     def _begin(self, at: TopicPartition, directory: D | None) -> ErrorCode:
-        """Begin a replica's move to a directory; return the answer's code."""
+        """Start moving a replica to another log directory.  Returns the error code of the
+        response."""
         if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if directory is None:
@@ -77,7 +82,8 @@ class AlterReplicaLogDirsApi(Generic[D]):
         if partition is None:
             topic = self._table.image.topic(at.topic)
             is_known = topic is not None and at.partition in topic.partitions
-            # Kafka's word for "not here", kept for clients that know no other.
+            # Kafka's error code for a replica that is not on this broker, for clients that know no
+            # later one.
             return (
                 ErrorCode.REPLICA_NOT_AVAILABLE
                 if is_known

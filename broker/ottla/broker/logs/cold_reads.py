@@ -1,12 +1,12 @@
-"""Ranges of logs on their way into memory, for fetches that read again once they are here.
+"""File ranges being loaded into the page cache, for fetches that found them missing there.
 
-Pure; what acts is handed in.  The loop never waits for a disk: a fetch that meets what is not in
-memory has it brought in, takes what its other partitions have, and is woken when it is here.  So a
-disk that hangs delays its own partitions alone.
+Pure; the function that loads a range is a parameter. The event loop never waits for a disk. A fetch
+whose records are not in the page cache starts a load and reads its other partitions. It reads again
+when the load is done. A disk that hangs thus delays only its own partitions.
 
-Who had to wait once and then reads on in order finds what follows brought in ahead of it, until all
-of the file is here.  Such a reader is known by where it reads, for many clients fetch without a
-session.
+If a reader had to wait once and then reads sequentially, the bytes that follow are loaded in
+advance, until the end of the file. A reader is identified by its position in the file, since many
+clients fetch without a session.
 """
 
 from collections.abc import Callable, Hashable
@@ -14,31 +14,34 @@ from functools import partial
 
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import RefusedError
-from ottla.storage.disk_errors import DiskError, meaning_of
-from ottla.storage.disk_seam import DiskFile, NotCachedError
-from ottla.storage.log import Log
-from ottla.storage.slice import FileSlice
+from ottla.storage.disk.disk_errors import DiskError, meaning_of
+from ottla.storage.disk.disk_seam import DiskFile, NotCachedError
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log import Log
 
 RANGES_PER_PARTITION_MAX = 8
-"""Ranges of one partition that are brought in at once.  Fewer lets readers of different places wait
-for each other, more lets one client keep a disk busy with what it does not read."""
+"""Ranges of one partition that are loaded at the same time.  Smaller makes readers at different
+positions wait for each other.  Larger lets one client keep a disk busy with ranges that it never
+reads."""
 
 AHEAD_BYTES = 2 << 20
-"""How far a reader that goes on in order is kept ahead of.  Less lets it wait for the disk between
-two fetches, more takes memory that others would have used."""
+"""Bytes that are read ahead of a sequential reader.  Smaller lets it wait for the disk between two
+fetches; larger takes memory from other readers."""
 
 READERS_PER_FILE_MAX = 8
 FILES_READ_MAX = 256
-"""Readers of one file, and files, that are followed.  Fewer lets more readers wait for each fetch,
-more keeps in mind who stopped reading long ago."""
+"""Maximum tracked readers of one file, and maximum files with tracked readers. Smaller makes more
+readers wait at each fetch. Larger keeps readers that stopped reading long ago."""
 
 Done = Callable[[OSError | None], None]
 BringIn = Callable[[FileSlice, Done], bool]
-"""Has a range brought into memory and calls back then; True if it is here already, uncalled."""
+"""Callable that loads a range into the page cache and calls back when done. Returns True, without
+calling back, if the range is cached already."""
 
 
 class ColdReader:
-    """One who reads a file in order: where it reads, and up to where that is brought in."""
+    """Sequential reader of a file: its position, and the end of the range that was loaded for
+    it."""
 
     __slots__ = ("ahead_to", "position")
 
@@ -48,7 +51,7 @@ class ColdReader:
 
 
 class ColdReads:
-    """What is being brought in, by partition."""
+    """Loads into the page cache that are in progress, by partition. Fetches wait for them."""
 
     __slots__ = ("_begin", "_coming", "_wake", "readers")
 
@@ -57,19 +60,20 @@ class ColdReads:
         self._wake = wake
         self._coming: dict[Partition, set[tuple[str, int]]] = {}
         self.readers: dict[str, list[ColdReader]] = {}
-        """By path, those that were followed last at the end."""
+        """Readers by file path, the most recently tracked last."""
 
     @property
     def range_count(self) -> int:
-        """Number of ranges that are being brought in."""
+        """Number of ranges that are being loaded."""
         return sum(len(ranges) for ranges in self._coming.values())
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
-        """Have a range brought in; return whether it is here already, so that it can be read."""
+        """Start loading a missing range.  Returns True if the range is cached by now and can be
+        read at once."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:
-            return False  # whichever comes first wakes those that wait
+            return False  # The first load to finish wakes the waiting fetches.
         self._follow(missing)
         coming.add(key)
         piece = FileSlice(missing.file, missing.position, missing.size)
@@ -79,7 +83,8 @@ class ColdReads:
         return is_here
 
     def note_read(self, partition: Partition, piece: FileSlice) -> None:
-        """Have what follows a slice brought in, if its reader had to wait before and goes on."""
+        """Load the bytes after a slice in advance, if its reader waited before and reads
+        sequentially."""
         path = piece.file.path
         readers = self.readers.get(path, [])
         for reader in readers:
@@ -107,19 +112,20 @@ class ColdReads:
             self._forget(partition, key)
 
     def _part_from(self, path: str, reader: ColdReader) -> None:
-        """Follow a reader no longer for whom all of the file is here: what is written now is."""
+        """Stop tracking a reader that has the whole file loaded. Bytes that are appended later need
+        no load, since the append leaves them in the page cache."""
         readers = self.readers[path]
         readers.remove(reader)
         if not readers:
             del self.readers[path]
 
     def _on_ahead(self, partition: Partition, key: tuple[str, int], _: OSError | None) -> None:
-        self._forget(partition, key)  # an error is for the read to meet
+        self._forget(partition, key)  # The read itself will report an error.
 
     def _follow(self, missing: NotCachedError) -> None:
         path, position = missing.file.path, missing.position
         readers = self.readers.pop(path, [])
-        # One that waits again, at a place that was brought in for it, is the same.
+        # A reader that waits again within the range loaded for it is the same reader.
         readers = [each for each in readers if not each.position <= position <= each.ahead_to]
         self.readers[path] = readers[1 - READERS_PER_FILE_MAX :]
         self.readers[path].append(ColdReader(position, position + missing.size))
@@ -135,7 +141,7 @@ class ColdReads:
                 log.refuse_slice(error)
             except RefusedError:
                 if meaning_of(error) not in (DiskError.FAILURE, DiskError.CLOSED):
-                    return  # a want that passes: the next fetch tries again
+                    return  # A temporary shortage, such as of workers. The next fetch tries again.
         self._wake(partition.high_watermark_key)
         self._wake(partition.end_offset_key)
 

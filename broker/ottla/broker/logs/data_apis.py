@@ -1,4 +1,4 @@
-"""The APIs of clients that work on this broker's own partitions.  Pure."""
+"""Registers the client APIs that work on this broker's own partitions.  Pure."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,15 +9,12 @@ from ottla.broker.logs.early_requests import (
     UntilDone,
     named_by_index,
     named_by_leader_epochs,
-    named_by_produce,
 )
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
-from ottla.broker.logs.single_fetches import SingleFetches
-from ottla.broker.logs.small_produces import SmallProduces
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
@@ -33,13 +30,13 @@ from ottla.wire.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-
-DATA_API_KEYS = frozenset((PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH))
-"""What `DataApis` serves."""
+from ottla.wire.flat.flat_fetch import read_flat_fetch
+from ottla.wire.flat.flat_produce import read_flat_produce
 
 
 class DataApis:
-    """The handlers of clients' reads and writes."""
+    """Handlers of the client requests that read or write partitions, such as Produce, Fetch and
+    ListOffsets."""
 
     def __init__(
         self,
@@ -63,6 +60,7 @@ class DataApis:
             purgatory=purgatory,
             clock=clock,
             transactions=TransactionalAppends(table=table, clock=clock, coordinators=coordinators),
+            early=self._early,
             traffic=traffic,
             times=times,
         )
@@ -80,15 +78,10 @@ class DataApis:
         self.leader_epochs = LeaderEpochsApi(table=table)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Serve them."""
+        """Register these handlers with the dispatcher."""
         produce, fetch, behind = self.produce, self.fetch, self._early.behind
-        dispatcher.register(
-            PRODUCE,
-            behind(produce.handle, named_by_produce),
-            large_handler=behind(produce.handle_large, named_by_produce),
-            frame_handler=SmallProduces(produce).serve,
-        )
-        dispatcher.register(FETCH, SingleFetches(fetch).handle, large_handler=fetch.handle_large)
+        dispatcher.register(PRODUCE, produce.handle, read_flat=read_flat_produce)
+        dispatcher.register(FETCH, fetch.handle, read_flat=read_flat_fetch)
         for key, handle, named in (
             (LIST_OFFSETS, self.list_offsets.handle, named_by_index),
             (DELETE_RECORDS, self.delete_records.handle, named_by_index),

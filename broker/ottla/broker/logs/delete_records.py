@@ -1,8 +1,9 @@
-"""DeleteRecords: raises the start of a log; whole segments below it go by and by (KIP-107).
+"""DeleteRecords: raises the log start offset. Segments wholly below it are deleted later (KIP-107).
 
-Pure but for the log it awaits.  The answer means "deleted everywhere": it waits in the purgatory
-until every living replica has raised its start too, which followers say with their fetches.  A
-replica whose broker is fenced or leaving is not waited for; it follows when it is back.
+Pure but for awaiting the log. A response without an error means that the records are deleted on
+every replica. The request waits in the purgatory until each live replica has raised its log start
+offset too, which followers report in their fetches. A replica on a fenced or shutting-down broker
+is not waited for. It raises its offset when its broker is back.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
 from ottla.wire.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -24,13 +25,13 @@ from ottla.wire.messages.delete_records_response import (
 )
 
 HIGH_WATERMARK = -1
-"""Asked for as an offset: delete all that is committed."""
+"""Offset in a request that means: delete all committed records."""
 
 NO_LOW_WATERMARK = -1
 
 
 class PendingDeletion:
-    """A partition whose records are deleted here and not yet known to be everywhere."""
+    """Partition whose records are deleted on the leader, perhaps not yet on all replicas."""
 
     __slots__ = ("before", "partition", "result")
 
@@ -42,7 +43,8 @@ class PendingDeletion:
         self.result = result
 
     def is_settled(self) -> bool:
-        """Return whether its outcome is known; the result then carries it."""
+        """Return whether the outcome of this deletion is known: all replicas have deleted the
+        records, or this broker no longer leads the partition. Updates the response."""
         if not self.partition.is_leader:
             _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
@@ -51,7 +53,7 @@ class PendingDeletion:
 
 
 class WaitingDeletion(WaitingEntry):
-    """A request whose records are deleted here and not yet everywhere."""
+    """Request whose records are deleted on the leader, perhaps not yet on all replicas."""
 
     __slots__ = ("_is_large", "_open", "_response", "_slot")
     kind = "DeleteRecords"
@@ -71,11 +73,12 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """How many partitions are open, in those that a fetch reads in the same time."""
+        """Number of partitions that are still waiting. Checking one costs about as much as a
+        fetch's read of one partition."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Answer once every partition's outcome is known."""
+        """Send the response if the outcome of every partition is known."""
         self._open = [waiting for waiting in self._open if not waiting.is_settled()]
         if self._open:
             return False
@@ -83,14 +86,14 @@ class WaitingDeletion(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is still open."""
+        """Answer REQUEST_TIMED_OUT for the partitions that are still waiting."""
         for waiting in self._open:
             if not waiting.is_settled():
                 _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection."""
+        """Close the connection, since the request raised an unexpected error while it waited."""
         self._slot.fail(fault)
 
     def _answer(self) -> None:
@@ -101,11 +104,11 @@ class WaitingDeletion(WaitingEntry):
 
 
 DELETIONS_PER_STEP = 50
-"""Partitions of which is deleted before others have their turn."""
+"""Partitions handled before other requests have their turn on the event loop."""
 
 
 class Deletion(NamedTuple):
-    """One partition of which records are to be deleted, and its place in the answer."""
+    """One partition of a DeleteRecords request, and its place in the response."""
 
     topic: str
     offset: Offset
@@ -113,16 +116,17 @@ class Deletion(NamedTuple):
 
 
 class DeleteRecordsApi:
-    """Serves DeleteRecords 0-2."""
+    """Handler of DeleteRecords, versions 0 to 2."""
 
     def __init__(self, *, table: PartitionTable, purgatory: Purgatory) -> None:
         self._table = table
         self._purgatory = purgatory
 
     def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
-        """Delete partition by partition; answer when all replicas have, or the time is up.
+        """Delete the records of each partition. Sends the response when all replicas have deleted
+        them, or at the timeout.
 
-        As in Kafka, of a partition that is named twice the last offset counts.
+        If the request names a partition twice, the last offset counts, as in Kafka.
         """
         return begun(self._serve(context, request))
 
@@ -163,9 +167,11 @@ class DeleteRecordsApi:
         left: list[Deletion],
         deleted: list[PendingDeletion],
     ) -> Any:
-        """Delete of some partitions; with more left, return what goes on after others' turns.
+        """Delete records of up to DELETIONS_PER_STEP partitions. Returns the continuation if
+        partitions are left.
 
-        All log starts are raised before the first is made durable, so that they share a write.
+        All log start offsets are raised before the first one is flushed, so that one write covers
+        them all.
         """
         begun: list[tuple[Log, PendingDeletion]] = []
         for one in left[:DELETIONS_PER_STEP]:
@@ -204,9 +210,10 @@ class DeleteRecordsApi:
 
 
 def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
-    """Raise the start of the leader's log; return the log, and below which offset nothing is left.
+    """Raise the log start offset of the leader's log. Returns the log and its new start offset.
 
-    Raises RefusedError if records of the partition cannot be deleted, or not up to `asked`.
+    Raises RefusedError if records of the partition cannot be deleted, or not up to `asked`, the
+    requested offset.
     """
     if partition.is_internal:
         raise RefusedError(

@@ -1,8 +1,8 @@
-"""DescribeLogDirs: where replicas lie, how large they are, and what room is left (KIP-827).
+"""DescribeLogDirs: the directory and size of each replica, and the free space (KIP-827).
 
-Pure but for the disks it asks.  A directory that is offline is told with KAFKA_STORAGE_ERROR and
-nothing else, as Kafka does.  A replica on its way to another directory is told of in both: there
-with `is_future_key`, and how many offsets it is behind.
+Pure but for awaiting the disks.  As in Kafka, an offline directory is reported as
+KAFKA_STORAGE_ERROR and nothing else.  A replica that is moving between directories is reported in
+both.  The entry in the destination has `is_future_key` and the lag in offsets.
 """
 
 from collections import defaultdict
@@ -15,8 +15,8 @@ from ottla.broker.network.steps import Answer, StepPace, Steps, begun, used_up
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
-from ottla.storage.disk_seam import Space
-from ottla.storage.log import Log
+from ottla.storage.disk.disk_seam import Space
+from ottla.storage.log.log import Log
 from ottla.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -26,22 +26,23 @@ from ottla.wire.messages.describe_log_dirs_response import (
 )
 
 NO_LAG = -1
-"""Said of a log that is no replica of ours as far as the metadata goes."""
+"""Lag that is reported for a log that, according to the metadata, is not a replica of this
+broker."""
 
 
 class DescribedDirectory(Protocol):
-    """What it needs of a log directory."""
+    """The properties of a log directory that DescribeLogDirs reports."""
 
     path: str
     is_cordoned: bool
 
     @property
     def is_live(self) -> bool:
-        """Whether the directory serves."""
+        """True if the directory is online."""
         ...
 
     async def space(self) -> Space:
-        """Return the room on the directory's volume."""
+        """Return the total and free space of the directory's volume."""
         ...
 
 
@@ -49,7 +50,7 @@ D = TypeVar("D", bound=DescribedDirectory)
 
 
 class DescribedLogs(Protocol[D]):
-    """What it needs of the log manager."""
+    """The methods of the log manager that DescribeLogDirs calls."""
 
     @property
     def directories(self) -> Sequence[D]:
@@ -57,34 +58,36 @@ class DescribedLogs(Protocol[D]):
         ...
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that serves from one directory, with its log."""
+        """Yield every partition whose current log is in the directory, with that log."""
         ...
 
     def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield what moves to a directory: partition, bytes that are there, offsets missing."""
+        """Yield each partition that is moving into a directory, the bytes already copied there, and
+        the number of offsets still missing."""
         ...
 
     def start_move(self, partition: TopicPartition, directory: D) -> None:
-        """Have a partition that serves lie in a directory, in time."""
+        """Start moving a partition's log to a directory."""
         ...
 
 
 class DescribeLogDirsApi(Generic[D]):
-    """Serves DescribeLogDirs 1-5."""
+    """Handler of DescribeLogDirs, versions 1 to 5."""
 
     def __init__(self, *, table: PartitionTable, logs: DescribedLogs[D]) -> None:
         self._table = table
         self._logs = logs
 
     def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
-        """Answer for every directory of log.dirs; null as topics means all of them."""
+        """Describe every directory of log.dirs.  A null list of topics selects all topics."""
         return begun(self._serve(request))
 
     def _serve(self, request: DescribeLogDirsRequest) -> Answer:
         if request.topics is None:
             return self._measure(None)
         pace = StepPace()
-        # A request may name hundreds of thousands that are not here: those are not kept.
+        # A request may name hundreds of thousands of partitions that are not here.  Only those
+        # found are kept.
         held = {
             at
             for directory in self._logs.directories
@@ -103,7 +106,8 @@ class DescribeLogDirsApi(Generic[D]):
         return self._measure(asked)
 
     async def _measure(self, asked: set[TopicPartition] | None) -> Any:
-        """Ask for the room in each directory that serves; return the steps of the answer."""
+        """Measure the free space of each online directory. Returns the steps that build the
+        response."""
         spaces: list[tuple[D, Space | None]] = []
         for directory in self._logs.directories:
             space = None

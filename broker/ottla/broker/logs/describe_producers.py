@@ -1,15 +1,15 @@
-"""DescribeProducers: who writes to a partition with sequences or transactions (KIP-664).
+"""DescribeProducers: the active idempotent and transactional producers of a partition (KIP-664).
 
-Pure.  Any replica answers, not only the leader: an operator compares what they remember.
+Pure.  Any replica answers, not only the leader, so that an operator can compare their states.
 """
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
+from ottla.broker.network.steps import StepPace, Steps, add_in_steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
-from ottla.storage.producer_state import ProducerEntry
+from ottla.storage.producers.producer_state import ProducerEntry
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.messages.describe_producers_request import DescribeProducersRequest
 from ottla.wire.messages.describe_producers_response import (
@@ -21,13 +21,13 @@ from ottla.wire.messages.describe_producers_response import (
 
 
 class DescribeProducersApi:
-    """Serves DescribeProducers 0."""
+    """Handler of DescribeProducers, version 0."""
 
     def __init__(self, *, table: PartitionTable) -> None:
         self._table = table
 
     def handle(self, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
-        """Answer partition by partition, once however often each is named."""
+        """Describe each partition once, also if the request names it several times."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
@@ -35,7 +35,7 @@ class DescribeProducersApi:
         asked: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             indexes = asked.setdefault(topic.name, {})
-            yield from keep_each(indexes, topic.partition_indexes, pace)
+            yield from add_in_steps(indexes, topic.partition_indexes, pace)
         response = DescribeProducersResponse()
         explanations = Explanations()
         for name, indexes in asked.items():

@@ -1,10 +1,10 @@
-"""Requests that arrive before the logs they name: they wait for these at the partition's edge.
+"""Delays requests for partitions whose logs are not open yet.
 
-A topic is announced as soon as the metadata has it; its logs are made after that.  Pure but for the
-await of the disk's work.  A request that names no such log passes.
+Pure but for awaiting the log creation. Clients learn of a topic as soon as the metadata has it, but
+its logs are created after that. A request that names no partition without a log is not delayed.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -15,41 +15,56 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.ids import ZERO_UUID, TopicPartition
 
 WAIT_S_MAX = 2.0
-"""How long a request waits for a log.  Less has clients ask again while a disk is busy, more keeps
-their next requests on the connection waiting."""
+"""Seconds that a request waits for a log.  Shorter makes clients retry while a disk is busy; longer
+delays the next requests of the connection."""
 
 LOOKED_AT_MAX = 5_000
-"""Topics and partitions of a request that are looked for.  With more a client could hold the loop
-with one request; with fewer a large one is refused parts that it could have waited for."""
+"""Maximum topics and partitions of one request that are checked for missing logs. Larger lets a
+client block the event loop with one request. Smaller refuses partitions of a large request whose
+logs would soon have been open."""
 
 Handle = Callable[[RequestContext, Any], HandlerResult]
 Named = Iterable[tuple[str, UUID, Iterable[int]]]
-"""The topics that a request names, each with its id or the zero id, and its partitions."""
+"""Topics named by a request: topic name, topic id or the zero id, and partition indexes."""
 
 UntilDone = Callable[[Collection[TopicPartition], float], Awaitable[None]]
-"""Waits until nothing is left to be done for these partitions, or the seconds are over."""
+"""Callable that waits until the logs of the partitions are open, or until the given seconds have
+passed."""
 
 
 class EarlyRequests:
-    """Has handlers wait for logs that are being opened for the first time."""
+    """Wraps handlers so that requests wait for logs that are being opened for the first time."""
 
     def __init__(self, table: PartitionTable, until_done: UntilDone) -> None:
         self._table = table
         self._until_done = until_done
 
     def behind(self, handle: Handle, named: Callable[[Any], Named]) -> Handle:
-        """Return a handler that serves a request once the logs are open that it names."""
+        """Return a handler that waits for the logs that a request names before it calls
+        `handle`."""
         table = self._table
 
         def serve(context: RequestContext, request: Any) -> HandlerResult:
-            if table.opening and (missing := self._missing(named(request))):
-                return self._serve_later(context, request, handle, missing)
+            if table.opening:
+                later = self.wait(context, request, handle, named(request))
+                if later is not None:
+                    return later
             return handle(context, request)
 
         return serve
 
+    def wait(
+        self, context: RequestContext, request: Any, handle: Handle, named: Named
+    ) -> Coroutine[Any, Any, Any] | None:
+        """Return a coroutine that waits for the logs that a request names and then calls `handle`.
+
+        Returns None if the request need not wait.
+        """
+        missing = self._missing(named)
+        return self._serve_later(context, request, handle, missing) if missing else None
+
     def _missing(self, named: Named) -> list[TopicPartition]:
-        """Return the partitions that this broker leads, as soon as it has their logs."""
+        """Return the named partitions that this broker leads and whose logs are not open yet."""
         table = self._table
         missing: list[TopicPartition] = []
         left = LOOKED_AT_MAX
@@ -84,18 +99,18 @@ def _is_to_lead(partition: Partition | None, opening: Container[Partition]) -> b
 
 
 def named_by_produce(request: Any) -> Named:
-    """Yield what a Produce names."""
+    """Yield the partitions that a Produce request names."""
     for topic in request.topic_data:
         yield topic.name, topic.topic_id, (data.index for data in topic.partition_data)
 
 
 def named_by_index(request: Any) -> Named:
-    """Yield what a ListOffsets or a DeleteRecords names."""
+    """Yield the partitions that a ListOffsets or DeleteRecords request names."""
     for topic in request.topics:
         yield topic.name, ZERO_UUID, (each.partition_index for each in topic.partitions)
 
 
 def named_by_leader_epochs(request: Any) -> Named:
-    """Yield what an OffsetForLeaderEpoch names."""
+    """Yield the partitions that an OffsetForLeaderEpoch request names."""
     for topic in request.topics:
         yield topic.topic, ZERO_UUID, (each.partition for each in topic.partitions)

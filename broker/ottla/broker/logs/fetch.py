@@ -1,24 +1,30 @@
-"""Fetch: reads many partitions at once, or waits until there is enough to read.
+"""Fetch: reads many partitions, and waits for more records if there are too few.
 
-Pure; nothing awaits.  An answer holds slices of files, which the connection sends with sendfile.
-A fetch with too few bytes waits in the purgatory under its partitions and is woken by the append
-or the high watermark itself, never by polling.  A follower's fetch also says where its own log
-ends.  Its partitions note that in a step of its own (`note_positions`), which is what moves the
-high watermark; reading moves nothing.
+Pure; nothing awaits. `FetchApi.handle` decides every request. A `FlatFetch` is a request that the
+flat codec reads in place. It differs from a decoded request in one way: a response with exactly its
+one partition and no error is encoded by the flat codec.
+
+A response contains file slices, which the connection sends with sendfile. A fetch with too few
+bytes waits in the purgatory under its partitions. An append or an advance of the high watermark
+wakes it; nothing polls. A follower's fetch also reports the follower's log end offset. A separate
+step (`note_positions`) stores it in the partitions, which may advance the high watermark. Reading
+never does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from ottla.broker.authorization.questions import may
 from ottla.broker.logs.cold_reads import BringIn, ColdReads
+from ottla.broker.logs.fetch_answers import add_results
 from ottla.broker.logs.fetch_read import (
     PATIENT,
     READ_TOPIC,
+    FetchForm,
     FetchLimits,
+    FetchReading,
     FetchTarget,
-    Reading,
-    TargetKey,
+    PartitionResult,
     asked_partitions,
     check_readable,
     find_partition,
@@ -37,39 +43,47 @@ from ottla.broker.logs.fetch_session import (
     FetchSession,
     FetchSessionCache,
 )
-from ottla.broker.logs.leader_hints import HINTED, endpoints_of
-from ottla.broker.logs.waiting_fetch import waiting
-from ottla.broker.network.dispatch import Permissions, RequestContext
-from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.broker.network.purgatory import Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps
+from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps, begun
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.model.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
-from ottla.storage.disk_seam import NotCachedError
-from ottla.storage.slice import FileSlice
+from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.storage.disk.slice import FileSlice
+from ottla.wire.flat.flat_fetch import FlatFetch, flat_fetch_answer
 from ottla.wire.messages.fetch_request import FetchRequest
-from ottla.wire.messages.fetch_response import (
-    FetchableTopicResponse,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-)
+from ottla.wire.messages.fetch_response import FetchResponse
 
 DISK_WAIT_MS = 1_000
-"""How long a fetch at least waits for a disk before it is answered without records.  Less answers
-clients of a slow disk in vain, more lets a client without patience wait for one that hangs."""
+"""Minimum time in milliseconds that a fetch waits for a disk before it is answered without records.
+Shorter sends needless empty responses to clients of a slow disk; longer delays clients of a disk
+that hangs."""
+
+PARTITIONS_READ_AGAIN = 32
+"""A sessionless waiting fetch of more partitions than this reads only the partition that wakes it,
+and builds its response in steps.  Larger lets one append block the event loop longer if many such
+fetches wait."""
+
+FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
+"""Session epochs of a full request."""
+
+PLACES_MAX = 256
+"""Maximum cached lookups of flat requests: partitions by the topic and index bytes of the request.
+Smaller repeats lookups; larger keeps more removed partitions."""
 
 
 class Fetch:
-    """One fetch: what it asks for, what it reads, and what it answers."""
+    """One fetch request: its partitions and limits, the records read, and its response."""
 
     __slots__ = (
         "_api",
+        "_flat",
+        "_flat_target",
         "_opens_session",
         "_session_epoch",
         "context",
@@ -83,87 +97,104 @@ class Fetch:
         api: "FetchApi",
         context: RequestContext,
         limits: FetchLimits,
-        targets: dict[TargetKey, FetchTarget],
+        targets: list[FetchTarget],
         session: FetchSession | None = None,
-        *,
         opens_session: bool = False,
+        flat: FlatFetch | None = None,
+        flat_target: FetchTarget | None = None,
     ) -> None:
         self._api = api
         self.context = context
         self.limits = limits
         self.targets = targets
+        """Partitions of a fetch without a session; empty for a fetch that continues one."""
         self.session = session
-        """The session that the request continues."""
+        """Fetch session that the request continues, or None."""
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
+        self._flat = flat
+        """The request if the flat codec read it, else None."""
+        self._flat_target = flat_target
+        """Partition that the flat request names."""
 
-    def is_enough(self, reading: Reading) -> bool:
-        """Return whether the answer should leave now."""
-        if reading.waits_for_disk:
+    def is_enough(self, reading: FetchReading) -> bool:
+        """Return whether the records and errors read so far suffice to answer the client now."""
+        if reading.is_cold and reading.waits_for_disk:
             return False
-        return (
-            reading.byte_count >= self.limits.bytes_min
-            or reading.is_urgent
-            or (reading.readable_count == 0 and len(reading.results) == len(self.targets))
-        )
+        if reading.byte_count >= self.limits.bytes_min or reading.is_urgent:
+            return True
+        session = self.session
+        count = len(self.targets if session is None else session.targets)
+        return reading.readable_count == 0 and len(reading.results) == count
 
-    def read(self) -> Reading:
-        """Read every partition that may have news, within the limits."""
-        reading = Reading()
-        self.read_some(reading, self._due())
+    def start_reading(self) -> FetchReading:
+        """Return a reading of every partition that may have news. Nothing is read yet."""
+        session = self.session
+        return FetchReading(self.targets if session is None else session.to_look_at())
+
+    def read_step(self, reading: FetchReading) -> bool:
+        """Read the partitions of one step, within the limits, and store the positions that a
+        follower reported. Returns whether more partitions are left."""
+        due = reading.due
+        if len(due) <= STEP_COST:
+            self.read_some(reading, due)
+            if self.limits.is_from_follower:
+                self.note_positions(reading)
+            return False
+        at = len(reading.results)
+        self.read_some(reading, due[at : at + STEP_COST])
+        self.note_positions(reading, since=at)
+        return len(reading.results) < len(due)
+
+    def read(self) -> FetchReading:
+        """Read all partitions at once, and return the results."""
+        reading = self.start_reading()
+        while self.read_step(reading):
+            pass
         return reading
 
-    def _due(self) -> Iterable[FetchTarget]:
-        return self.targets.values() if self.session is None else self.session.to_look_at()
-
-    def read_in_steps(self) -> Steps[Reading]:
-        """Read and note positions, some partitions in a step."""
-        reading = Reading()
-        due = list(self._due())
-        for at in range(0, len(due), STEP_COST):
-            self.read_some(reading, due[at : at + STEP_COST])
-            self.note_positions(reading, since=at)
-            yield
-        return reading
-
-    def read_some(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
-        """Read these partitions, within what the reading before them has left."""
-        limits = self.limits
-        api = self._api
+    def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
+        """Read the given partitions, within the byte limit that is left after the earlier reads."""
+        limits, api, context = self.limits, self._api, self.context
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
         readers = api.cold_reads.readers
-        permissions = None if limits.is_from_follower else self.context.permissions
+        permissions = None if limits.is_from_follower else context.permissions
         readable = None if permissions is None else permissions.allowed_before(READ_TOPIC)
-        quota = api.replication_quota
-        is_limited = limits.is_from_follower and quota.is_limited
-        is_exceeded = is_limited and quota.is_exceeded()
-        piece_bytes = quota.piece_bytes if is_limited and not is_exceeded else 0
+        is_limited = is_exceeded = False
+        piece_bytes = 0
+        if limits.is_from_follower and api.replication_quota.is_limited:
+            is_limited, is_exceeded = True, api.replication_quota.is_exceeded()
+            piece_bytes = 0 if is_exceeded else api.replication_quota.piece_bytes
         for target in due:
+            partition = target.partition
             try:
-                partition = target.partition
                 if partition is None or partition.is_removed:
                     partition = api.resolve(target, limits, permissions)
                 if readable is not None and partition.topic not in readable:
                     assert permissions is not None
                     check_readable(permissions, partition.topic)
+                bytes_max = target.partition_bytes_max
+                if bytes_max > left:
+                    bytes_max = left
                 is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
-                is_held = is_throttled and is_exceeded
-                bytes_max = min(target.partition_bytes_max, left)
                 if is_throttled:
                     bytes_max = min(bytes_max, piece_bytes - reading.throttled_byte_count)
-                data = read_partition(
+                result = read_partition(
                     partition,
                     target,
                     limits,
-                    bytes_max=max(0, bytes_max),
-                    is_first=is_first and not is_held,
+                    bytes_max if bytes_max > 0 else 0,
+                    is_first and not (is_throttled and is_exceeded),
+                    not readers or not _is_read_ahead(partition, readers),
+                    context.arrived_ms,
                 )
-                if is_throttled and data.records is not None:
-                    reading.throttled_byte_count += len(data.records)
-                reading.is_throttled |= is_held
                 reading.readable_count += 1
-                reading.is_urgent |= data.diverging_epoch.epoch >= 0
+                if is_throttled:
+                    reading.throttled_byte_count += result.size
+                    reading.is_throttled |= is_exceeded
+                if result.diverging is not None:
+                    reading.is_urgent = True
             except NotCachedError as missing:
                 assert partition is not None
                 if api.cold_reads.bring_in(partition, missing):
@@ -171,40 +202,42 @@ class Fetch:
                     left = limits.bytes_max - reading.byte_count
                     is_first = not reading.byte_count
                     continue
-                data = unread(partition, target)
+                result = unread(partition, target)
                 reading.readable_count += 1
                 reading.is_cold = True
             except RefusedError as error:
-                data = refused(target, error.code)
+                result = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
             except CorruptDataError as damage:
                 assert partition is not None
                 partition.damage = str(damage)
-                data = refused(target, ErrorCode.CORRUPT_MESSAGE)
+                result = refused(target, ErrorCode.CORRUPT_MESSAGE)
                 reading.is_urgent = True
-            size = len(data.records) if data.records is not None else 0
+            size = result.size
             if size:
-                if readers and partition is not None and isinstance(data.records, FileSlice):
-                    api.cold_reads.note_read(partition, data.records)
+                if readers and partition is not None and isinstance(result.records, FileSlice):
+                    api.cold_reads.note_read(partition, result.records)
                 is_first = False
                 left -= size
                 reading.byte_count += size
-            reading.results.append((target, data))
+            reading.results.append(result)
 
-    def note_positions(self, reading: Reading, since: int = 0) -> None:
-        """Have each partition that was read note where the follower's log begins and ends.
+    def note_positions(self, reading: FetchReading, since: int = 0) -> None:
+        """Store the follower's log start and end offsets in each partition that was read.
 
-        What a request says is noted once: when a parked fetch is read again the follower may long
-        have said more.  A log that parts from ours does not end where its fetch says.
+        Each position in a request is stored once. When a waiting fetch is read again, a later
+        request of the follower may have reported more. The fetch offset of a diverging log is not
+        stored, since it is not the end of a common prefix.
         """
         limits = self.limits
         if not limits.is_from_follower:
             return
         with self._api.one_event:
-            for at, (target, data) in enumerate(reading.results[since:], since):
+            for at, result in enumerate(reading.results[since:], since):
+                target = result.target
                 is_asked, target.is_asked = target.is_asked, False
                 partition = target.partition
-                if data.error_code or data.diverging_epoch.epoch >= 0 or partition is None:
+                if result.error_code or result.diverging is not None or partition is None:
                     continue
                 if is_asked or self._is_taken_back(partition, target):
                     try:
@@ -212,10 +245,10 @@ class Fetch:
                     except RefusedError as error:
                         reading.refuse(at, error.code)
                         continue
-                    data.high_watermark = partition.high_watermark
+                    result.high_watermark = partition.high_watermark
                 reading.is_urgent |= (
-                    target.replica_high_watermark < data.high_watermark
-                    or 0 <= target.told_log_start_offset < data.log_start_offset
+                    target.replica_high_watermark < result.high_watermark
+                    or 0 <= target.seen_log_start_offset < result.log_start_offset
                 )
 
     def _note_position(self, partition: Partition, target: FetchTarget) -> None:
@@ -229,40 +262,90 @@ class Fetch:
         )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
-        """Return whether less is known of the follower than this fetch, which waits, said of it."""
+        """Return whether the partition now stores a lower end offset for the follower than this
+        waiting fetch reported."""
         known = partition.followers.get(NodeId(self.limits.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 
-    def answer(self, reading: Reading) -> FetchResponse:
-        """Make the response, and the session remember what it tells."""
+    def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
+        """Charge the client's quota, note in the session the offsets that the response reports, and
+        build the response.
+
+        A response with many partitions takes several steps. Returns None if the response to a flat
+        request was completed by the flat codec.
+        """
+        slot, session = self.context.slot, self.session
+        session_id = NO_SESSION if session is None else session.session_id
+        charge = slot.charge
+        if charge is not None and not charge.may_give(reading.byte_count, slot):
+            return FetchResponse(session_id=session_id)  # without records
         results = reading.results
-        session = self.session
-        session_id = NO_SESSION
-        if (throttled := self._throttled(reading)) is not None:
-            return throttled
-        if session is not None:
-            if session.epoch != self._session_epoch:
-                # Another request of the session overtook this one while it waited.
-                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            session_id = session.session_id
-            self._settle(session, results)
-            results = [result for result in results if result[0].has_news(result[1])]
-        elif self._opens_session:
+        if self._opens_session:
             session_id = self._open_session(results)
-        return self._api.response_of(self.context, self.limits, results, session_id)
+        if len(results) > STEP_COST:
+            return begun(self._answer_many(session_id, results))
+        if session is not None:
+            reported = self._reported(session, results)
+            if reported is None:
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            results = reported
+        self._api.count(self.limits.is_from_follower, results)
+        flat = self._flat
+        if flat is not None and len(results) == 1:
+            (result,) = results
+            if (
+                result.target is self._flat_target
+                and not result.error_code
+                and result.diverging is None
+                and not result.aborted
+            ):
+                frame = flat_fetch_answer(
+                    slot.header.correlation_id,
+                    slot.settle_charge(),
+                    session_id,
+                    flat.place,
+                    result.high_watermark,
+                    result.last_stable_offset,
+                    result.log_start_offset,
+                    result.aborted is not None,
+                    result.records,
+                    result.size,
+                )
+                slot.complete_frame(frame)
+                return None
+        response = FetchResponse(session_id=session_id)
+        add_results(response, self.context, self._api.table, results)
+        return response
 
-    def _throttled(self, reading: Reading) -> FetchResponse | None:
-        """Charge the client for the records read; above its quota return an answer without them."""
-        charge, slot = self.context.slot.charge, self.context.slot
-        if charge is None or charge.may_give(reading.byte_count, slot):
+    def _answer_many(self, session_id: int, results: list[PartitionResult]) -> Steps[FetchResponse]:
+        """Build a response with many partitions in steps."""
+        session, limits = self.session, self.limits
+        response = FetchResponse(session_id=session_id)
+        for at in range(0, len(results), STEP_COST):
+            if at:
+                yield
+            some: list[PartitionResult] | None = results[at : at + STEP_COST]
+            if session is not None and some is not None:
+                some = self._reported(session, some)
+            if some is None:
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            self._api.count(limits.is_from_follower, some)
+            add_results(response, self.context, self._api.table, some)
+        return response
+
+    def _reported(
+        self, session: FetchSession, results: list[PartitionResult]
+    ) -> list[PartitionResult] | None:
+        """Store the reported offsets in the session. Returns the results that the response must
+        include, or None if another request of the session overtook this one while it waited."""
+        if session.epoch != self._session_epoch:
             return None
-        return FetchResponse(
-            session_id=NO_SESSION if self.session is None else self.session.session_id
-        )
+        self._settle(session, results)
+        return [result for result in results if result.target.has_news(result)]
 
-    def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
-        for target, data in results:
-            target.has_news(data)
+    def _open_session(self, results: list[PartitionResult]) -> int:
+        for result in results:
+            result.target.has_news(result)
         session = self._api.open_session(self.targets, self.limits, self.context.arrived_ms)
         if session is None:
             return NO_SESSION
@@ -271,47 +354,142 @@ class Fetch:
         self._settle(session, results)
         return session.session_id
 
-    def answered_in_steps(self, reading: Reading | None = None) -> Steps[FetchResponse]:
-        """Read, unless that was done, and make the response, some partitions in a step."""
-        if reading is None:
-            reading = yield from self.read_in_steps()
-        session = self.session
-        session_id = NO_SESSION
-        if (throttled := self._throttled(reading)) is not None:
-            return throttled
-        if self._opens_session:
-            session_id = self._open_session(reading.results)
+    def read_and_answer(self) -> Answer:
+        """Return the steps that read all partitions and answer with the records found."""
+        reading = self.start_reading()
+        while self.read_step(reading):
             yield
-        elif session is not None:
-            session_id = session.session_id
-        response = FetchResponse()
-        for at in range(0, len(reading.results), STEP_COST):
-            if session is not None and session.epoch != self._session_epoch:
-                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            results = reading.results[at : at + STEP_COST]
-            if session is not None:
-                self._settle(session, results)
-                results = [result for result in results if result[0].has_news(result[1])]
-            piece = self._api.response_of(self.context, self.limits, results, session_id)
-            _put_behind(response, piece)
-            yield
-        response.session_id = session_id
-        return response
+        return self.answer(reading)
 
-    def _settle(
-        self, session: FetchSession, results: list[tuple[FetchTarget, PartitionData]]
-    ) -> None:
-        for target, data in results:
+    def _settle(self, session: FetchSession, results: list[PartitionResult]) -> None:
+        for result in results:
             session.settle(
-                target,
-                had_records=bool(data.records),
-                has_more=leaves_something(target, data, self.limits),
-                has_failed=data.error_code != 0,
+                result.target,
+                had_records=result.size > 0,
+                has_more=leaves_something(result, self.limits),
+                has_failed=result.error_code != 0,
             )
 
 
+class WaitingFetch(WaitingEntry):
+    """Waiting fetch. When it is woken, it reads all partitions that may have new records or changed
+    offsets."""
+
+    __slots__ = ("_fetch", "waits_for_disk")
+    kind = "Fetch"
+
+    def __init__(self, fetch: Fetch) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self.waits_for_disk = False
+        """True if the fetch continues to wait after its client's timeout, because records are being
+        loaded from disk."""
+
+    @property
+    def keys(self) -> Collection[object]:
+        """Wake-up keys: the session if there is one, since it is notified of events in its
+        partitions. Otherwise the keys of the partitions."""
+        session = self._fetch.session
+        return _targets_by_key(self._fetch) if session is None else (session,)
+
+    @property
+    def cost(self) -> int:
+        """Number of partitions that are read by one attempt to complete the fetch."""
+        session = self._fetch.session
+        return max(1, len(self._fetch.targets) if session is None else session.look_at_count)
+
+    def try_complete(self) -> bool:
+        """Send the response if there are enough records by now."""
+        reading = self._fetch.read()
+        is_here = self.waits_for_disk and not reading.waits_for_disk
+        if not is_here and not self._fetch.is_enough(reading):
+            return False
+        self._answer(reading)
+        return True
+
+    def on_expire(self) -> None:
+        """Answer with the records available at the timeout."""
+        self._answer(self._fetch.read())
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection, since the request raised an unexpected error while it waited."""
+        self._fetch.context.slot.fail(fault)
+
+    def _answer(self, reading: FetchReading) -> None:
+        result = self._fetch.answer(reading)
+        if result is not None:
+            self._fetch.context.slot.complete_begun(result)
+
+
+class WaitingFetchOfMany(WaitingFetch):
+    """Waiting fetch of very many partitions without a session.
+
+    It stores the available bytes of each partition, reads only the partition that wakes it, and
+    builds its response in steps.  Many such fetches may wait for one partition, and an append to it
+    must not read all partitions of all of them.
+    """
+
+    __slots__ = ("_byte_count", "_sizes", "_targets")
+
+    def __init__(self, fetch: Fetch, reading: FetchReading) -> None:
+        super().__init__(fetch)
+        self._targets = _targets_by_key(fetch)
+        self._byte_count = reading.byte_count
+        self._sizes = {result.target: result.size for result in reading.results if result.size}
+
+    @property
+    def keys(self) -> Collection[object]:
+        """Wake-up keys of all partitions of this fetch."""
+        return self._targets
+
+    @property
+    def cost(self) -> int:
+        """Always 1, since only the partition that wakes this fetch is read."""
+        return 1
+
+    def try_complete(self) -> bool:
+        """Answer if the records of the partition that woke this fetch bring the total to enough
+        bytes, or if that partition has an error."""
+        target = self._targets.get(self.woken_by)
+        if target is None:
+            return False
+        fetch, reading = self._fetch, FetchReading([target])
+        fetch.read_some(reading, reading.due)
+        fetch.note_positions(reading)
+        self._byte_count += reading.byte_count - self._sizes.get(target, 0)
+        self._sizes[target] = reading.byte_count
+        if not reading.is_urgent and self._byte_count < fetch.limits.bytes_min:
+            return False
+        self.on_expire()
+        return True
+
+    def on_expire(self) -> None:
+        """Answer with the records available at the timeout, in steps."""
+        self._fetch.context.slot.complete_by(self._fetch.read_and_answer())
+
+
+def waiting(fetch: Fetch, reading: FetchReading) -> WaitingFetch:
+    """Return the purgatory entry for a fetch whose first read did not find enough records."""
+    if fetch.session is None and len(fetch.targets) > PARTITIONS_READ_AGAIN:
+        return WaitingFetchOfMany(fetch, reading)
+    return WaitingFetch(fetch)
+
+
+def _targets_by_key(fetch: Fetch) -> dict[object, FetchTarget]:
+    """Return the targets by wake-up key. Each partition has the key of its high watermark, and for
+    a follower also that of its log end offset."""
+    found: dict[object, FetchTarget] = {}
+    for target in fetch.targets:
+        partition = target.partition
+        if partition is not None:
+            found[partition.high_watermark_key] = target
+            if fetch.limits.is_from_follower:
+                found[partition.end_offset_key] = target
+    return found
+
+
 class FetchApi:
-    """Serves Fetch 4-18."""
+    """Handler of Fetch, versions 4 to 18."""
 
     def __init__(
         self,
@@ -326,178 +504,233 @@ class FetchApi:
     ) -> None:
         self.table = table
         self.replication_quota = replication_quota
-        """What this broker, as a leader, may give throttled replicas."""
+        """Quota for the records that this broker, as a leader, sends to throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
         self.sessions = sessions
         self._times = times
         self.fetch_bytes_max = fetch_bytes_max
-        """The most that an answer has of records, but for a batch that is larger."""
-        sessions.let_go = self._let_go
+        """Maximum bytes of records in a response, exceeded only by a single larger batch."""
+        sessions.on_target_closed = self._stop_listening
+        self._places: dict[bytes, Partition] = {}
+        """Partitions by the topic and index bytes of a flat request."""
 
-    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
-        """Read; answer when that is enough or the client does not wait, else wait."""
+    def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
+        """Read the partitions. Answers now if there are enough records or the client does not wait;
+        otherwise the fetch waits in the purgatory. This is the only place where a fetch is decided.
+        """
         limits = self._limits_of(context, request)
         if limits.is_from_follower:
             if self._times is not None:
                 context.slot.times = self._times.of_followers(context.header.api_version)
-            if (code := self._follower_refusal(context, limits)) is not ErrorCode.NONE:
-                return self._refuse_follower(context, request, limits, code)
+            code = self._follower_refusal(context, limits)
+            if code is not ErrorCode.NONE:
+                return begun(self._refuse_follower(context, request, limits, code))
         try:
-            fetch = self._begin(context, request, limits)
+            session = self._session_of(request, limits)
         except RefusedError as error:
             return FetchResponse(error_code=error.code)
-        reading = fetch.read()
-        fetch.note_positions(reading)
+        if isinstance(request, FlatFetch):
+            partition = self._look_up(request)
+            if partition is not None:
+                target = _flat_target(request, partition, session)
+                return self._begin(context, request, limits, session, [target], request, target)
+        return begun(self._serve_decoded(context, request, limits, session))
+
+    def _serve_decoded(
+        self,
+        context: RequestContext,
+        request: FetchForm,
+        limits: FetchLimits,
+        session: FetchSession | None,
+    ) -> Answer:
+        """Serve a request of any number of partitions, in steps if they are many."""
+        try:
+            targets = yield from self._targets_of(request, limits, session)
+        except RefusedError as error:
+            return FetchResponse(error_code=error.code)
+        return self._begin(context, request, limits, session, targets)
+
+    def _begin(
+        self,
+        context: RequestContext,
+        request: FetchForm,
+        limits: FetchLimits,
+        session: FetchSession | None,
+        targets: list[FetchTarget],
+        flat: FlatFetch | None = None,
+        flat_target: FetchTarget | None = None,
+    ) -> HandlerResult:
+        """Read the partitions of a full request, or those of the session that may have news."""
+        opens_session = False
+        if session is None:
+            opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0
+        elif session.targets:
+            self._note_use(context, session)
+        else:
+            self.sessions.close(session.session_id)
+            session = None
+        fetch = Fetch(self, context, limits, targets, session, opens_session, flat, flat_target)
+        reading = fetch.start_reading()
+        if fetch.read_step(reading):
+            return self._read_rest(request, fetch, reading)
+        return self._conclude(request, fetch, reading)
+
+    def _read_rest(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> Answer:
+        """Read the partitions after those of the first step."""
+        yield
+        while fetch.read_step(reading):
+            yield
+        return self._conclude(request, fetch, reading)
+
+    def _conclude(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> HandlerResult:
+        """Answer with the records read, or let the fetch wait for more."""
         if fetch.is_enough(reading) or _is_impatient(request, reading):
             return fetch.answer(reading)
         self._park(request, fetch, reading)
         return None
 
-    def _limits_of(self, context: RequestContext, request: FetchRequest) -> FetchLimits:
-        """Return the limits of a fetch; a follower's is charged to no client."""
+    def _session_of(self, request: FetchForm, limits: FetchLimits) -> FetchSession | None:
+        """Return the session that a request continues, or None for a full request, which closes the
+        session that it names.
+
+        Raises RefusedError if the session cannot be continued.
+        """
+        if request.session_epoch in FULL_EPOCHS:
+            if request.session_id != NO_SESSION:
+                self.sessions.close(request.session_id)
+            return None
+        return self.sessions.continue_session(
+            request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
+        )
+
+    def _targets_of(
+        self, request: FetchForm, limits: FetchLimits, session: FetchSession | None
+    ) -> Steps[list[FetchTarget]]:
+        """Return the steps that read the partitions of a full request from it, or apply an
+        incremental request to its session. They return the partitions to read.
+
+        Raises RefusedError if the session is closed in the meantime.
+        """
+        if session is None:
+            return (yield from targets_of(request, limits.uses_topic_ids))
+        pace = StepPace()
+        for key, topic, topic_id, asked in asked_partitions(request, limits.uses_topic_ids):
+            session.ask(key, topic, topic_id, asked.partition, asked)
+            if pace.is_due():
+                yield
+                if not self.sessions.holds(session):
+                    raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        for gone in session.forget(request):
+            self._stop_listening(gone)
+        return []
+
+    def _note_use(self, context: RequestContext, session: FetchSession) -> None:
+        """Update the session's time of last use. If the client's permissions changed, its
+        partitions are checked again."""
+        self.sessions.touch(session, context.arrived_ms)
+        if context.permissions is not None:
+            session.check_again(context.permissions.version)
+
+    def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
+        """Return the limits of a fetch.  A follower's fetch is not charged to any client quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         charge = context.slot.charge
         if charge is not None:
             if limits.is_from_follower:
                 charge.is_exempt = True
             else:
-                limits.bytes_max = charge.fetch_bytes_max(limits.bytes_max)
-                limits.bytes_min = min(limits.bytes_min, limits.bytes_max)
+                limits.bytes_max = bytes_max = charge.fetch_bytes_max(limits.bytes_max)
+                if limits.bytes_min > bytes_max:
+                    limits.bytes_min = bytes_max
                 limits.whole_batches = True
         return limits
 
-    def _park(self, request: FetchRequest, fetch: Fetch, reading: Reading) -> None:
+    def _park(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> None:
         entry, context = waiting(fetch, reading), fetch.context
         wait_ms = request.max_wait_ms
         if reading.waits_for_disk and wait_ms < DISK_WAIT_MS:
             wait_ms = DISK_WAIT_MS
             entry.waits_for_disk = True
-        if reading.is_throttled:  # it looks again when the rate has fallen
+        if reading.is_throttled:  # Read again when the rate has fallen.
             wait_ms = min(wait_ms, self.replication_quota.delay_ms())
         self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)
         context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
-    def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
-        """Serve a request that names very many partitions, in steps."""
-        limits = self._limits_of(context, request)
-        code = self._follower_refusal(context, limits)
-        if code is not ErrorCode.NONE:
-            stranger = Fetch(self, context, limits, {})
-            targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
-            reading = Reading()
-            for target in targets.values():
-                data = refused(target, code)
-                reading.results.append((target, data))
-            return (yield from stranger.answered_in_steps(reading))
-        try:
-            fetch = yield from self._begin_large(context, request, limits)
-        except RefusedError as error:
-            return FetchResponse(error_code=error.code)
-        reading = yield from fetch.read_in_steps()
-        if fetch.is_enough(reading) or _is_impatient(request, reading):
-            return (yield from fetch.answered_in_steps(reading))
-        self._park(request, fetch, reading)
-        return None
-
-    def _begin_large(
-        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
-    ) -> Steps[Fetch]:
-        """Do as `_begin`, with the partitions that are named taken in some in a step."""
-        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            asked, request.topics = request.topics, []
-            self.sessions.check_room(request, asked)
-            fetch = self._begin(context, request, limits)
-            session = fetch.session
-            if session is None:
-                raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            pace = StepPace()
-            request.topics = asked
-            for named in asked_partitions(request, limits.uses_topic_ids):
-                session.ask(*named)
-                if pace.is_due():
-                    yield
-            self.sessions.touch(session, context.arrived_ms)
-            return fetch
-        if request.session_id != NO_SESSION:
-            self.sessions.close(request.session_id)
-        targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
-        opens_session = request.session_epoch == INITIAL_EPOCH
-        return Fetch(self, context, limits, targets, opens_session=opens_session)
-
     def _follower_refusal(self, context: RequestContext, limits: FetchLimits) -> ErrorCode:
-        """Return why a follower is not served at all; NONE for one that is, and for a consumer."""
+        """Return the error code that refuses a follower's whole fetch.  Returns NONE for an
+        accepted follower, and for a consumer."""
         if not limits.is_from_follower:
             return ErrorCode.NONE
         operation, cluster = AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER
         if not may(context.permissions, operation, cluster, CLUSTER_NAME):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says it
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # The same error code as Kafka's.
         if not self.is_registered(limits):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def is_registered(self, limits: FetchLimits) -> bool:
-        """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
+        """Return whether the metadata image has a broker with the follower's id and epoch
+        (KIP-903).
 
-        Only such a follower is believed: an earlier life may have lost what it had, and an epoch
-        above the registered one is a forgery, or a new life that the image is about to bring.
+        Only the positions of such a follower are trusted. An earlier incarnation may have lost
+        records since. An epoch above the registered one is either forged, or of a new incarnation
+        that the image does not have yet.
         """
         broker = self.table.image.brokers.get(NodeId(limits.replica_id))
         return broker is not None and broker.epoch == limits.replica_epoch
 
     def _refuse_follower(
-        self, context: RequestContext, request: FetchRequest, limits: FetchLimits, code: ErrorCode
-    ) -> FetchResponse:
-        """Refuse each partition that the request names; no session is looked at or changed."""
-        targets = targets_of(request, limits.uses_topic_ids)
-        results = [(target, refused(target, code)) for target in targets.values()]
-        return self.response_of(context, limits, results, NO_SESSION)
+        self, context: RequestContext, request: FetchForm, limits: FetchLimits, code: ErrorCode
+    ) -> Answer:
+        """Refuse each partition that the request names. No partition is read, and no session is
+        changed."""
+        fetch = Fetch(self, context, limits, [])
+        targets = yield from targets_of(request, limits.uses_topic_ids)
+        reading = FetchReading(targets)
+        reading.results = [refused(target, code) for target in targets]
+        return fetch.answer(reading)
 
-    def _begin(self, context: RequestContext, request: FetchRequest, limits: FetchLimits) -> Fetch:
-        epoch = request.session_epoch
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            # A full request ends the session it names.
-            if request.session_id != NO_SESSION:
-                self.sessions.close(request.session_id)
-            targets = targets_of(request, limits.uses_topic_ids)
-            opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
-            return Fetch(self, context, limits, targets, opens_session=opens_session)
-        session = self.sessions.continue_session(
-            request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
-        )
-        if not session.targets:
-            self.sessions.close(session.session_id)
-            return Fetch(self, context, limits, {})
-        self.sessions.touch(session, context.arrived_ms)
-        if context.permissions is not None:
-            session.check_again(context.permissions.version)
-        return Fetch(self, context, limits, session.targets, session)
+    def _look_up(self, request: FlatFetch) -> Partition | None:
+        """Look up the partition of a flat request and cache it. Returns None if the partition is
+        not on this broker."""
+        found = self._places.get(request.place)
+        if found is not None and not found.is_removed:
+            return found
+        partitions = self.table.by_id.get(request.topic_id)
+        partition = None if partitions is None else partitions.get(request.partition)
+        if partition is not None:
+            if len(self._places) >= PLACES_MAX:
+                self._places.clear()
+            self._places[request.place] = partition
+        return partition
 
     def open_session(
-        self, targets: dict[TargetKey, FetchTarget], limits: FetchLimits, now_ms: int
+        self, targets: list[FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
-        """Open a session over what a full request asked; None when no slot is free."""
+        """Open a session over the targets of a full request.  Returns None if no slot is free."""
         session = self.sessions.open(
-            targets,
+            {target.key: target for target in targets},
             replica_id=limits.replica_id,
             uses_topic_ids=limits.uses_topic_ids,
             now_ms=now_ms,
         )
         if session is not None:
             session.on_due = partial(self._purgatory.wake, session)
-            for target in targets.values():
+            for target in targets:
                 self._listen(target)
         return session
 
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Find a target's partition, and hear of its events; refuse when it is not here.
+        """Find a target's partition and subscribe to its events.
 
-        Of a topic that the client may not read it is not told whether it is here.
+        Raises RefusedError if the partition is not here.  A client without READ on a topic cannot
+        find out whether the topic exists.
         """
-        self._let_go(target)
+        self._stop_listening(target)
         target.partition = None
         try:
             target.partition = partition = find_partition(self.table, target, limits)
@@ -516,85 +749,44 @@ class FetchApi:
             if session.is_privileged:
                 self._purgatory.listen(partition.end_offset_key, target)
 
-    def _let_go(self, target: FetchTarget) -> None:
+    def _stop_listening(self, target: FetchTarget) -> None:
         partition = target.partition
         if partition is not None:
             self._purgatory.unlisten(partition.high_watermark_key, target)
             self._purgatory.unlisten(partition.end_offset_key, target)
 
-    def response_of(
-        self,
-        context: RequestContext,
-        limits: FetchLimits,
-        results: list[tuple[FetchTarget, PartitionData]],
-        session_id: int,
-    ) -> FetchResponse:
-        """Group the partitions by topic, and say who leads those that we do not."""
-        topics: dict[object, FetchableTopicResponse] = {}
-        leaders: set[int] = set()
-        if limits.is_from_follower and self.replication_quota.is_limited:
+    def count(self, is_from_follower: bool, results: list[PartitionResult]) -> None:
+        """Count the results of a response in the metrics, and in the replication quota."""
+        if is_from_follower and self.replication_quota.is_limited:
             self.replication_quota.record(throttled_bytes(results))
-        for target, data in results:
-            if target.partition is not None:
-                target.partition.traffic.note_fetched(
-                    0 if data.records is None else len(data.records),
-                    is_from_follower=limits.is_from_follower,
-                    is_refused=data.error_code != 0,
-                )
-            if data.error_code and self._times is not None:
-                self._times.note_refusal(FetchRequest.API_KEY, data.error_code)
-            if data.error_code and limits.wants_hints and data.error_code in HINTED:
-                leader_id, leader_epoch = self.table.current_leader(
-                    target.topic, target.topic_id, target.index
-                )
-                data.current_leader = LeaderIdAndEpoch(
-                    leader_id=leader_id, leader_epoch=leader_epoch
-                )
-                leaders.add(leader_id)
-            name = target.key[0]
-            topic = topics.get(name)
-            if topic is None:
-                topics[name] = FetchableTopicResponse(
-                    topic=target.topic, topic_id=target.topic_id, partitions=[data]
-                )
-            else:
-                topic.partitions.append(data)
-        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
-        if leaders:
-            response.node_endpoints = [
-                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-                for node_id, host, port, rack in endpoints_of(
-                    self.table.image, leaders, context.peer.listener_name
-                )
-            ]
-        return response
+        for result in results:
+            error_code, partition = result.error_code, result.target.partition
+            if partition is not None:
+                partition.traffic.note_fetched(result.size, is_from_follower, error_code != 0)
+            if error_code and self._times is not None:
+                self._times.note_refusal(FetchRequest.API_KEY, error_code)
 
 
-def _is_impatient(request: FetchRequest, reading: Reading) -> bool:
-    """Return whether the client wants what there is, and the disk is not what it waits for."""
+def _flat_target(
+    flat: FlatFetch, partition: Partition, session: FetchSession | None
+) -> FetchTarget:
+    """Return the target for the partition of a flat request: the session's if the request continues
+    a session, otherwise a new one."""
+    topic_id, index = partition.topic_id, partition.index
+    key = topic_id, index
+    if session is not None:
+        return session.ask(key, "", topic_id, index, flat)
+    return FetchTarget("", topic_id, index, flat, key, partition)
+
+
+def _is_read_ahead(partition: Partition, readers: Collection[str]) -> bool:
+    """Return whether bytes of the partition's newest segment are being loaded in advance for a
+    reader. `readers` are the paths of files with tracked readers."""
+    log = partition.log
+    return log is not None and log.newest_path in readers
+
+
+def _is_impatient(request: FetchForm, reading: FetchReading) -> bool:
+    """Return whether the fetch must be answered at once: its client does not wait for more records,
+    and no record is being loaded from disk."""
     return request.max_wait_ms <= 0 and not reading.waits_for_disk
-
-
-def _targets_in_steps(
-    request: FetchRequest, uses_topic_ids: bool
-) -> Steps[dict[TargetKey, FetchTarget]]:
-    pace = StepPace()
-    targets: dict[TargetKey, FetchTarget] = {}
-    for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
-        targets[key] = FetchTarget(topic, topic_id, asked, key)
-        if pace.is_due():
-            yield
-    return targets
-
-
-def _put_behind(response: FetchResponse, piece: FetchResponse) -> None:
-    """Add a piece to a response; a topic that goes on is one in the answer."""
-    topics = piece.responses
-    if response.responses and topics:
-        last, first = response.responses[-1], topics[0]
-        if (last.topic, last.topic_id) == (first.topic, first.topic_id):
-            last.partitions += first.partitions
-            topics = topics[1:]
-    response.responses += topics
-    known = {node.node_id for node in response.node_endpoints}
-    response.node_endpoints += [node for node in piece.node_endpoints if node.node_id not in known]

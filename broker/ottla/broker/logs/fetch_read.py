@@ -1,24 +1,27 @@
-"""What a fetch asks for, and one partition of it: how far the asker may see, what it gets.
+"""Read of one partition of a fetch: the readable offsets, and the records returned.
 
-Pure; no record byte is touched.  A follower sees the whole log, a consumer what is committed, a
-READ_COMMITTED consumer what lies below the last stable offset (row ST25).  A client that names the
-epoch it fetched last is told where its log parts from ours (KIP-595's divergence) instead of being
-given records that do not follow on its own.
+Pure; no record byte is read. A follower may read the whole log, and a consumer the records below
+the high watermark. A READ_COMMITTED consumer may read those below the last stable offset (row
+ST25). If a client reports the epoch of its last record and its log diverges from ours, it gets the
+diverging epoch and end offset instead of records (KIP-595).
 """
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from ottla.broker.network.dispatch import Permissions
+from ottla.broker.network.steps import StepPace, Steps
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset
-from ottla.storage.log import Log
-from ottla.storage.slice import FileSlice
+from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.storage.log.log import Log
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
+from ottla.wire.codec_types import Records
+from ottla.wire.flat.flat_fetch import FlatFetch
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -27,9 +30,6 @@ from ottla.wire.messages.fetch_response import (
     PartitionData,
     SnapshotId,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.logs.fetch_session import FetchSession
 
 REPLICA_STATE_FROM = 15
 HINTS_FROM = 16
@@ -49,15 +49,29 @@ PATIENT = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 )
-"""Refusals that do not end the wait for the other partitions: a client with one deleted topic
-would else poll without pause."""
+"""Error codes of a partition that do not end the wait for the other partitions. Otherwise a client
+with one deleted topic would poll without pause."""
+
+FetchForm: TypeAlias = FetchRequest | FlatFetch
+"""A Fetch request as the generated codec or the flat codec reads it."""
 
 TargetKey = tuple[str | UUID, int]
-"""A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
+"""Partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
+
+
+class TargetOwner(Protocol):
+    """The fetch session to which a target belongs."""
+
+    is_privileged: bool
+    """True if the session is a follower's."""
+
+    def note_event(self, target: "FetchTarget", key: Hashable) -> None:
+        """Note that an event has woken a target's partition under the given key."""
+        ...
 
 
 class FetchTarget:
-    """One partition a client fetches: what it asks, and in a session what it was told last."""
+    """One partition that a client fetches, with the offsets last reported to it in a session."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -70,27 +84,32 @@ class FetchTarget:
         "partition",
         "partition_bytes_max",
         "replica_high_watermark",
+        "seen_high_watermark",
+        "seen_log_start_offset",
         "session",
-        "told_high_watermark",
-        "told_log_start_offset",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: UUID, asked: FetchPartition, key: TargetKey) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        asked: FetchPartition | FlatFetch,
+        key: TargetKey,
+        partition: Partition | None = None,
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.index = asked.partition
+        self.index = index
         self.key = key
-        self.partition: Partition | None = None
-        """Found once and kept until it is removed."""
-        self.session: FetchSession | None = None
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
-        self.ask(asked)
-
-    def ask(self, asked: FetchPartition) -> None:
-        """Take in what the client asks of this partition from now on."""
+        self.partition = partition
+        """The partition object, looked up once and kept until it is removed."""
+        self.session: TargetOwner | None = None
+        self.seen_high_watermark = -1
+        self.seen_log_start_offset = -1
+        # As `ask` does, without a call: most fetches create one target.
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -98,31 +117,101 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """Named by the latest request, and not looked at for it yet."""
+        """True if the latest request named this partition, and its position is not noted yet."""
+
+    def ask(self, asked: FetchPartition | FlatFetch) -> None:
+        """Replace the fetch position and the limits that the client requests for this partition."""
+        self.fetch_offset = asked.fetch_offset
+        self.partition_bytes_max = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        self.replica_high_watermark = asked.high_watermark
+        self.is_asked = True
 
     def on_wake(self, key: Hashable) -> None:
-        """Hear that something happened to the partition: it may have news."""
+        """Notify the session that the partition may have new records or changed offsets."""
         if self.session is not None:
             self.session.note_event(self, key)
 
-    def has_news(self, data: PartitionData) -> bool:
-        """Return whether an incremental answer must hold this partition, and note what it tells."""
-        records = data.records
+    def has_news(self, result: "PartitionResult") -> bool:
+        """Return whether an incremental response must include this partition. If so, the offsets
+        that it reports are stored."""
         is_news = (
-            (records is not None and len(records) > 0)
-            or data.error_code != 0
-            or data.high_watermark != self.told_high_watermark
-            or data.log_start_offset != self.told_log_start_offset
-            or data.diverging_epoch.epoch >= 0
+            result.size > 0
+            or result.error_code != 0
+            or result.high_watermark != self.seen_high_watermark
+            or result.log_start_offset != self.seen_log_start_offset
+            or result.diverging is not None
         )
-        # After an error the next answer without one must be told, whatever it says.
-        self.told_high_watermark = -1 if data.error_code else data.high_watermark
-        self.told_log_start_offset = data.log_start_offset
+        # After an error, the next response without an error is news, whatever its offsets.
+        self.seen_high_watermark = -1 if result.error_code else result.high_watermark
+        self.seen_log_start_offset = result.log_start_offset
         return is_news
 
 
+class PartitionResult:
+    """Result of the read of one partition: its records and offsets, or an error code."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+        "size",
+        "target",
+    )
+
+    def __init__(
+        self,
+        target: FetchTarget,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        records: Records,
+        size: int,
+    ) -> None:
+        self.target = target
+        self.error_code = 0
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.size = size
+        """Number of bytes of records."""
+        self.aborted: list[tuple[int, Offset]] | None = None
+        """Producer id and first offset of each aborted transaction in the records; None unless
+        committed records were read."""
+        self.diverging: EpochEndOffset | None = None
+        """Epoch and end offset at which the client's log diverges from ours, or None."""
+
+    def encodable(self) -> PartitionData:
+        """Return this result as an element of a response."""
+        aborted, diverging = self.aborted, self.diverging
+        return PartitionData(
+            partition_index=self.target.index,
+            error_code=self.error_code,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+            diverging_epoch=NO_DIVERGENCE if diverging is None else diverging,
+            current_leader=NO_LEADER_HINT,
+            snapshot_id=NO_SNAPSHOT,
+            aborted_transactions=None
+            if aborted is None
+            else [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in aborted
+            ],
+            records=self.records,
+        )
+
+
 class FetchLimits:
-    """What one request asks for, as far as it holds for all its partitions."""
+    """Limits of one fetch request, shared by all its partitions."""
 
     __slots__ = (
         "bytes_max",
@@ -132,56 +221,62 @@ class FetchLimits:
         "replica_epoch",
         "replica_id",
         "uses_topic_ids",
-        "wants_hints",
         "whole_batches",
     )
 
-    def __init__(self, request: FetchRequest, version: int, fetch_bytes_max: int) -> None:
+    def __init__(self, request: FetchForm, version: int, fetch_bytes_max: int) -> None:
         if version >= REPLICA_STATE_FROM:
-            self.replica_id = request.replica_state.replica_id
-            self.replica_epoch = request.replica_state.replica_epoch
+            state = request.replica_state
+            self.replica_id = state.replica_id
+            self.replica_epoch = state.replica_epoch
         else:
             self.replica_id = request.replica_id
             self.replica_epoch = -1
         self.is_from_follower = self.replica_id >= 0
-        self.bytes_max = min(request.max_bytes, fetch_bytes_max)
-        self.bytes_min = min(request.min_bytes, fetch_bytes_max)
+        bytes_max, bytes_min = request.max_bytes, request.min_bytes
+        self.bytes_max = bytes_max if bytes_max < fetch_bytes_max else fetch_bytes_max
+        self.bytes_min = bytes_min if bytes_min < fetch_bytes_max else fetch_bytes_max
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
-        self.wants_hints = version >= HINTS_FROM
         self.whole_batches = False
-        """Whether no batch may be cut off: a client that is charged for it would pay twice."""
+        """True if no batch may be truncated. A client with a quota would be charged for a truncated
+        batch twice, since it fetches it again."""
 
 
 def asked_partitions(
-    request: FetchRequest, uses_topic_ids: bool
+    request: FetchForm, uses_topic_ids: bool
 ) -> Iterator[tuple[TargetKey, str, UUID, FetchPartition]]:
-    """Yield (key, topic name, topic id, what is asked) of every partition in a request."""
+    """Yield the key, topic name, topic id and request entry of every partition in a request."""
     for topic in request.topics:
         name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
         for asked in topic.partitions:
             yield (name, asked.partition), topic.topic, topic.topic_id, asked
 
 
-def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, FetchTarget]:
-    """Return the targets of a full request; a partition named twice counts as asked last."""
-    return {
-        key: FetchTarget(topic, topic_id, asked, key)
-        for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids)
-    }
+def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarget]]:
+    """Return the targets of a full request. If the request names a partition twice, the last entry
+    counts."""
+    pace = StepPace()
+    targets: dict[TargetKey, FetchTarget] = {}
+    for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
+        targets[key] = FetchTarget(topic, topic_id, asked.partition, asked, key)
+        if pace.is_due():
+            yield
+    return list(targets.values())
 
 
 def check_readable(permissions: Permissions, topic: str) -> None:
-    """Refuse a partition of a topic that the consumer may not read at the moment."""
+    """Raise RefusedError if the consumer may not read the topic at present."""
     if not permissions.allows(*READ_TOPIC, topic):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-class Reading:
-    """What one pass over a fetch's partitions found, in their order."""
+class FetchReading:
+    """Results of one reading of a fetch's partitions, in their order."""
 
     __slots__ = (
         "byte_count",
+        "due",
         "is_cold",
         "is_throttled",
         "is_urgent",
@@ -190,34 +285,39 @@ class Reading:
         "throttled_byte_count",
     )
 
-    def __init__(self) -> None:
-        self.results: list[tuple[FetchTarget, PartitionData]] = []
+    def __init__(self, due: list[FetchTarget]) -> None:
+        self.due = due
+        """Partitions to read, in this order."""
+        self.results: list[PartitionResult] = []
         self.byte_count = 0
         self.is_urgent = False
-        """Whether a partition has something the asker must hear now (an error, a divergence)."""
+        """True if a partition has an error or a divergence, which is reported at once."""
         self.readable_count = 0
         self.is_cold = False
-        """Whether records of a partition are on their way into memory."""
+        """True if the records of at least one partition are still being loaded into the page
+        cache."""
         self.is_throttled = False
-        """Whether a follower gets nothing of a partition while the leader's quota is exceeded."""
+        """True if a follower gets no records of some partition because the leader's replication
+        quota is exceeded."""
         self.throttled_byte_count = 0
-        """Bytes of those partitions that were read within the quota."""
+        """Bytes of records read from partitions that are subject to the replication quota."""
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether the asker would hear nothing, for want of what is brought in now."""
+        """True if the response would be empty because its records are still being loaded from
+        disk."""
         return self.is_cold and not (self.byte_count or self.is_urgent)
 
     def refuse(self, at: int, code: ErrorCode) -> None:
-        """Replace what was read of one partition by a refusal."""
-        target, data = self.results[at]
-        self.byte_count -= len(data.records) if data.records is not None else 0
-        self.results[at] = target, refused(target, code)
+        """Replace the result at index `at` with an error code."""
+        result = self.results[at]
+        self.byte_count -= result.size
+        self.results[at] = refused(result.target, code)
         self.is_urgent |= code not in PATIENT
 
 
 def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
-    """Return the target's partition; refuse when it is not here."""
+    """Return the target's partition.  Raises RefusedError if it is not here."""
     if limits.uses_topic_ids:
         return table.find_by_id(target.topic_id, target.index)
     return table.find(target.topic, target.index)
@@ -227,129 +327,134 @@ def read_partition(
     partition: Partition,
     target: FetchTarget,
     limits: FetchLimits,
-    *,
     bytes_max: int,
     is_first: bool,
-) -> PartitionData:
-    """Return what the asker gets of one partition; refuse with Kafka's code.
+    may_copy: bool,
+    now_ms: int,
+) -> PartitionResult:
+    """Return the records and offsets of one partition. Raises RefusedError with Kafka's error code.
 
-    `is_first` says that no partition of the answer has records yet: then the first batch is given
-    whole, however large, so that a client always gets on.  With `bytes_max` 0 and not the first
-    there are no records, and no disk is looked at.  Raises NotCachedError if what it takes is not
-    in memory.
+    `is_first` is True while no partition of the response has records. The first batch is then
+    returned whole, whatever its size, so that a client always makes progress. If `bytes_max` is 0
+    and `is_first` is False, no records are returned and the disk is not read. With `may_copy` a few
+    records may be returned as bytes, not as a slice. Raises NotCachedError if the records are not
+    in the page cache.
     """
     log = partition.leader_log(target.current_leader_epoch)
+    state = log.state
     offset = Offset(target.fetch_offset)
+    high_watermark, log_start_offset = state.high_watermark, state.log_start_offset
+    last_stable_offset = state.last_stable_offset
+    result = PartitionResult(
+        target, high_watermark, last_stable_offset, log_start_offset, NO_RECORDS, 0
+    )
     if target.last_fetched_epoch != NO_EPOCH:
         diverging = _divergence(log, offset, Epoch(target.last_fetched_epoch))
         if diverging is not None:
-            return _data(target, log, NO_RECORDS, diverging)
+            result.diverging = diverging
+            return result
     if limits.is_from_follower:
-        bound = log.end_offset
+        bound = state.end_offset
     elif limits.is_read_committed:
-        bound = log.last_stable_offset
+        bound = last_stable_offset
     else:
-        bound = log.high_watermark
-    if offset >= bound or offset < log.log_start_offset:
-        if not log.log_start_offset <= offset <= log.end_offset:
+        bound = high_watermark
+    if offset >= bound or offset < log_start_offset:
+        if not log_start_offset <= offset <= state.end_offset:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
+        return result
     if not (bytes_max or is_first):
-        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
+        return result
+    is_committed = limits.is_read_committed
+    whole_batches = limits.whole_batches
+    if is_first and may_copy and not (is_committed and log.has_aborted_lately):
+        try:
+            records = log.read_single(offset, bytes_max, bound, now_ms, whole_batches)
+        except (NotCachedError, OSError):
+            records = None
+        if records is not None:
+            result.records, result.size = records, len(records)
+            if is_committed:
+                result.aborted = []
+            return result
     read = log.read(
         offset,
         bytes_max=bytes_max,
         end_offset=bound,
         at_least_one=is_first,
-        whole_batches=limits.whole_batches,
+        whole_batches=whole_batches,
     )
-    records = read.slice
-    if records is None or (not is_first and len(records) < read.first_batch_bytes):
-        # Not even one whole batch fits: a client could do nothing with it.
-        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
-    data = _data(target, log, records, NO_DIVERGENCE)
-    if limits.is_read_committed:
-        data.aborted_transactions = [
-            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-            for producer_id, first_offset in log.aborted_transactions(offset, read.end_offset)
-        ]
-    return data
+    found = read.slice
+    if found is None or (not is_first and len(found) < read.first_batch_bytes):
+        # Not even one whole batch fits.  A client could not use a part of one.
+        return result
+    result.records, result.size = found, len(found)
+    if is_committed:
+        result.aborted = log.aborted_transactions(offset, read.end_offset)
+    return result
 
 
 def may_be_held_back(partition: Partition, replica: int) -> bool:
-    """Return whether a follower gets less of a partition where its leader's quota asks for it.
+    """Return whether the replication quota may delay a follower's records of a partition.
 
-    A replica in sync never is: it would leave the in-sync replicas.
+    A follower in the ISR is never throttled, since it would drop out of the ISR.
     """
     throttled = partition.config.leader_replication_throttled_replicas
     return replica not in partition.isr and throttled.has(partition.index, partition.local_id)
 
 
-def throttled_bytes(results: list[tuple[FetchTarget, PartitionData]]) -> int:
-    """Return how many bytes of throttled replicas an answer to a follower has."""
+def throttled_bytes(results: list[PartitionResult]) -> int:
+    """Return the number of record bytes of throttled replicas in a response to a follower."""
     return sum(
-        len(data.records)
-        for target, data in results
-        if data.records
-        and (partition := target.partition) is not None
+        result.size
+        for result in results
+        if result.size
+        and (partition := result.target.partition) is not None
         and partition.config.leader_replication_throttled_replicas.has(
             partition.index, partition.local_id
         )
     )
 
 
-def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:
-    """Return whether there is more to tell of a partition than this answer does."""
-    if data.error_code or data.diverging_epoch.epoch >= 0:
+def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
+    """Return whether a partition has more records or changed offsets than this response reports."""
+    target = result.target
+    if result.error_code or result.diverging is not None:
         return True
     if limits.is_from_follower:
         partition = target.partition
         assert partition is not None
-        log = partition.log  # none where another read of the same fetch met a failed disk
+        log = partition.log  # None after a disk error in the same fetch.
         return log is None or target.fetch_offset < log.end_offset
-    bound = data.last_stable_offset if limits.is_read_committed else data.high_watermark
+    bound = result.last_stable_offset if limits.is_read_committed else result.high_watermark
     return target.fetch_offset < bound
 
 
-def unread(partition: Partition, target: FetchTarget) -> PartitionData:
-    """Return the answer for a partition whose records are not in memory yet."""
+def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
+    """Return the result for a partition whose records are not in the page cache yet."""
     log = partition.log
     assert log is not None
-    return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
-
-
-def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:
-    """Return the answer for a partition that cannot be read."""
-    return PartitionData(
-        partition_index=target.index,
-        error_code=code,
-        high_watermark=-1,
-        diverging_epoch=NO_DIVERGENCE,
-        current_leader=NO_LEADER_HINT,
-        snapshot_id=NO_SNAPSHOT,
-        aborted_transactions=None,
-        records=NO_RECORDS,
+    state = log.state
+    return PartitionResult(
+        target,
+        state.high_watermark,
+        state.last_stable_offset,
+        state.log_start_offset,
+        NO_RECORDS,
+        0,
     )
 
 
-def _data(
-    target: FetchTarget, log: Log, records: FileSlice | bytes, diverging: EpochEndOffset
-) -> PartitionData:
-    return PartitionData(
-        partition_index=target.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        diverging_epoch=diverging,
-        current_leader=NO_LEADER_HINT,
-        snapshot_id=NO_SNAPSHOT,
-        aborted_transactions=None,
-        records=records,
-    )
+def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:
+    """Return the result for a partition that cannot be read."""
+    result = PartitionResult(target, -1, -1, -1, NO_RECORDS, 0)
+    result.error_code = code
+    return result
 
 
 def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
-    """Return where the asker's log parts from ours, None where it follows on."""
+    """Return the epoch and end offset at which the client's log diverges from ours. Returns None if
+    the client's log is a prefix of ours."""
     if epoch == log.last_epoch and offset <= log.end_offset:
         return None
     ours = log.end_offset_for_epoch(epoch)

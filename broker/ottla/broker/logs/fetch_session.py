@@ -1,51 +1,56 @@
-"""Fetch sessions: a consumer names its partitions once, then only what changed (KIP-227).
+"""Fetch sessions: a client names its partitions once, and then only changes (KIP-227).
 
-Pure.  A session remembers, per partition, what the client asks and what it was told last, so that
-an incremental request may be empty and its answer holds only partitions with news.  It also knows
-which partitions may have news: those that were asked for again, that had an event since, or whose
-last answer left something over.  A fetch looks at these alone, so that a thousand idle partitions
-cost it nothing.  The cache has a fixed number of slots; who gets one when all are taken is decided
-as in Kafka: followers before consumers, larger sessions before smaller, but nobody loses a slot
-used within the last two minutes to an equal.
+Pure. For each partition a session stores the requested position and the offsets last reported. An
+incremental request may thus be empty, and its response contains only partitions with news. A
+session also lists the partitions that may have news: they were requested again, had an event since,
+or have records left over from the last response. A fetch reads only these, so that a thousand idle
+partitions cost nothing.
 
-Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverExceeded,
-SettledMeansSilent (a partition that is neither due nor failed has nothing to tell).
+The cache has a fixed number of slots. If all are in use, a new session takes one over by Kafka's
+rules: followers before consumers, and larger sessions before smaller ones. No session loses a slot
+used within the last two minutes to an equal one.
+
+Invariants: OneEpochAtATime (a repeated or lost request is detected), SlotsNeverExceeded,
+SettledMeansSilent (a partition that is neither due nor failed has no news).
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from itertools import islice
 from uuid import UUID
 
-from ottla.broker.logs.fetch_read import FetchTarget, TargetKey, asked_partitions
+from ottla.broker.logs.fetch_read import FetchForm, FetchTarget, TargetKey
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.seams import Rng
-from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.flat.flat_fetch import FlatFetch
+from ottla.wire.messages.fetch_request import FetchPartition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""A slot in use that recently is not taken away by an equal.  Shorter makes many consumers steal
-each other's sessions in turn; longer keeps slots of clients that have gone."""
+"""Milliseconds since its last use for which a session keeps its slot against an equal session.
+Shorter makes many consumers evict each other in turn; longer keeps the slots of clients that are
+gone."""
 
 FAILED_LOOKED_AT = 200
-"""Of the partitions that could not be read, how many a fetch looks at again.  Higher lets a request
-of 50 bytes cost more, lower finds sooner or later only by chance that one can be read now."""
+"""Failed partitions that one fetch reads again.  Larger makes a request of 50 bytes cost more.
+Smaller finds later that a partition is readable again."""
 
 CHECKED_AGAIN = 500
-"""Of the partitions of a session, how many a fetch looks at when ACLs have changed.  Higher holds
-the loop for longer, lower tells a client later of a topic that is idle."""
+"""Partitions of a session whose permissions one fetch checks again after a change of ACLs. Larger
+blocks the event loop longer. Smaller reports an idle topic's new permissions later."""
 
 PARTITIONS_MAX = 200_000
-"""Partitions that all sessions together hold; about 100 MB.  A client that finds no room fetches
-without a session."""
+"""Maximum partitions in all sessions together; they take about 100 MB.  A client beyond that
+fetches without a session."""
 
 
 class FetchSession:
-    """The partitions one client fetches; `due` holds those to look at, in the order of service."""
+    """Partitions that one client fetches repeatedly. `due` contains those to read next, in the
+    order in which they are read."""
 
     __slots__ = (
         "cached_count",
@@ -76,7 +81,7 @@ class FetchSession:
         self.session_id = session_id
         self.targets = targets
         self.replica_id = replica_id
-        """Whose session it is: a follower's id, negative for consumers."""
+        """Broker id of the follower that owns the session; negative for a consumer."""
         self.is_privileged = replica_id >= 0
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
@@ -84,21 +89,24 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.due: dict[FetchTarget, None] = dict.fromkeys(targets.values())
         self.failed: dict[FetchTarget, None] = {}
-        """Those that could not be read, the longest ago first: a client may name any number that
-        nobody knows.  A fetch looks at some of them."""
+        """Partitions that could not be read, in order of failure, the oldest first. A client may
+        name any number of unknown partitions, and each fetch reads only some of them."""
         self.on_due: Callable[[], object] = lambda: None
-        """Called when a waiting fetch of the session may have enough now."""
+        """Called when a waiting fetch of the session may have enough records."""
         self.permissions_version = 0
-        """Of what the client may read, when that was looked at last."""
+        """Version of the client's permissions when the session last checked them."""
         self.unchecked: deque[FetchTarget] = deque()
-        """Partitions that the client may perhaps not read any more, or again."""
+        """Partitions whose permissions are to be checked again, since they may have been granted or
+        revoked."""
         for target in targets.values():
             target.session = self
 
     def check_again(self, permissions_version: int) -> None:
-        """Look at every partition again, some with each fetch, if other topics may be readable.
+        """Schedule a permission check of every partition if the client's permissions have changed.
+        Each fetch checks a limited number of them.
 
-        One with records is looked at anyhow; this is for those with nothing to tell but that.
+        A partition with new records is read anyway. This method serves partitions whose only news
+        is the changed permission.
         """
         if self.permissions_version != permissions_version:
             self.permissions_version = permissions_version
@@ -108,26 +116,29 @@ class FetchSession:
             if self.targets.get(target.key) is target:
                 self.due[target] = None
 
-    def update(self, request: FetchRequest) -> list[FetchTarget]:
-        """Take in what an incremental request adds, changes and forgets; return the forgotten."""
-        for named in asked_partitions(request, self.uses_topic_ids):
-            self.ask(*named)
-        return self.forget(request)
-
-    def ask(self, key: TargetKey, topic: str, topic_id: UUID, asked: FetchPartition) -> None:
-        """Take in what the client asks of one partition from now on."""
+    def ask(
+        self,
+        key: TargetKey,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        asked: FetchPartition | FlatFetch,
+    ) -> FetchTarget:
+        """Replace the position and limits that the client requests for one partition.  Returns its
+        target."""
         target = self.targets.get(key)
         if target is None:
-            target = self.targets[key] = FetchTarget(topic, topic_id, asked, key)
+            target = self.targets[key] = FetchTarget(topic, topic_id, index, asked, key)
             target.session = self
         else:
             target.ask(asked)
         self.due[target] = None
         if self.failed:
             self.failed.pop(target, None)
+        return target
 
-    def forget(self, request: FetchRequest) -> list[FetchTarget]:
-        """Let go of what the client does not want any more, and return it."""
+    def forget(self, request: FetchForm) -> list[FetchTarget]:
+        """Remove the partitions that the request drops from the session. Returns their targets."""
         targets = self.targets
         gone = []
         for forgotten in request.forgotten_topics_data:
@@ -141,12 +152,12 @@ class FetchSession:
         return gone
 
     def note_event(self, target: FetchTarget, key: Hashable) -> None:
-        """Something happened to a partition; let a waiting fetch see whether that is enough."""
+        """Mark a partition as due after an event, and notify a waiting fetch."""
         self.due[target] = None
         if self.failed:
             self.failed.pop(target, None)
         partition = target.partition
-        # A follower waits for records; of a commit it hears with the next of them.
+        # A follower that waits for records learns a new high watermark with the next records.
         is_patient = (
             self.is_privileged
             and partition is not None
@@ -156,22 +167,13 @@ class FetchSession:
         if not is_patient:
             self.on_due()
 
-    def note_records(self, asked: FetchPartition, high_watermark: int, log_start: int) -> None:
-        """Take in a request that names the only partition, and that it is given records of it."""
-        (target,) = self.targets.values()
-        target.ask(asked)
-        target.told_high_watermark = high_watermark
-        target.told_log_start_offset = log_start
-        self.due[target] = None
-        self.epoch = next_epoch(self.epoch)
-
     @property
     def look_at_count(self) -> int:
-        """How many partitions the next fetch looks at."""
+        """Number of due and failed partitions that the next fetch reads."""
         return len(self.due) + min(len(self.failed), FAILED_LOOKED_AT)
 
     def to_look_at(self) -> list[FetchTarget]:
-        """Return what the next fetch looks at, in the order of service."""
+        """Return the partitions that the next fetch reads, in the order in which they are read."""
         looked_at = list(self.due)
         if self.failed:
             looked_at += islice(self.failed, FAILED_LOOKED_AT)
@@ -180,10 +182,11 @@ class FetchSession:
     def settle(
         self, target: FetchTarget, *, had_records: bool, has_more: bool, has_failed: bool = False
     ) -> None:
-        """Look at a partition no more until something happens, unless it has something left.
+        """Mark a partition as due, failed or idle after it was read.
 
-        One that had records now is served last next time: nobody is starved.  One that failed is
-        looked at again when its turn among those comes.
+        An idle partition is read again only after an event. A partition that had records is read
+        last next time, so that no other starves. A failed partition is retried after those that
+        failed before it.
         """
         if self.failed:
             self.failed.pop(target, None)
@@ -198,12 +201,12 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of a broker, at most `slot_count`."""
+    """Fetch sessions of a broker, at most `slot_count`."""
 
     __slots__ = (
         "_sessions",
         "eviction_count",
-        "let_go",
+        "on_target_closed",
         "partition_count",
         "partition_count_max",
         "rng",
@@ -214,23 +217,23 @@ class FetchSessionCache:
         self.slot_count = slot_count
         self.partition_count_max = PARTITIONS_MAX
         self.partition_count = 0
-        """Partitions of all sessions."""
+        """Number of partitions in all sessions."""
         self.rng = rng
-        self.let_go: Callable[[FetchTarget], None] = lambda target: None
-        """Called with each partition that no session fetches any more."""
+        self.on_target_closed: Callable[[FetchTarget], None] = lambda target: None
+        """Called with each partition that a closed session fetched."""
         self.eviction_count = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        """Least recently used first."""
+        """Sessions by id, the least recently used first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def continue_session(
-        self, request: FetchRequest, *, replica_id: int, uses_topic_ids: bool
+        self, request: FetchForm, *, replica_id: int, uses_topic_ids: bool
     ) -> FetchSession:
-        """Return the session an incremental request belongs to.
+        """Return the session of an incremental request, and advance its epoch.
 
-        Raises RefusedError for a request out of step, or of another asker than the session's.
+        Raises RefusedError if the epoch is out of order or the session belongs to another client.
         """
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica_id:
@@ -239,50 +242,36 @@ class FetchSessionCache:
             raise RefusedError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise RefusedError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        self.check_room(request, request.topics)
-        for target in session.update(request):
-            self.let_go(target)
+        self._check_room(request)
         session.epoch = next_epoch(session.epoch)
         return session
 
-    def find_single(self, request: FetchRequest) -> FetchSession | None:
-        """Return the session that a consumer's request continues, if it has one partition.
+    def holds(self, session: FetchSession) -> bool:
+        """Return whether a session is still in the cache."""
+        return self._sessions.get(session.session_id) is session
 
-        None also where anything else may have to be said or done than to read that.
+    def _check_room(self, request: FetchForm) -> None:
+        """Close a session if the request could make the cache exceed its maximum of partitions, so
+        that the client sends a full fetch.
+
+        Raises RefusedError if the session was closed.
         """
-        session = self._sessions.get(request.session_id)
-        if (
-            session is None
-            or session.epoch != request.session_epoch
-            or len(session.targets) != 1
-            or session.failed
-            or session.is_privileged
-            or not session.uses_topic_ids
-            or request.forgotten_topics_data
-        ):
-            return None
-        return session
-
-    def check_room(self, request: FetchRequest, asked: Iterable[FetchTopic]) -> None:
-        """Close a session that could grow beyond the room: its client starts a full fetch.
-
-        Raises RefusedError if there is no room.
-        """
-        if self.partition_count + sum(len(topic.partitions) for topic in asked) > (
-            self.partition_count_max
-        ):
+        count = 1
+        if not isinstance(request, FlatFetch):
+            count = sum(len(topic.partitions) for topic in request.topics)
+        if self.partition_count + count > self.partition_count_max:
             self.close(request.session_id)
             raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Note that a session was used."""
+        """Update the time of last use and the partition count of a session."""
         session.last_used_ms = now_ms
         self.partition_count += len(session.targets) - session.cached_count
         session.cached_count = len(session.targets)
         self._sessions.move_to_end(session.session_id)
 
     def close(self, session_id: int) -> None:
-        """Give a slot back; an unknown id is fine."""
+        """Close a session and free its slot.  An unknown id has no effect."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._let_go_of(session)
@@ -291,7 +280,7 @@ class FetchSessionCache:
         self.partition_count -= session.cached_count
         for target in session.targets.values():
             target.session = None
-            self.let_go(target)
+            self.on_target_closed(target)
 
     def open(
         self,
@@ -301,7 +290,8 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchSession | None:
-        """Open a session if a slot is free or may be taken from another; else None."""
+        """Open a session in a free slot, or in the slot of an evicted session. Returns None if no
+        slot is free and no session may be evicted."""
         is_privileged = replica_id >= 0
         size = len(targets)
         if size > self.partition_count_max:
@@ -328,7 +318,8 @@ class FetchSessionCache:
         )
 
     def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
-        """Take the slot of the stalest session, or of the least worthy that is old enough."""
+        """Evict a session to free its slot: the least recently used one if it is stale, otherwise
+        the least valuable one that may be evicted. Returns False if no session may be evicted."""
         if not self._sessions:
             return False
         stalest = next(iter(self._sessions.values()))
@@ -358,5 +349,5 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch that follows: 1 after the largest, for 0 opens a session."""
+    """Return the next session epoch.  The largest is followed by 1, since 0 opens a session."""
     return 1 if epoch == INT32_MAX else epoch + 1

@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that others find where their logs part from ours.
+"""OffsetForLeaderEpoch: returns the end offset of a leader epoch. A client compares it with its own
+log, or with the offsets that it consumed, to detect a truncation.
 
 Pure (KIP-101, KIP-320).
 """
@@ -17,7 +18,7 @@ from ottla.wire.messages.offset_for_leader_epoch_response import (
 
 
 class LeaderEpochsApi:
-    """Serves OffsetForLeaderEpoch 2-4."""
+    """Handler of OffsetForLeaderEpoch, versions 2 to 4."""
 
     def __init__(self, *, table: PartitionTable) -> None:
         self._table = table
@@ -25,7 +26,7 @@ class LeaderEpochsApi:
     def handle(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
     ) -> HandlerResult:
-        """Answer (-1, -1) for an epoch of which nothing is known."""
+        """Return the end offset of each requested epoch, or (-1, -1) if the epoch is unknown."""
         return begun(self._answer(request))
 
     def _answer(self, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
@@ -45,7 +46,7 @@ class LeaderEpochsApi:
                     answer.error_code = error.code
                     continue
                 if asked.leader_epoch == partition.leader_epoch:
-                    # The epoch under way has no end yet but the log's.
+                    # The current epoch ends at the log end offset.
                     answer.leader_epoch, answer.end_offset = asked.leader_epoch, log.end_offset
                     continue
                 found = log.end_offset_for_epoch(Epoch(asked.leader_epoch))

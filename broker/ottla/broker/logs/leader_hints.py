@@ -1,7 +1,8 @@
-"""Tells a client that asked the wrong broker who leads instead, and where (KIP-951).
+"""Leader hints: the current leader and its endpoint, for a client that sent a request elsewhere
+(KIP-951).
 
-Pure.  Answers from Produce 10 and Fetch 16 on may carry the current leader of a partition and the
-endpoint of that broker on the listener the client came in by, which saves it a Metadata round.
+Pure.  Responses from Produce 10 and Fetch 16 on may contain the current leader of a partition and
+its endpoint on the client's listener.  The hint saves the client a Metadata request.
 """
 
 from collections.abc import Iterable
@@ -12,11 +13,11 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 
 HINTED = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-"""The refusals after which a client would look for the leader."""
+"""Error codes after which a client would look up the current leader."""
 
 
 class LeaderEndpoint(NamedTuple):
-    """Where a client reaches one broker."""
+    """Host and port at which clients reach a broker."""
 
     node_id: int
     host: str
@@ -27,7 +28,8 @@ class LeaderEndpoint(NamedTuple):
 def endpoints_of(
     image: MetadataImage, node_ids: Iterable[int], listener_name: str
 ) -> list[LeaderEndpoint]:
-    """Return where those brokers listen under that name; one that is not known is left out."""
+    """Return the endpoints of the brokers in `node_ids` on the named listener. Brokers without an
+    endpoint there are left out."""
     found = []
     for node_id in sorted(set(node_ids)):
         broker = image.brokers.get(NodeId(node_id))

@@ -1,7 +1,8 @@
-"""ListOffsets: the ends of a partition, or the first record at or after a time (row ST28).
+"""ListOffsets: the start or end offset of a partition, or the first record at or after a timestamp
+(row ST28).
 
-Pure.  The ends answer at once; a look-up by time may read cold index and log bytes and is awaited,
-some of a request at the same time.
+Pure.  Start and end offsets are returned at once.  A lookup by timestamp may read index and log
+bytes from disk.  It is awaited, and several lookups of a request run concurrently.
 """
 
 from collections import Counter
@@ -24,7 +25,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Offset
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 from ottla.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -44,7 +45,7 @@ VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The first version in which a client may ask for it."""
+"""First request version in which a client may send each special timestamp."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
 LEADER_EPOCHS_FROM = 4
@@ -54,20 +55,20 @@ NO_TIMESTAMP = -1
 
 
 LOOK_UPS_PER_STEP = 50
-"""Look-ups by time before others have their turn, which wait for the disks at the same time; one
-may read an index, or some of a log."""
+"""Lookups by timestamp that run concurrently before other requests have their turn.  Each may read
+an index or part of a log."""
 
 LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
 
 async def one_by_one(look_ups: LookUps) -> None:
-    """Do look-ups one after the other: where there is one disk at most, in tests and walks."""
+    """Run lookups sequentially, for tests and simulations with at most one disk."""
     for look_up in look_ups:
         await look_up()
 
 
-class LookUp(NamedTuple):
-    """One partition that is asked for, and its place in the answer."""
+class OffsetLookup(NamedTuple):
+    """One partition of a ListOffsets request, and its place in the response."""
 
     topic: str
     asked: ListOffsetsPartition
@@ -75,7 +76,7 @@ class LookUp(NamedTuple):
 
 
 class ListOffsetsApi:
-    """Serves ListOffsets 1-11."""
+    """Handler of ListOffsets, versions 1 to 11."""
 
     def __init__(
         self,
@@ -83,33 +84,34 @@ class ListOffsetsApi:
         table: PartitionTable,
         run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
     ) -> None:
-        """`run_all` does some look-ups and returns when all are done."""
+        """`run_all` is a function that runs the given lookups and returns when all are done."""
         self._table = table
         self._run_all = run_all
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
-        """Answer now when only ends are asked for, else when the look-ups by time are done."""
+        """Answer at once if no timestamp needs a lookup; otherwise answer when the lookups are
+        done."""
         return begun(self._answer(context, request))
 
     def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
         pace = StepPace()
         named = yield from _counted(request, pace)
         response = ListOffsetsResponse()
-        by_time: list[LookUp] = []
+        by_time: list[OffsetLookup] = []
         for topic in used_up(request.topics):
             answers = []
             for asked in topic.partitions:
                 answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
                 answers.append(answer)
                 is_named_twice = named[topic.name, asked.partition_index] > 1
-                look_up = LookUp(topic.name, asked, answer)
+                look_up = OffsetLookup(topic.name, asked, answer)
                 if is_named_twice:
                     answer.error_code = ErrorCode.INVALID_REQUEST
                 elif asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
                     if self._is_here(look_up):
                         by_time.append(look_up)
                 else:
-                    # Without a look-up by time the coroutine awaits nothing.
+                    # Without a lookup by timestamp the coroutine awaits nothing.
                     with suppress(StopIteration):
                         self._look_up(context, request, look_up).send(None)
                         raise AssertionError("the ends of a log are known without waiting")
@@ -120,8 +122,9 @@ class ListOffsetsApi:
                 yield
         return self._by_time(context, request, response, by_time) if by_time else response
 
-    def _is_here(self, look_up: LookUp) -> bool:
-        """Return whether the partition may be looked at; refuse it if not."""
+    def _is_here(self, look_up: OffsetLookup) -> bool:
+        """Return whether the partition is on this broker and the client may read it. If not, set
+        the error in the response."""
         try:
             self._table.find(look_up.topic, look_up.asked.partition_index)
         except RefusedError as refusal:
@@ -134,9 +137,10 @@ class ListOffsetsApi:
         context: RequestContext,
         request: ListOffsetsRequest,
         response: ListOffsetsResponse,
-        left: list[LookUp],
+        left: list[OffsetLookup],
     ) -> Any:
-        """Do some look-ups by time; with more to do, return what goes on after others' turns."""
+        """Run up to LOOK_UPS_PER_STEP lookups by timestamp.  Returns the continuation if lookups
+        are left."""
         await self._run_all(
             [
                 partial(self._look_up, context, request, look_up)
@@ -151,13 +155,13 @@ class ListOffsetsApi:
         context: RequestContext,
         request: ListOffsetsRequest,
         response: ListOffsetsResponse,
-        left: list[LookUp],
+        left: list[OffsetLookup],
     ) -> Answer:
         yield
         return self._by_time(context, request, response, left)
 
     async def _look_up(
-        self, context: RequestContext, request: ListOffsetsRequest, look_up: LookUp
+        self, context: RequestContext, request: ListOffsetsRequest, look_up: OffsetLookup
     ) -> None:
         version = context.header.api_version
         asked, answer = look_up.asked, look_up.answer
@@ -171,7 +175,7 @@ class ListOffsetsApi:
 
 
 def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple[str, int]]]:
-    """Return how often each partition is named."""
+    """Count how often the request names each partition."""
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for at in range(0, len(topic.partitions), VALUES_PER_STEP):
@@ -203,7 +207,7 @@ async def _look_up(
             answer.offset = log.log_start_offset
             answer.leader_epoch = log.epoch_of(log.log_start_offset)
         case -5 | -6:
-            # Nothing is tiered: Kafka too answers "none" then.
+            # No segment is tiered; Kafka too returns -1 then.
             answer.offset = -1
         case _:
             if timestamp == MAX_TIMESTAMP:
@@ -213,7 +217,8 @@ async def _look_up(
             if partition.log is not log or not partition.is_leader:
                 raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if found is None:
-                # Where a new leader has not committed its start yet, "none" could be untrue.
+                # A new leader that has not committed in its epoch could wrongly return "no such
+                # offset".
                 _check_available(version, request, partition, log)
                 return
             answer.offset = found.offset
@@ -232,9 +237,10 @@ def _bound(log: Log, request: ListOffsetsRequest) -> Offset:
 def _check_available(
     version: int, request: ListOffsetsRequest, partition: Partition, log: Log
 ) -> None:
-    """Refuse while the high watermark may lie below what an earlier leader showed (KIP-207).
+    """Raise RefusedError while the high watermark may be below the one that an earlier leader
+    reported to clients (KIP-207).
 
-    The last stable offset may lie there for as long as a transaction is open.
+    The last stable offset may be below an earlier one for as long as a transaction is open.
     """
     is_lagging = log.high_watermark < partition.leader_epoch_start_offset
     if request.replica_id == CONSUMER and is_lagging:

@@ -1,24 +1,29 @@
-"""Produce: appends each partition's batch at once, and answers when the asked-for acks are there.
+"""Produce: appends each partition's batch, and answers when the requested acks are there.
 
-Pure; nothing awaits.  A batch whose records must be looked at one by one (`record.validation`, a
-compacted topic, a topic with a codec of its own) is looked at apart from the loop when it is large,
-and the connection's next request waits for that.  acks 0 and 1 answer after the append, acks -1
-waits in the purgatory until the high watermark passes the batch.  The records stay a view into the
-connection's buffer from here to the one write of the log.
+Pure; nothing awaits. `ProduceApi.handle` decides every request. A `FlatProduce`, which the flat
+codec reads in place, differs from a decoded request only in the encoding of its response.
 
-Where Kafka has one leader per connection thread, our answers to a full purgatory are the same:
-REQUEST_TIMED_OUT for the partitions still open.  The first batch of a transaction in a partition
-waits for the transaction's coordinator (`transactional_appends`).
+* acks 0 and 1 are answered after the append.  acks -1 waits in the purgatory until the high
+  watermark passes the batch.  Partitions still open at the timeout are answered REQUEST_TIMED_OUT.
+* Some batches must be read record by record (`record.validation`, a compacted topic, a topic with a
+  compression codec of its own).  A large one is read in a worker thread.  The next request of the
+  connection is not started until it has been read.
+* The first batch of a transaction in a partition waits for the transaction coordinator
+  (`transactional_appends`).
+* A request with more batches than PARTITIONS_PER_STEP is appended in steps.
+
+The records stay a view into the connection's buffer until the single write to the log.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
+from struct import Struct
+from typing import Any, Final, TypeAlias
 
+from ottla.broker.logs.early_requests import EarlyRequests, named_by_produce
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
-from ottla.broker.logs.produced_parts import (
+from ottla.broker.logs.produce_answers import (
     accepted_answer,
-    checked_batch,
-    empty_answer,
     refusal_answer,
     refuse,
     refuse_for,
@@ -28,23 +33,27 @@ from ottla.broker.logs.transactional_appends import AppendVerdict, Asked, Transa
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import Answer, Apart, StepPace, begun
+from ottla.broker.network.steps import Answer, ThreadWork, begun
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.validate import (
+from ottla.storage.log.validate import (
     Accepted,
     RecordsToInspectError,
     accepted,
     is_costly,
 )
-from ottla.storage.verification import VerificationGuard
+from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
+from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
+from ottla.wire.codec_types import Records
+from ottla.wire.flat.flat_produce import FlatProduce, flat_produce_answer
 from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
@@ -53,7 +62,6 @@ from ottla.wire.messages.produce_response import (
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
-    TopicProduceResponse,
 )
 
 ACKS_NONE: Final = 0
@@ -61,12 +69,32 @@ ACKS_LEADER: Final = 1
 _ACKS: Final = (ACKS_ALL, ACKS_LEADER, ACKS_NONE)
 HINTS_FROM: Final = 10
 
-PARTITIONS_PER_STEP = 100
-"""Of a request with very many: how many are appended to in one turn of the loop."""
+ZSTD_FROM: Final = 7
+CODEC_ZSTD: Final = 4
+
+PARTITIONS_PER_STEP: Final = 100
+"""Batches of one request that are appended per event-loop iteration.  Smaller yields more often;
+larger delays other connections."""
+
+PLACES_MAX: Final = 256
+"""Maximum cached lookups of flat requests: partitions by the topic and index bytes of the request.
+Smaller repeats lookups; larger keeps more removed partitions."""
+
+FLAGS_AT: Final = 22
+"""Position of the attributes' low byte in a batch header."""
+
+_peek: Final = Struct(">8xi4xb4xh").unpack_from
+"""Unpacks the length, magic and attributes of a batch header."""
+
+ProduceForm: TypeAlias = ProduceRequest | FlatProduce
+"""A Produce request as the generated codec or the flat codec reads it."""
+
+Outcome: TypeAlias = AppendInfo | RefusedError | RecordsToInspectError
+"""Outcome of one batch: appended, refused, or waiting until its records are read."""
 
 
 class WaitingPartition:
-    """A batch that is appended and not yet acknowledged."""
+    """Batch that is appended but not acknowledged yet."""
 
     __slots__ = ("answer", "end_offset", "partition")
 
@@ -78,7 +106,8 @@ class WaitingPartition:
         self.answer = answer
 
     def is_settled(self, acks: int) -> bool:
-        """Return whether its outcome is known; the answer then carries it."""
+        """Return whether the outcome of this batch is known. If it is an error, set it in the
+        response."""
         code = self.partition.acknowledgement(self.end_offset, acks)
         if code is None:
             return False
@@ -87,10 +116,10 @@ class WaitingPartition:
         return True
 
 
-class Inspected:
-    """A batch whose records are looked at one by one, which takes too long for the loop."""
+class BatchToInspect:
+    """Batch whose records must be read one by one, which takes too long for the event loop."""
 
-    __slots__ = ("_config", "answer", "guard", "partition", "records", "topic")
+    __slots__ = ("_config", "answer", "partition", "records", "topic")
 
     def __init__(
         self,
@@ -98,64 +127,56 @@ class Inspected:
         partition: Partition,
         records: memoryview,
         answer: PartitionProduceResponse,
-        guard: VerificationGuard | None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.records = records
         self.answer = answer
-        self.guard = guard
         self._config = partition.leader_log().config
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
-        """Return the batch as it may be appended, or why it may not; touches no log."""
+        """Validate the records. Returns the batch in the form in which it is appended, or the error
+        that refuses it. Does not read the log."""
         try:
             return accepted(
-                self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_apart=True
+                self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
             )
         except RefusedError as error:
             return error
 
 
 class WaitingProduce(WaitingEntry):
-    """A produce whose batches are appended and not all acknowledged."""
+    """Produce request with appended batches that are not all acknowledged."""
 
     __slots__ = ("_acks", "_api", "_context", "_is_large", "_open", "_response")
     kind = "Produce"
 
-    def __init__(
-        self,
-        api: "ProduceApi",
-        context: RequestContext,
-        response: ProduceResponse,
-        open_partitions: list[WaitingPartition],
-        acks: int,
-        *,
-        is_large: bool,
-    ) -> None:
+    def __init__(self, api: "ProduceApi", produce: "Produce") -> None:
         super().__init__()
-        self._is_large = is_large
+        self._is_large = produce.is_large
         self._api = api
-        self._context = context
-        self._response = response
+        self._context = produce.context
+        self._response = produce.response
         self._open: dict[Hashable, list[WaitingPartition]] = {}
-        """What is not settled, by the key that wakes it: one wake looks at one partition."""
-        for waiting in open_partitions:
+        """Partitions still waiting for the high watermark, by wake-up key.  A wake-up checks only
+        the partitions under its key."""
+        for waiting in produce.waiting:
             self._open.setdefault(waiting.partition.high_watermark_key, []).append(waiting)
-        self._acks = acks
+        self._acks = produce.request.acks
 
     @property
     def cost(self) -> int:
-        """How many partitions are open, in those that a fetch reads in the same time."""
+        """Number of partitions that are still waiting. Checking one costs about as much as a
+        fetch's read of one partition."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     @property
     def keys_left(self) -> Iterable[Hashable]:
-        """The keys of what is not settled."""
+        """Wake-up keys of the partitions that are still waiting."""
         return self._open.keys()
 
     def try_complete(self) -> bool:
-        """Answer once every partition's outcome is known."""
+        """Send the response if the outcome of every partition is known."""
         woken_by = self.woken_by
         for key in list(self._open) if woken_by is None else (woken_by,):
             found = self._open.pop(key, ())
@@ -168,7 +189,7 @@ class WaitingProduce(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is still open."""
+        """Answer REQUEST_TIMED_OUT for the partitions that are still waiting."""
         for found in self._open.values():
             for waiting in found:
                 if not waiting.is_settled(self._acks):
@@ -177,7 +198,7 @@ class WaitingProduce(WaitingEntry):
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection: what became of the batches is not known."""
+        """Close the connection: the outcome of the batches is unknown."""
         self._context.slot.fail(fault)
 
     def _answer(self) -> None:
@@ -188,8 +209,42 @@ class WaitingProduce(WaitingEntry):
             self._context.slot.complete(self._response)
 
 
+class Produce:
+    """Produce request in progress: its partial response, and its unacknowledged batches."""
+
+    __slots__ = (
+        "_topic", "answers", "context", "inspected", "is_large", "is_refused", "request",
+        "response", "verdict", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, context: RequestContext, request: ProduceForm, verdict: AppendVerdict | None = None
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.verdict = verdict
+        """Verification guards and refusals of transactional batches; None without a transaction."""
+        self.response = ProduceResponse()
+        self.answers: list[PartitionProduceResponse] = []
+        """Partition responses of the current topic."""
+        self.waiting: list[WaitingPartition] = []
+        self.inspected: list[BatchToInspect] = []
+        self.is_refused = False
+        self.is_large = False
+        """True if the batches were appended in several steps.  The response is then encoded in
+        steps too."""
+        self._topic: TopicProduceData | None = None
+
+    def turn_to(self, topic: TopicProduceData) -> None:
+        """Start the response of the next topic."""
+        if topic is not self._topic:
+            self._topic = topic
+            self.answers = []
+            self.response.responses.append(topic_answer(topic, self.answers))
+
+
 class ProduceApi:
-    """Serves Produce 3-13."""
+    """Handler of Produce, versions 3 to 13."""
 
     def __init__(
         self,
@@ -198,267 +253,299 @@ class ProduceApi:
         purgatory: Purgatory,
         clock: Clock,
         transactions: TransactionalAppends,
+        early: EarlyRequests | None = None,
         traffic: BrokerTraffic | None = None,
         times: RequestTimes | None = None,
     ) -> None:
         self.table = table
+        self._early = early
         self._transactions = transactions
         self._purgatory = purgatory
         self.clock = clock
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self.times = RequestTimes() if times is None else times
+        self._by_id: dict[bytes, Partition] = {}
+        self._by_name: dict[bytes, Partition] = {}
+        """Partitions by the topic and index bytes of a flat request."""
 
-    def handle(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        verdict: AppendVerdict | None = None,
-    ) -> HandlerResult:
-        """Append every batch, then answer or wait.
-
-        `verdict` is of a transaction's batches, for which the steps that come before are done.
-        """
-        if request.transactional_id is not None and verdict is None:
-            return begun(self._handle_transactional(context, request, is_large=False))
-        response = empty_answer()
-        topics = response.responses
-        waiting: list[WaitingPartition] = []
-        inspected: list[Inspected] = []
-        asked = request.topic_data
-        if len(asked) == 1 and len(asked[0].partition_data) == 1:  # as most do
-            is_refused = self._append(context, request, asked, topics, waiting, inspected, verdict)
-        else:
-            with self._purgatory.one_event:
-                is_refused = self._append(
-                    context, request, asked, topics, waiting, inspected, verdict
-                )
-        if inspected:
-            return self._inspect(context, request, response, waiting, is_refused, inspected)
-        if waiting or is_refused or request.acks == ACKS_NONE:
-            return self._answer(context, request, response, waiting, is_refused)
-        return response
-
-    def handle_large(self, context: RequestContext, request: ProduceRequest) -> Answer:
-        """Serve a request of very many partitions in steps."""
-        if request.transactional_id is not None:
-            return self._handle_transactional(context, request, is_large=True)
-        return self._handle_large(context, request, None)
-
-    def _handle_large(
-        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict | None
-    ) -> Answer:
-        response = ProduceResponse()
-        waiting: list[WaitingPartition] = []
-        inspected: list[Inspected] = []
-        is_refused = False
-        pace = StepPace()
-        for topic in request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            for at in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):
-                data = topic.partition_data[at : at + PARTITIONS_PER_STEP]
-                piece = TopicProduceData(
-                    name=topic.name, topic_id=topic.topic_id, partition_data=data
-                )
-                done: list[TopicProduceResponse] = []
-                with self._purgatory.one_event:
-                    is_refused |= self._append(
-                        context, request, [piece], done, waiting, inspected, verdict
+    def handle(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
+        """Append every batch. Answer at once, or with acks=all wait until the in-sync replicas have
+        them."""
+        if self.table.opening and self._early is not None:
+            named = named_by_produce(request)
+            later = self._early.wait(context, request, self._serve_decoded, named)
+            if later is not None:
+                return later
+        if isinstance(request, FlatProduce):
+            partition = (self._by_id if request.is_by_id else self._by_name).get(request.place)
+            if partition is None or partition.is_removed:
+                partition = self._look_up(request)
+            if partition is not None:
+                acks = request.acks
+                outcome = self._append(context, acks, partition, request.records)
+                if (
+                    isinstance(outcome, AppendInfo)
+                    and acks != ACKS_NONE
+                    and not (
+                        (acks != ACKS_LEADER or partition.is_flush_awaited)
+                        and _is_open(partition, outcome.end_offset, acks)
                     )
-                answers += done[0].partition_responses
-                yield
-            response.responses.append(topic_answer(topic, answers))
-            if pace.is_due():
-                yield
-        if inspected:
-            return self._inspect(
-                context, request, response, waiting, is_refused, inspected, is_large=True
-            )
-        return self._answer(context, request, response, waiting, is_refused, is_large=True)
+                ):
+                    slot = context.slot
+                    answer = flat_produce_answer(
+                        context.header.correlation_id,
+                        request.place,
+                        outcome.base_offset,
+                        outcome.log_append_time_ms,
+                        outcome.log_start_offset,
+                        slot.settle_charge(),
+                    )
+                    slot.complete_frame([answer])
+                    return None
+                produce = Produce(context, request)
+                (topic,) = request.topic_data
+                produce.turn_to(topic)
+                self._settle(produce, topic, topic.partition_data[0], partition, outcome)
+                return self._finish(produce)
+        return self._serve_decoded(context, request)
 
-    def _handle_transactional(
-        self, context: RequestContext, request: ProduceRequest, *, is_large: bool
-    ) -> Answer:
-        """Serve a request of a transaction, in the steps that come before its batches' append."""
-        version = context.api_version
+    def _look_up(self, request: FlatProduce) -> Partition | None:
+        """Look up the partition of a flat request and cache it. Returns None if the partition is
+        not on this broker."""
+        (topic,) = request.topic_data
         try:
-            verdict, asked = yield from self._transactions.begin(request, version)
+            found = self._find(topic, topic.partition_data[0].index, is_by_id=request.is_by_id)
+        except RefusedError:
+            return None
+        places = self._by_id if request.is_by_id else self._by_name
+        if len(places) >= PLACES_MAX:
+            places.clear()
+        places[request.place] = found
+        return found
+
+    def _serve_decoded(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
+        """Serve a decoded request of any number of batches, possibly transactional."""
+        if request.transactional_id is None:
+            return begun(self._serve(context, request))
+        assert isinstance(request, ProduceRequest)
+        return begun(self._serve_transactional(context, request))
+
+    def _serve_transactional(self, context: RequestContext, request: ProduceRequest) -> Answer:
+        """Serve a transactional request: verify its batches with the coordinator, then append
+        them."""
+        try:
+            verdict, asked = yield from self._transactions.begin(request, context.api_version)
         except RefusedError as refusal:
             return self._refuse_all(context, request, refusal)
         if asked:
-            return self._append_verified(context, request, verdict, asked, is_large=is_large)
-        serve = self._handle_large if is_large else self.handle
-        return serve(context, request, verdict)
+            return self._append_verified(context, request, verdict, asked)
+        return (yield from self._serve(context, request, verdict))
+
+    def _serve(
+        self, context: RequestContext, request: ProduceForm, verdict: AppendVerdict | None = None
+    ) -> Answer:
+        """Append every batch, in steps if there are many."""
+        produce = Produce(context, request, verdict)
+        parts = _parts(request.topic_data)
+        while self._append_some(produce, parts):
+            produce.is_large = True
+            yield
+        return self._finish(produce)
+
+    def _append_some(
+        self,
+        produce: Produce,
+        parts: Iterator[tuple[TopicProduceData, PartitionProduceData | None]],
+    ) -> bool:
+        """Append the batches of one step. Returns whether more batches may be left."""
+        count = 0
+        with self._purgatory.one_event:
+            for topic, data in islice(parts, PARTITIONS_PER_STEP):
+                count += 1
+                produce.turn_to(topic)
+                if data is not None:
+                    self._append_part(produce, topic, data)
+        return count == PARTITIONS_PER_STEP
+
+    def _append_part(
+        self, produce: Produce, topic: TopicProduceData, data: PartitionProduceData
+    ) -> None:
+        """Append one partition's batch and note the outcome."""
+        context, request = produce.context, produce.request
+        partition = None
+        outcome: Outcome
+        try:
+            if request.acks not in _ACKS:
+                raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
+            is_by_id = context.header.api_version >= PRODUCE_TOPIC_IDS_FROM
+            partition = self._find(topic, data.index, is_by_id=is_by_id)
+            outcome = self._append(
+                context,
+                request.acks,
+                partition,
+                view_of(data.records),
+                produce.verdict,
+                is_behind=bool(produce.inspected),
+            )
+        except RefusedError as refusal:
+            outcome = refusal
+        self._settle(produce, topic, data, partition, outcome)
 
     async def _append_verified(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        verdict: AppendVerdict,
-        asked: Asked,
-        *,
-        is_large: bool,
+        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict, asked: Asked
     ) -> Any:
-        """Append when the coordinator has answered."""
-        version = context.api_version
-        await self._transactions.complete(verdict, asked, request, version)
-        serve = self._handle_large if is_large else self.handle
-        return serve(context, request, verdict)
+        """Wait until the coordinator has verified the transaction, then append the batches."""
+        await self._transactions.complete(verdict, asked, request, context.api_version)
+        return begun(self._serve(context, request, verdict))
 
     def _refuse_all(
         self, context: RequestContext, request: ProduceRequest, refusal: RefusedError
     ) -> HandlerResult:
-        response = ProduceResponse()
+        """Refuse every batch of a request with one error. Metrics count the refusal once per
+        topic."""
+        produce = Produce(context, request)
+        produce.is_refused = True
         for topic in request.topic_data:
             self._note_refusal(topic.name, refusal)
-            answers = [
+            produce.turn_to(topic)
+            produce.answers += [
                 refusal_answer(topic.name, data.index, refusal) for data in topic.partition_data
             ]
-            response.responses.append(topic_answer(topic, answers))
-        return self._answer(context, request, response, [], True)
+        return self._answer(produce)
 
     def _append(
         self,
         context: RequestContext,
-        request: ProduceRequest,
-        asked: list[TopicProduceData],
-        topics: list[TopicProduceResponse],
-        waiting: list[WaitingPartition],
-        inspected: list[Inspected],
-        verdict: AppendVerdict | None,
-    ) -> bool:
-        """Append what can be appended at once.
-
-        The answers, what has to be waited for and what is not appended yet are put behind the three
-        lists; return whether something was refused.
-        """
-        acks = request.acks
-        version = context.header.api_version
-        by_name, by_id = self.table.by_name, self.table.by_id
-        has_transaction = request.transactional_id is not None
-        wall_ms = self.clock.wall_ms()
-        is_refused = False
-        for topic in asked:
-            answers: list[PartitionProduceResponse] = []
-            is_by_id = version >= PRODUCE_TOPIC_IDS_FROM
-            partitions = by_id.get(topic.topic_id) if is_by_id else by_name.get(topic.name)
-            for data in topic.partition_data:
-                records = data.records
-                try:
-                    if acks not in _ACKS:
-                        raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
-                    found = None if partitions is None else partitions.get(data.index)
-                    partition = found or self._find(topic, data.index, version)  # which refuses
-                    batch = checked_batch(records, version, has_transaction=has_transaction)
-                    guard = None if verdict is None else verdict.guard(partition)
-                    if partition.inspects_records and (inspected or is_costly(batch)):
-                        raise RecordsToInspectError
-                    info = partition.append(
-                        batch,
-                        acks=acks,
-                        now_ms=wall_ms,
-                        mono_ms=context.arrived_ms,
-                        guard=guard,
-                    )
-                except RecordsToInspectError:
-                    answer = PartitionProduceResponse(index=data.index)
-                    answers.append(answer)
-                    inspected.append(
-                        Inspected(self._name_of(topic), partition, batch, answer, guard)
-                    )
-                    continue
-                except RefusedError as error:
-                    is_refused = True
-                    name = self._name_of(topic)
-                    self._note_refusal(name, error)
-                    answers.append(refusal_answer(name, data.index, error))
-                    continue
-                end_offset = info.end_offset
-                traffic = partition.traffic
-                traffic.produce_requests += 1
-                traffic.bytes_in += len(batch)
-                traffic.messages_in += end_offset - info.base_offset
-                answer = accepted_answer(data.index, info)
-                answers.append(answer)
-                # What the leader alone acknowledges waits only for a flush, where that is awaited.
-                if (acks == ACKS_ALL or (acks == ACKS_LEADER and partition.is_flush_awaited)) and (
-                    partition.acknowledgement(end_offset, acks) is None
-                ):
-                    waiting.append(WaitingPartition(partition, end_offset, answer))
-            topics.append(topic_answer(topic, answers))
-        return is_refused
-
-    def _find(self, topic: TopicProduceData, index: int, version: int) -> Partition:
-        """Return a partition; else refuse as fits what the image knows of it."""
-        if version >= PRODUCE_TOPIC_IDS_FROM:
-            return self.table.find_by_id(topic.topic_id, index)
-        return self.table.find(topic.name, index)
-
-    def _inspect(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        response: ProduceResponse,
-        waiting: list[WaitingPartition],
-        is_refused: bool,
-        inspected: list[Inspected],
-        *,
-        is_large: bool = False,
-    ) -> Apart[list[Accepted | RefusedError]]:
-        """Look at records apart from the loop, append what may be, then answer or wait."""
-        now_ms = self.clock.wall_ms()
-
-        def append(results: list[Accepted | RefusedError]) -> HandlerResult:
-            is_any_refused = is_refused
-            with self._purgatory.one_event:
-                for each, found in zip(inspected, results, strict=True):
-                    appended = self._append_inspected(context, request.acks, each, found)
-                    if appended is not None:
-                        waiting.append(appended)
-                    is_any_refused |= each.answer.error_code != ErrorCode.NONE
-            return self._answer(
-                context, request, response, waiting, is_any_refused, is_large=is_large
-            )
-
-        return Apart(lambda: [each.accepted(now_ms) for each in inspected], append)
-
-    def _append_inspected(
-        self,
-        context: RequestContext,
         acks: int,
-        inspected: Inspected,
-        found: Accepted | RefusedError,
-    ) -> WaitingPartition | None:
-        """Append a batch that was looked at apart; return what has to be waited for."""
-        partition, records, answer = inspected.partition, inspected.records, inspected.answer
+        partition: Partition,
+        records: memoryview,
+        verdict: AppendVerdict | None = None,
+        first: Accepted | None = None,
+        is_behind: bool = False,
+    ) -> Outcome:
+        """Append one batch and count it. This is the only place where Produce decides about a
+        batch.
+
+        `verdict` has the verification guards of a transaction's batches. `first` is the validated
+        batch if its records were read before. `is_behind` is True while an earlier batch of the
+        request is being read in a worker thread. If this batch must be read as well, it is then
+        appended after that earlier one.
+        """
+        version = context.header.api_version
         try:
-            if isinstance(found, RefusedError):
-                raise found
+            # The log refuses everything that `check_batch` refuses, except these.
+            if (
+                partition.inspects_records
+                or version < ZSTD_FROM
+                or len(records) < BATCH_HEADER_BYTES
+                or records[FLAGS_AT] & TRANSACTIONAL_FLAG
+            ):
+                check_batch(records, version, verdict is not None)
+            guard = None if verdict is None else verdict.guard(partition)
+            if partition.inspects_records and first is None and (is_behind or is_costly(records)):
+                return RecordsToInspectError()
             info = partition.append(
                 records,
                 acks=acks,
                 now_ms=self.clock.wall_ms(),
                 mono_ms=context.arrived_ms,
-                accepted=found,
-                guard=inspected.guard,
+                accepted=first,
+                guard=guard,
             )
-        except RefusedError as error:
-            self._note_refusal(inspected.topic, error)
-            refuse_for(answer, inspected.topic, error)
-            return None
+        except RecordsToInspectError as error:
+            return error
+        except RefusedError as refusal:
+            return _refusal_of_batch(records, version, verdict is not None) or refusal
         traffic = partition.traffic
         traffic.produce_requests += 1
         traffic.bytes_in += len(records)
         traffic.messages_in += info.end_offset - info.base_offset
-        answer.base_offset = info.base_offset
-        answer.log_append_time_ms = info.log_append_time_ms
-        answer.log_start_offset = info.log_start_offset
-        end_offset = info.end_offset
-        if acks == ACKS_NONE or partition.acknowledgement(end_offset, acks) is not None:
-            return None
-        return WaitingPartition(partition, end_offset, answer)
+        return info
+
+    def _settle(
+        self,
+        produce: Produce,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        partition: Partition | None,
+        outcome: Outcome,
+    ) -> None:
+        """Put the outcome of a batch into the response. If the outcome is not known yet, note the
+        acknowledgement or inspection that it waits for."""
+        if isinstance(outcome, AppendInfo):
+            assert partition is not None
+            answer = accepted_answer(data.index, outcome)
+            end_offset = outcome.end_offset
+            if _is_open(partition, end_offset, produce.request.acks):
+                produce.waiting.append(WaitingPartition(partition, end_offset, answer))
+        elif isinstance(outcome, RefusedError):
+            name = self._name_of(topic)
+            self._note_refusal(name, outcome)
+            produce.is_refused = True
+            answer = refusal_answer(name, data.index, outcome)
+        else:
+            assert partition is not None
+            answer = PartitionProduceResponse(index=data.index)
+            produce.inspected.append(
+                BatchToInspect(self._name_of(topic), partition, view_of(data.records), answer)
+            )
+        produce.answers.append(answer)
+
+    def _finish(self, produce: Produce) -> HandlerResult:
+        """Finish the request once every batch is appended, refused or to be inspected. Returns the
+        response, or None while acknowledgements are awaited. If batches must be inspected, returns
+        work that validates them in a thread and then appends them."""
+        if not produce.inspected:
+            return self._answer(produce)
+        now_ms = self.clock.wall_ms()
+
+        def append(results: list[Accepted | RefusedError]) -> HandlerResult:
+            with self._purgatory.one_event:
+                for each, found in zip(produce.inspected, results, strict=True):
+                    self._append_inspected(produce, each, found)
+            return self._answer(produce)
+
+        return ThreadWork(lambda: [each.accepted(now_ms) for each in produce.inspected], append)
+
+    def _append_inspected(
+        self, produce: Produce, inspected: BatchToInspect, found: Accepted | RefusedError
+    ) -> None:
+        """Append an inspected batch and complete its response."""
+        partition, answer, acks = inspected.partition, inspected.answer, produce.request.acks
+        outcome: Outcome = (
+            found
+            if isinstance(found, RefusedError)
+            else self._append(
+                produce.context,
+                acks,
+                partition,
+                inspected.records,
+                produce.verdict,
+                first=found,
+            )
+        )
+        if isinstance(outcome, AppendInfo):
+            answer.base_offset = outcome.base_offset
+            answer.log_append_time_ms = outcome.log_append_time_ms
+            answer.log_start_offset = outcome.log_start_offset
+            if _is_open(partition, outcome.end_offset, acks):
+                produce.waiting.append(WaitingPartition(partition, outcome.end_offset, answer))
+            return
+        assert isinstance(outcome, RefusedError), "its records were read"
+        self._note_refusal(inspected.topic, outcome)
+        produce.is_refused = True
+        refuse_for(answer, inspected.topic, outcome)
+
+    def _find(self, topic: TopicProduceData, index: int, *, is_by_id: bool) -> Partition:
+        """Return a partition. If it is not on this broker, raises RefusedError with the error code
+        that follows from the metadata."""
+        if is_by_id:
+            return self.table.find_by_id(topic.topic_id, index)
+        return self.table.find(topic.name, index)
 
     def _name_of(self, topic: TopicProduceData) -> str:
-        """Return the topic's name, which later versions do not send; "" for an unknown one."""
+        """Return the topic name, or "" for an unknown topic. Later versions of the request contain
+        only the topic id."""
         known = None if topic.name else self.table.image.topics.get(topic.topic_id)
         return topic.name if known is None else known.name
 
@@ -466,30 +553,23 @@ class ProduceApi:
         self._traffic.note_failed_produce(topic)
         self.times.note_refusal(PRODUCE, error.code)
 
-    def _answer(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        response: ProduceResponse,
-        waiting: list[WaitingPartition],
-        is_refused: bool,
-        *,
-        is_large: bool = False,
-    ) -> ProduceResponse | None:
+    def _answer(self, produce: Produce) -> ProduceResponse | None:
+        """Return the response, or None if it waits for acknowledgements."""
+        context, request, response = produce.context, produce.request, produce.response
         slot = context.slot
         if request.acks == ACKS_NONE:
-            if is_refused or context.has_refused_parts:
-                # There is no answer to put the error into: the producer sees it as a hang-up.
+            if produce.is_refused or context.has_refused_parts:
+                # acks 0 has no response for an error; the producer sees the connection close.
                 context.close_connection()
             else:
                 slot.complete_silently()
             return None
-        if not waiting:
-            if is_refused:
+        if not produce.waiting:
+            if produce.is_refused:
                 self.add_hints(context, response)
             return response
-        entry = WaitingProduce(self, context, response, waiting, request.acks, is_large=is_large)
-        # An earlier wake may have moved what this one waits for.
+        entry = WaitingProduce(self, produce)
+        # A wake-up may already have acknowledged the batches of this entry.
         if entry.try_complete():
             return None
         self._purgatory.watch(
@@ -501,7 +581,8 @@ class ProduceApi:
         return None
 
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
-        """Say who leads what we do not lead, and where that is."""
+        """Add the current leaders of partitions that this broker does not lead, and their
+        endpoints."""
         if context.header.api_version < HINTS_FROM:
             return
         table = self.table
@@ -522,3 +603,89 @@ class ProduceApi:
                 NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
                 for node_id, host, port, rack in found
             ]
+
+
+def _is_open(partition: Partition, end_offset: Offset, acks: int) -> bool:
+    """Return whether an appended batch still waits for its acknowledgement.
+
+    acks 1 waits only for a flush, if the topic requires one.
+    """
+    return (acks == ACKS_ALL or (acks == ACKS_LEADER and partition.is_flush_awaited)) and (
+        partition.acknowledgement(end_offset, acks) is None
+    )
+
+
+def _parts(
+    topics: list[TopicProduceData],
+) -> Iterator[tuple[TopicProduceData, PartitionProduceData | None]]:
+    """Yield each batch with its topic, and None once for a topic without batches."""
+    for topic in topics:
+        for data in topic.partition_data or (None,):
+            yield topic, data
+
+
+def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
+    """Check the properties of a batch that do not depend on its log.
+
+    Raises RefusedError unless it is one whole v2 batch with a codec that the version allows.  It
+    may be transactional only in a request with a transactional id.
+    """
+    if not batch:
+        raise RefusedError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have exactly one record batch per "
+            "partition",
+        )
+    size = len(batch)
+    if size < BATCH_HEADER_BYTES:
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of {size} bytes is cut off")
+    batch_length, magic, attributes = _peek(batch)
+    if magic != MAGIC:
+        raise RefusedError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches "
+            f"with magic version {MAGIC}, not {magic}",
+        )
+    if batch_length + LENGTH_END != size:
+        if 0 < batch_length + LENGTH_END < size:
+            raise RefusedError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain exactly one "
+                "record batch per partition",
+            )
+        raise RefusedError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the record batch says it is {batch_length + LENGTH_END} bytes long, {size} came",
+        )
+    if attributes & CODEC_MASK == CODEC_ZSTD and version < ZSTD_FROM:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    is_transactional = attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG
+    if is_transactional and not has_transaction:
+        raise RefusedError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "The batch belongs to a transaction, and the request has no transactional id",
+        )
+
+
+def _refusal_of_batch(
+    batch: memoryview, version: int, has_transaction: bool
+) -> RefusedError | None:
+    """Return the error that refuses a batch whatever its log contains, or None if only the log can
+    refuse it."""
+    try:
+        check_batch(batch, version, has_transaction)
+    except RefusedError as refusal:
+        return refusal
+    return None
+
+
+def view_of(records: Records | None) -> memoryview:
+    """Return the records as a view. The view is read-only if this broker sent the request to
+    itself, since the same bytes may be sent again."""
+    if isinstance(records, memoryview):
+        return records
+    assert records is None or isinstance(records, (bytes, bytearray))
+    return memoryview(records or b"").toreadonly()

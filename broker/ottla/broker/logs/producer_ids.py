@@ -1,16 +1,17 @@
-"""Producer ids, given from blocks that the controller allocates (KIP-730).  Pure.
+"""Producer ids from blocks that the controller allocates (KIP-730).  Pure.
 
-Ids are given once: a block that is not used up when the broker dies is lost, and nobody minds.
+Each id is handed out once.  The unused rest of a block is lost when the broker stops, which is
+harmless.
 """
 
 from ottla.model.ids import ProducerId
 
 Block = tuple[ProducerId, int]
-"""The first id of a block, and how many it holds."""
+"""First id of a block, and the number of its ids."""
 
 
 class ProducerIds:
-    """The ids of the current block."""
+    """Producer ids of the current block that are not used yet."""
 
     __slots__ = ("_end", "_next")
 
@@ -19,7 +20,7 @@ class ProducerIds:
         self._end = 0
 
     def take(self) -> ProducerId | None:
-        """Return an id nobody has had, None when a new block is due."""
+        """Return an unused id, or None if a new block must be requested."""
         if self._next >= self._end:
             return None
         self._next += 1
@@ -27,11 +28,11 @@ class ProducerIds:
 
     @property
     def left_count(self) -> int:
-        """Number of ids left in the block."""
+        """Number of unused ids in the block."""
         return self._end - self._next
 
     def add_block(self, block: Block) -> None:
-        """Go on with a block; what is left of the last one is given up."""
+        """Replace the current block.  Its unused ids are dropped."""
         first, count = block
         assert count > 0
         assert first >= self._end, "the controller never gives an id twice"

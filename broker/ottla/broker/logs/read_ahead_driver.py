@@ -1,25 +1,30 @@
-"""Brings ranges of logs into memory on the workers of their directories."""
+"""Loads ranges of logs into the page cache on the worker threads of the log directories."""
 
 import errno
 
 import trio
 
 from ottla.broker.logs.cold_reads import Done
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.disk.slice import FileSlice
 
 
 class ReadAheads:
-    """The tasks that wait for disks; run `run` in a task."""
+    """Runs loads into the page cache, each in a task of its own. `run` must run in a task."""
 
     def __init__(self, disk: Disk, errors: UnexpectedErrors) -> None:
         self._disk = disk
         self._errors = errors
         self._nursery: trio.Nursery | None = None
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that runs the loads."""
+        parts.task("read-ahead", self.run)
+
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Run the loads until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -28,7 +33,8 @@ class ReadAheads:
                 self._nursery = None
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:
-        """Bring a range in and call back on the loop; return False, for that takes a while."""
+        """Start loading a range, and call `done` on the event loop when it is loaded. Always
+        returns False, since a load takes time."""
         if self._nursery is None:
             done(_not_begun(piece))
         else:
@@ -44,7 +50,7 @@ class ReadAheads:
             error = failure
         except Exception as fault:
             self._errors.note("read ahead", piece.file.path, fault)
-        finally:  # also when it is cancelled: what is not forgotten is never asked for again
+        finally:  # Also on cancellation: a range that is not removed would never be loaded again.
             self._report(piece, done, error)
 
     def _report(self, piece: FileSlice, done: Done, error: OSError | None) -> None:
@@ -55,5 +61,6 @@ class ReadAheads:
 
 
 def _not_begun(piece: FileSlice) -> OSError:
-    """Return an error that says nothing of the disk: the want of a worker passes."""
-    return OSError(errno.ENOMEM, "nothing is brought in now", piece.file.path)
+    """Return an error for a load that never started.  It does not mark the disk as failed, since
+    the lack of a worker is temporary."""
+    return OSError(errno.ENOMEM, "no worker can load the range now", piece.file.path)

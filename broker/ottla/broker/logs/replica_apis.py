@@ -1,4 +1,4 @@
-"""Registers the APIs by which an operator looks at this broker's replicas.  Pure."""
+"""Registers the APIs that report this broker's replicas and log directories to operators.  Pure."""
 
 from ottla.broker.logs.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.logs.describe_log_dirs import D, DescribedLogs, DescribeLogDirsApi
@@ -7,14 +7,11 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.wire.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS
 
-REPLICA_API_KEYS = frozenset((ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS))
-"""What `register_replica_apis` serves."""
-
 
 def register_replica_apis(
     dispatcher: Dispatcher, *, table: PartitionTable, logs: DescribedLogs[D]
 ) -> None:
-    """Serve what tells of replicas and their directories."""
+    """Register the handlers of AlterReplicaLogDirs, DescribeLogDirs and DescribeProducers."""
     dispatcher.register(
         ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsApi(table=table, logs=logs).handle
     )

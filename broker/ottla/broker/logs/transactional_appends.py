@@ -1,9 +1,10 @@
-"""Lets the first batches of transactions through to their logs, and all later ones at once.
+"""Verification of the first batch of a transaction in a partition, before its append.
 
-Pure but for the question to the coordinator, which is awaited.  A partition gives out a guard, the
-coordinator is asked, and the append shows the guard: a marker that arrives meanwhile has taken it
-back (`storage/verification.py`).  Batches of a transaction that is open in its partition ask no
-question.
+Pure but for awaiting the coordinator. First the partition issues a verification guard. Then the
+coordinator is asked whether the partition belongs to the transaction. The append must present the
+guard. A transaction marker that arrives in the meantime revokes the guard
+(`storage/producers/verification.py`). Later batches of a transaction that is open in the partition
+need no verification.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from struct import Struct
 from typing import Protocol
 from uuid import UUID
 
-from ottla.broker.logs.transaction_questions import (
+from ottla.broker.logs.verification_requests import (
     Outcome,
     TransactionOperation,
     operation_of_produce,
@@ -23,7 +24,7 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
-from ottla.storage.verification import UNGUARDED, VerificationGuard
+from ottla.storage.producers.verification import UNGUARDED, VerificationGuard
 from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.messages.produce_request import (
@@ -33,15 +34,17 @@ from ottla.wire.messages.produce_request import (
 )
 
 _peek = Struct(">16xb4xh20xqhi").unpack_from
-"""Of a batch header: magic, attributes, producer id, producer epoch, base sequence."""
+"""Unpacks fields of a batch header: magic, attributes, producer id, producer epoch, base
+sequence."""
 
 
 class TransactionCoordinators(Protocol):
-    """Where the coordinators of transactions are asked."""
+    """Interface to the transaction coordinators of the cluster."""
 
     @property
     def is_verifying(self) -> bool:
-        """Whether partitions that a client says it has added are verified."""
+        """True if the coordinator must confirm that a client has added its partitions to the
+        transaction."""
         ...
 
     async def ask(
@@ -54,12 +57,14 @@ class TransactionCoordinators(Protocol):
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Return what the coordinator says of each partition; its errors are codes, too."""
+        """Ask the coordinator of a transaction to verify or add partitions. Returns its error code
+        for each partition."""
         ...
 
 
 class NoCoordinators:
-    """No coordinator can be reached: of a broker that speaks to no other one."""
+    """Implementation for a broker without connections to other brokers. It reports that no
+    coordinator is available."""
 
     is_verifying = True
 
@@ -73,12 +78,13 @@ class NoCoordinators:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Return that none is available."""
+        """Return the error code of an unavailable coordinator for each partition."""
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class AppendVerdict:
-    """What a request's transactional batches may be appended with."""
+    """Result of verifying a request's transactional batches: verification guards and refusals, by
+    partition."""
 
     __slots__ = ("_guards", "_refusals", "producer")
 
@@ -89,9 +95,9 @@ class AppendVerdict:
         """Producer id and epoch of all transactional batches."""
 
     def guard(self, partition: Partition) -> VerificationGuard | None:
-        """Return what a batch for a partition is appended with.
+        """Return the verification guard of a partition's batch, or None if the batch needs none.
 
-        Raises RefusedError if it may not be appended.
+        Raises RefusedError if the batch may not be appended.
         """
         key = partition.key
         refusal = self._refusals.get(key)
@@ -100,20 +106,20 @@ class AppendVerdict:
         return self._guards.get(key)
 
     def give(self, partition: Partition, guard: VerificationGuard) -> None:
-        """Let a batch be appended with a guard."""
+        """Set the verification guard for the append of a partition's batch."""
         self._guards[partition.key] = guard
 
     def refuse(self, partition: Partition, refusal: RefusedError) -> None:
-        """Let no batch be appended to a partition."""
+        """Set the error for every batch of a partition."""
         self._refusals[partition.key] = refusal
 
 
 Asked = dict[tuple[str, int], Partition]
-"""The partitions that the coordinator is asked about, by topic and index."""
+"""Partitions that the transaction coordinator must confirm, by topic and index."""
 
 
 class TransactionalAppends:
-    """Verifies the transactional batches of produce requests."""
+    """Verifies the transactional batches of Produce requests."""
 
     def __init__(
         self, *, table: PartitionTable, clock: Clock, coordinators: TransactionCoordinators
@@ -123,9 +129,10 @@ class TransactionalAppends:
         self._coordinators = coordinators
 
     def begin(self, request: ProduceRequest, version: int) -> Steps[tuple[AppendVerdict, Asked]]:
-        """Return what is known without the coordinator, and the partitions it is asked about.
+        """Start the verification of a request's batches. Returns the verdict so far, and the
+        partitions that need the coordinator's confirmation.
 
-        Raises RefusedError if the batches are of several producers.
+        Raises RefusedError if the batches have several producers.
         """
         operation = operation_of_produce(version)
         is_asked = operation.is_add or self._coordinators.is_verifying
@@ -152,7 +159,7 @@ class TransactionalAppends:
     ) -> None:
         records = data.records
         if records is None or len(records) < BATCH_HEADER_BYTES:
-            return  # refused when it comes to be appended
+            return  # The append refuses it later.
         assert isinstance(records, memoryview | bytes | bytearray)
         magic, attributes, producer_id, epoch, sequence = _peek(records)
         if magic != MAGIC or not attributes & TRANSACTIONAL_FLAG:
@@ -191,7 +198,7 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the coordinator, and return the verdict with what it said."""
+        """Ask the coordinator about the partitions, and add its answers to the verdict."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)
@@ -205,8 +212,8 @@ class TransactionalAppends:
         )
         for key, code in outcome.items():
             if code is not ErrorCode.NONE:
-                told = produce_code(code, operation)
-                verdict.refuse(asked[key], RefusedError(told, _explanation(code)))
+                refusal = RefusedError(produce_code(code, operation), _explanation(code))
+                verdict.refuse(asked[key], refusal)
         return verdict
 
 

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: the ends of transactions, written into the partitions that they touched.
+"""WriteTxnMarkers: commit and abort markers, appended to the partitions of a transaction.
 
-Pure.  A marker is a control batch of its own, and answered when it is committed: then the last
-stable offset has moved.  Markers for `__consumer_offsets` go to the group coordinator, which knows
-the offsets that wait for them.
+Pure. Each marker is a separate control batch. The request is answered when its markers are
+committed, since the last stable offset has then advanced. Markers for `__consumer_offsets` are
+passed to the group coordinator, which stores the pending transactional offsets.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from ottla.wire.messages.write_txn_markers_response import (
 )
 
 MARKER_COST = 10
-"""Entries of an answer that are made in the time in which a marker is written."""
+"""Cost of writing one marker, in response entries that could be built in the same time."""
 
 COORDINATOR_ERRORS = frozenset(
     (
@@ -39,11 +39,11 @@ COORDINATOR_ERRORS = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     )
 )
-"""What the group coordinator says where a leader of data says that it does not lead."""
+"""Error codes of the group coordinator that mean that this broker is not the coordinator."""
 
 
 class TransactionEnd(NamedTuple):
-    """What a marker says."""
+    """Content of a transaction marker."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -53,11 +53,11 @@ class TransactionEnd(NamedTuple):
 
     @property
     def is_of_producer(self) -> bool:
-        """Whether a batch can be of this producer at all."""
+        """True if the producer id and epoch are valid."""
         return self.producer_id >= 0 and self.producer_epoch >= 0
 
     def batch(self, now_ms: int) -> bytes:
-        """Return the control batch that is written."""
+        """Return the control batch of the marker."""
         return build_end_transaction_marker(
             ControlType.COMMIT if self.is_commit else ControlType.ABORT,
             timestamp_ms=now_ms,
@@ -68,24 +68,25 @@ class TransactionEnd(NamedTuple):
 
 
 class OffsetsMarkers(Protocol):
-    """What is needed of the group coordinator."""
+    """Interface of the group coordinator for transaction markers."""
 
     def end_transaction(
-        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
+        self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
-        """End a transaction in a partition of the offsets; `asker` is called with the outcome."""
+        """End a transaction in a partition of `__consumer_offsets`.  Calls `responder` with the
+        outcome."""
         ...
 
 
 class MarkerRequest:
-    """One request: what is answered, and how many markers are not committed yet."""
+    """WriteTxnMarkers request in progress: its response, and the number of uncommitted markers."""
 
     __slots__ = ("_context", "_open_count", "response")
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._open_count = 1
-        """Markers without an outcome, and one for the request while it is taken up."""
+        """Number of markers without an outcome, plus one while the request itself is being read."""
         self.response = WriteTxnMarkersResponse()
 
     def begin(self) -> None:
@@ -93,14 +94,14 @@ class MarkerRequest:
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count an outcome; the last one has the answer leave."""
+        """Count the outcome of a marker. The last outcome sends the response."""
         self._open_count -= 1
         if not self._open_count:
             self._context.slot.complete(self.response)
 
 
 class WaitingMarker(NamedTuple):
-    """A marker that is written and not committed."""
+    """Marker that is written and not yet committed."""
 
     partition: Partition
     end_offset: Offset
@@ -108,7 +109,7 @@ class WaitingMarker(NamedTuple):
 
 
 class WaitingMarkers(WaitingEntry):
-    """The markers of a request that are not committed."""
+    """Markers of a request that are not yet committed."""
 
     __slots__ = ("_open", "_request", "_slot")
     kind = "WriteTxnMarkers"
@@ -123,11 +124,12 @@ class WaitingMarkers(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of markers, in partitions that a fetch reads in the same time."""
+        """Number of markers still waiting. Checking one costs about as much as a fetch's read of
+        one partition."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Answer once every marker's outcome is known."""
+        """Send the response if the outcome of every marker is known."""
         still_open = []
         for waiting in self._open:
             code = waiting.partition.acknowledgement(waiting.end_offset, ACKS_ALL)
@@ -142,18 +144,19 @@ class WaitingMarkers(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is still open: the coordinator sends it again."""
+        """Answer REQUEST_TIMED_OUT for the markers that are still waiting. The coordinator sends
+        them again."""
         for waiting in self._open:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._request.settle()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection: what became of the markers is not known."""
+        """Close the connection: the outcome of the markers is unknown."""
         self._slot.fail(fault)
 
 
 class WriteTxnMarkersApi:
-    """Serves WriteTxnMarkers 1-2."""
+    """Handler of WriteTxnMarkers, versions 1 and 2."""
 
     def __init__(
         self,
@@ -164,7 +167,7 @@ class WriteTxnMarkersApi:
         offsets: OffsetsMarkers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is how long a marker may wait for the in-sync replicas."""
+        """`timeout_ms` is the time that a marker may wait for the in-sync replicas."""
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
@@ -225,7 +228,7 @@ class WriteTxnMarkersApi:
         answer: WritableTxnMarkerPartitionResult,
         waiting: list[WaitingMarker],
     ) -> None:
-        """Write one marker, or have the group coordinator do so."""
+        """Write one marker, or pass it to the group coordinator."""
         if topic == OFFSETS_TOPIC and end.is_of_producer:
             answered.begin()
 
@@ -247,7 +250,7 @@ class WriteTxnMarkersApi:
     def _append(self, partition: Partition, end: TransactionEnd) -> Offset:
         partition.leader_log()
         if not end.is_of_producer:
-            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka says it
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)  # The same error code as Kafka's.
         if partition.is_internal:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if len(partition.isr) < partition.min_isr_count:

@@ -1,7 +1,8 @@
-"""Logins by listener, as Kafka counts them, and why tokens and sessions were refused.  Pure.
+"""Logins by listener, with Kafka's counters, and the reasons for refused tokens and sessions.
+Pure.
 
-As in Kafka a failed handshake of TLS is a failed authentication, and on a listener whose clients do
-not log in a handshake that succeeds is a successful one.
+As in Kafka, a failed TLS handshake counts as a failed authentication.  On a listener without SASL,
+a successful handshake counts as a successful one.
 """
 
 from collections import Counter
@@ -9,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.metrics.tls_metrics import OUTCOMES, tls_counts
-from ottla.telemetry.instruments import Family, MetricKind
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 
@@ -18,10 +19,10 @@ SUCCESSES = "successful-authentication-total"
 FAILURES = "failed-authentication-total"
 
 ATTRIBUTES = {
-    SUCCESSES: ("successes", "Logins that succeeded; where none is asked for, TLS handshakes."),
+    SUCCESSES: ("successes", "Successful logins, or TLS handshakes on a listener without logins."),
     "successful-authentication-no-reauth-total": (
         "successes_without_renewal",
-        "Logins of clients that are too old to renew a session (KIP-368).",
+        "Logins of clients whose version cannot renew a session (KIP-368).",
     ),
     FAILURES: ("failures", "Logins and TLS handshakes that failed."),
     "successful-reauthentication-total": ("reauthentications", "Sessions that were renewed."),
@@ -34,15 +35,15 @@ ATTRIBUTES = {
         "Connections closed because their session was not renewed.",
     ),
 }
-"""Kafka's attributes, and what they count."""
+"""Kafka's attributes, and their descriptions."""
 
 
 def login_families(
     authenticators: Authenticators, network: Mapping[str, float]
 ) -> Iterator[Family]:
-    """Yield what became of logins, for each listener that asks for them or encrypts.
+    """Yield the number of logins by outcome, for each listener with SASL or TLS.
 
-    `network` are the server's plain counts.
+    `network` has the counters of the socket server.
     """
     by_listener: dict[str, Counter[str]] = {}
     for listener, counts in authenticators.counts.items():
@@ -65,7 +66,7 @@ def login_families(
     yield Family(
         "ottla_authentication_tokens_refused_total",
         MetricKind.COUNTER,
-        "Tokens of OAUTHBEARER that were not taken, by reason.",
+        "Rejected tokens of OAUTHBEARER, by reason.",
         ("listener", "reason"),
         [
             ((name, fault.value), count)

@@ -1,7 +1,8 @@
-"""What a broker tells of itself, and to whom: Prometheus that asks, collectors that are sent it.
+"""Exports a broker's metrics and traces. Prometheus reads the metrics from an endpoint, and
+collectors receive them.
 
-Traces are sent to collectors alone, by OpenTelemetry's SDK, and only where
-`telemetry.traces.sample.ratio` asks for some.
+Traces are sent only to collectors, by OpenTelemetry's SDK, and only if
+`telemetry.traces.sample.ratio` is above 0.
 """
 
 from collections.abc import Sequence
@@ -9,31 +10,31 @@ from functools import partial
 
 import trio
 
-from ottla.broker.metrics.broker_metrics import BrokerParts, broker_registry
 from ottla.broker.metrics.request_spans_driver import send_request_spans
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.request_traces import RequestTraces
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.process_metrics_driver import process_families
-from ottla.telemetry.exporter import Exporter
-from ottla.telemetry.instruments import MetricKind
-from ottla.telemetry.loop_pause_driver import LoopPauseMeter
-from ottla.telemetry.metrics_http_driver import serve_metrics
-from ottla.telemetry.otel_sdk_driver import check_otel_sdk
-from ottla.telemetry.own_metrics_driver import node_attributes, send_own_metrics
-from ottla.telemetry.prometheus_text import render_all
+from ottla.telemetry.clients.exporter import Exporter
+from ottla.telemetry.exporters.otel_sdk_driver import check_otel_sdk
+from ottla.telemetry.metrics.instruments import MetricKind
+from ottla.telemetry.metrics.loop_pause_driver import LoopPauseMeter
+from ottla.telemetry.metrics.metrics_http_driver import serve_metrics
+from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own_metrics
+from ottla.telemetry.metrics.prometheus_text import render_all
 
 
 class BrokerTelemetry:
-    """Numbers and traces of one broker."""
+    """Metrics and traces of one broker, and their exports."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        parts: BrokerParts,
+        parts: PartRegistry,
         *,
         cluster_id: str,
         clients: ClientTelemetry,
@@ -41,25 +42,27 @@ class BrokerTelemetry:
         clock: Clock,
         rng: Rng,
     ) -> None:
-        """`clients` is what clients push: shown beside, and sent by the same ways out.
+        """Register the metrics of the process.
 
-        Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not installed.
+        `clients` has the metrics that clients push, which are served and exported together with
+        them.  Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not
+        installed.
         """
         if config.traces_requests:
             check_otel_sdk("telemetry.traces.sample.ratio")
         self.pauses = LoopPauseMeter()
-        self.registry = broker_registry(parts)
+        self.registry = parts.metrics
         self.pauses.register(self.registry)
-        self.registry.register(clients.families)
+        parts.figures(lambda: {"loop.pause.longest.ms": self.pauses.longest_ever_ms})
         self.registry.register(process_families)
         self.registry.read(
             "ottla_request_traces_dropped_total",
             MetricKind.COUNTER,
-            "Traced requests that became no spans: more finished in a second than are sent.",
+            "Traced requests dropped because more finished in a second than are exported.",
             lambda: 0 if dispatcher.traces is None else dispatcher.traces.dropped_count,
         )
         self.metrics_port: int | None = None
-        """Where /metrics is served, if it is."""
+        """Port of the endpoint /metrics; None if it is not served."""
         self._config = config
         self._clients = clients
         self._dispatcher = dispatcher
@@ -71,7 +74,8 @@ class BrokerTelemetry:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Measure, answer and send until cancelled; ConfigError when the port cannot be opened."""
+        """Measure, serve and export until cancelled.  Raises ConfigError if the port cannot be
+        opened."""
         settings = self._config.metrics
         trio.lowlevel.add_instrument(self.pauses)
         try:

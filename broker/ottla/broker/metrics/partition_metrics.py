@@ -1,35 +1,39 @@
-"""What the partitions of this broker look like, read where it is when somebody asks.  Pure.
+"""Metrics of the partitions of this broker, computed when they are read.  Pure.
 
-Two kinds of families.  Sizes and offsets have a row for every partition.  What should not be (below
-min.insync.replicas, under-replicated, …) has rows only where it is, all 1, and always one row of 0
-without labels: so a sum finds a number where all is well, and ten thousand good partitions take no
-room.  Names are Kafka's: `kafka.log:type=Log`, `kafka.cluster:type=Partition` and
-`kafka.server:type=ReplicaManager`.
+There are two kinds of families.  Sizes and offsets have a row for every partition.  Problems (below
+min.insync.replicas, under-replicated, …) have a row of value 1 only for affected partitions, and
+always one row of 0 without labels.  A sum thus has a value if there is no problem, and ten thousand
+healthy partitions take no space.  Names are Kafka's: `kafka.log:type=Log`,
+`kafka.cluster:type=Partition` and `kafka.server:type=ReplicaManager`.
 """
 
 from collections.abc import Callable, Iterator
 
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.storage.log import Log
-from ottla.telemetry.instruments import Family, MetricKind, Sample
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.storage.log.log import Log
+from ottla.telemetry.metrics.instruments import Family, MetricKind, Sample
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Looked through before a pause is offered; some hundred microseconds."""
+"""Partitions read before other tasks get a turn: some hundred microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),
-    ("LogStartOffset", "The first offset of a log.", lambda log: log.log_start_offset),
+    ("LogStartOffset", "First offset of a log.", lambda log: log.log_start_offset),
     ("LogEndOffset", "One past the last offset of a log.", lambda log: log.end_offset),
     ("NumLogSegments", "Segments of a log.", lambda log: log.segment_count),
 )
 
 OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
     ("ReplicasCount", "Replicas of a led partition.", lambda partition: len(partition.replicas)),
-    ("InSyncReplicasCount", "Replicas of it in sync.", lambda partition: len(partition.isr)),
+    (
+        "InSyncReplicasCount",
+        "In-sync replicas of a led partition.",
+        lambda partition: len(partition.isr),
+    ),
 )
 
 
@@ -39,12 +43,13 @@ def is_under_replicated(partition: Partition) -> bool:
 
 
 def is_under_min_isr(partition: Partition) -> bool:
-    """Return whether acks=all is refused."""
+    """Return whether the partition has fewer in-sync replicas than min.insync.replicas, and thus
+    refuses acks=all."""
     return len(partition.isr) < partition.min_isr_count
 
 
 def is_at_min_isr(partition: Partition) -> bool:
-    """Return whether acks=all would be refused with one replica fewer in sync."""
+    """Return whether the partition would refuse acks=all with one in-sync replica fewer."""
     return len(partition.isr) == partition.min_isr_count
 
 
@@ -68,11 +73,12 @@ TROUBLES: tuple[tuple[str, str, str, Callable[[Partition], bool]], ...] = (
         is_at_min_isr,
     ),
 )
-"""Of one partition, of this broker, in words, and how it is told."""
+"""Table of problems. Each has a metric name for one partition, one for the broker, a help text and
+a condition."""
 
 
 def partition_families(table: PartitionTable) -> Iterator[Family | None]:
-    """Yield what is said of each partition, and how many there are of each kind."""
+    """Yield the metrics of each partition, and the number of partitions with each problem."""
     partitions = list(table)
     for name, text, of_log in OF_LOGS:
         yield _gauge(f"kafka.log:type=Log,name={name}", text, _of_logs(partitions, of_log))
@@ -100,7 +106,7 @@ def _of_leaders(
 
 
 def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
-    """Look through all partitions once, then yield what was found."""
+    """Check all partitions once, then yield the metrics of each problem."""
     led_count = reassigning_count = 0
     found: list[list[Partition]] = [[] for _ in TROUBLES]
     for at, partition in enumerate(partitions):
@@ -119,7 +125,9 @@ def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
             _ones(those),
         )
         yield _count(of_broker, f"Led partitions {text}.", len(those))
-    yield _count("ReassigningPartitions", "Led partitions whose replicas move.", reassigning_count)
+    yield _count(
+        "ReassigningPartitions", "Led partitions that are being reassigned.", reassigning_count
+    )
     yield _count("LeaderCount", "Partitions led by this broker.", led_count)
     yield _count("PartitionCount", "Replicas on this broker.", len(partitions))
 

@@ -1,7 +1,8 @@
-"""Traces of requests as OpenTelemetry spans, made a second after their requests were answered.
+"""Traces of requests as OpenTelemetry spans, built within a second after their responses.
 
-A trace is a span of the request and one of each of its parts.  It is the child of the client's span
-where the request's header names one: the trace then leads from the client through this broker.
+A trace has one span for the request, and one for each of its phases. If the request's header names
+a span of the client, the request's span is its child. The trace then leads from the client through
+this broker.
 """
 
 import time
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
-from ottla.model.settings.exporters import ExporterConfig
-from ottla.telemetry.otel_sdk_driver import close_tracer_provider, open_tracer_provider
+from ottla.model.settings.telemetry.exporters import ExporterConfig
+from ottla.telemetry.exporters.otel_sdk_driver import close_tracer_provider, open_tracer_provider
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 
 SLICE_NS = 2_000_000
-"""How long the making of spans holds the loop."""
+"""Maximum nanoseconds of building spans before other tasks run."""
 
 
 async def send_request_spans(
@@ -31,22 +32,24 @@ async def send_request_spans(
     attributes: Mapping[str, str],
     now_ns: Callable[[], int],
 ) -> None:
-    """Give finished traces to the SDK each second, until cancelled; then send what is left.
+    """Pass finished traces to the SDK each second, until cancelled; then send the rest.
 
-    `attributes` say which node it is, `now_ns` is the stopwatch of the traces.
+    `attributes` identify the node, and `now_ns` is the clock of the traces.
     """
     provider = open_tracer_provider(config, attributes)
     tracer = provider.get_tracer("ottla.broker", attributes["service.version"])
 
     def write(trace: RequestTrace) -> None:
-        # To the nanosecond: these spans stand beside a client's, which has the same clock.
+        # Exact to the nanosecond, since these spans are shown beside those of a client with the
+        # same clock.
         write_spans(tracer, trace, time.time_ns() - now_ns())
 
     pending: deque[RequestTrace] = deque()
     try:
         while True:
             await trio.sleep(INTERVAL_S)
-            # Those that finish from now on wait for their turn, which bounds what a second costs.
+            # Traces that finish from now on wait for the next second, which bounds the cost of
+            # each.
             pending += traces.take(TRACES_HELD_MAX)
             ends_ns = time.perf_counter_ns() + SLICE_NS
             while pending:
@@ -62,7 +65,7 @@ async def send_request_spans(
 
 
 def write_spans(tracer: "Tracer", trace: RequestTrace, offset_ns: int) -> None:
-    """Make the spans of a trace; `offset_ns` is wall time less the stopwatch's."""
+    """Build the spans of a trace.  `offset_ns` is wall time minus the monotonic clock."""
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

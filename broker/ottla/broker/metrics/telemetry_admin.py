@@ -1,8 +1,8 @@
-"""DescribeClientInstances and TailClientMetrics (our own, keys 20002 and 20003).  Pure.
+"""DescribeClientInstances and TailClientMetrics (Ottla's own, keys 20002 and 20003).  Pure.
 
-Who reports to this broker, and what came last.  Either answer is bounded, so that a question about
-ten thousand clients is many short ones and not one pause of the loop; the tail gives bytes as they
-lie there, and whoever asked decodes them.
+They report the clients that push metrics to this broker, and their latest pushes.  Each response is
+bounded, so that a query about ten thousand clients takes many short requests and does not block the
+event loop.  The tail returns the pushed bytes, which the caller decodes.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
-from ottla.storage.meta_properties import uuid_from_text
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.instances import ClientInstance
+from ottla.storage.directories.meta_properties import uuid_from_text
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.instances import ClientInstance
 from ottla.wire.messages import describe_client_instances_response as instances_response
 from ottla.wire.messages.describe_client_instances_request import DescribeClientInstancesRequest
 from ottla.wire.messages.describe_client_instances_response import DescribeClientInstancesResponse
@@ -25,12 +25,12 @@ from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsReq
 from ottla.wire.messages.tail_client_metrics_response import ClientPush, TailClientMetricsResponse
 
 INSTANCES_MAX = 1_000
-"""Clients in one answer: some milliseconds of the loop."""
+"""Maximum clients in one response: some milliseconds of the event loop."""
 TAIL_BYTES_MAX = 1_048_576
 
 
 class TelemetryAdminApi:
-    """Serves DescribeClientInstances 0 and TailClientMetrics 0."""
+    """Handlers of DescribeClientInstances and TailClientMetrics, version 0."""
 
     def __init__(
         self, *, node_id: NodeId, instances: Iterable[ClientInstance], tail: TelemetryTail
@@ -42,7 +42,7 @@ class TelemetryAdminApi:
     def describe_instances(
         self, context: RequestContext, request: DescribeClientInstancesRequest
     ) -> DescribeClientInstancesResponse:
-        """Answer with the clients whose ids follow the one that is given, in order of ids."""
+        """Answer with the clients whose instance ids follow the given one, in order of ids."""
         following = [one for one in self._instances if _id(one) > request.after.int]
         limit = min(max(1, request.limit), INSTANCES_MAX)
         return DescribeClientInstancesResponse(
@@ -56,7 +56,7 @@ class TelemetryAdminApi:
     def tail(
         self, context: RequestContext, request: TailClientMetricsRequest
     ) -> TailClientMetricsResponse:
-        """Answer with what was pushed since the cursor; there is no waiting for more."""
+        """Answer with the stored pushes from the request's cursor on, without waiting for more."""
         found = self._tail.since(
             request.cursor,
             names=None if request.client is None else _names(request.client),
@@ -113,7 +113,7 @@ def _pushed(labels: ClientLabels, push: LabelledPush) -> ClientPush:
 
 
 def _names(client: str) -> set[str | UUID]:
-    """Return what a client may be called by: its client id, or its instance id."""
+    """Return the names that select a client: its client id, or its instance id."""
     names: set[str | UUID] = {client}
     with suppress(CorruptDataError):
         names.add(uuid_from_text(client))

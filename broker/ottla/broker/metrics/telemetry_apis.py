@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions and PushTelemetry: clients report their own metrics (KIP-714).
 
-Pure.  A push is judged inline by everything but its content; an accepted one is answered when its
-content has been taken in, which happens elsewhere.  Unlike Kafka's, our answer to a request that
-comes too early says so in `throttle_time_ms` too.
+Pure. A push is checked inline, except for its content. An accepted push is answered when its
+content has been processed, which happens elsewhere. If a request arrives too early, the response
+reports in `throttle_time_ms` that it did, unlike Kafka's response.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.model.errors import ErrorCode
-from ottla.telemetry.instances import ClientInstance, ClientInstances
-from ottla.telemetry.subscriptions import ALL_METRICS, ClientTraits
+from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
+from ottla.telemetry.clients.subscriptions import ALL_METRICS, ClientTraits
 from ottla.wire.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.wire.compression import Codec
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
@@ -24,37 +24,38 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
-"""What clients are told that they may compress with: they take the first they have.  Not to
-compress is always allowed, and not listed."""
+"""Compression types offered to clients, which use the first that they support.  No compression is
+always allowed, and not listed."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""What is kept of a client's id, and what subscriptions choose it by: the protocol allows 32 KiB,
-and thousands of clients are known at once."""
+"""Stored characters of a client id, by which subscriptions select clients.  The protocol allows 32
+KiB, and thousands of clients are stored at once."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
-"""Longest throttle time that is told, as long as any quota's window.  Java's clients and librdkafka
-go by their interval alone; but franz-go sends nothing at all on a connection while it is throttled,
-and would stand still for what is left of an interval of minutes."""
+"""Maximum throttle time in a response, in milliseconds, equal to the window of any quota.  Java's
+clients and librdkafka use only their push interval.  franz-go sends nothing on a throttled
+connection, and would pause for the rest of an interval of minutes."""
 
 ALL_BY_THE_LETTER = [""]
-"""How KIP-714 writes "every metric".  Kafka itself tells "*", and its own clients and librdkafka
-wait for that; franz-go knows the KIP's form alone, and reports nothing when it is told "*"."""
+"""List that stands for "every metric" in KIP-714. Kafka sends "*", which its own clients and
+librdkafka expect. franz-go supports only the form of the KIP, and reports nothing if it receives
+"*"."""
 
 BY_THE_LETTER = frozenset({"kgo"})
-"""The software, by the name it gives, that is told so."""
+"""Names of client software that receives the form of KIP-714 for "every metric"."""
 
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 
 Take: TypeAlias = Callable[[ClientInstance, int, bytes, Done], None]
-"""Takes in what a client pushed (its codec, its payload) and calls `done` once, now or later: with
-None when the content was understood, else with the error that the client is answered with."""
+"""Callable that processes a client's push (codec and payload) and calls `done` once, now or later.
+The argument of `done` is None if the content was valid, or else the error code for the client."""
 
 
 class TelemetryApis:
-    """Serves GetTelemetrySubscriptions 0 and PushTelemetry 0.
+    """Handlers of GetTelemetrySubscriptions and PushTelemetry, version 0.
 
-    Where telemetry is not offered, both are answered with UNSUPPORTED_VERSION; but a connection
-    that was offered it is served until it closes.
+    If telemetry is not offered, both are answered with UNSUPPORTED_VERSION.  A connection to which
+    it was offered is served until it closes.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class TelemetryApis:
         self._take = take
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Serve both, and forget clients with their connections."""
+        """Register both handlers, and drop clients when their connections close."""
         dispatcher.register(GET_TELEMETRY_SUBSCRIPTIONS, self.handle_get)
         dispatcher.register(PUSH_TELEMETRY, self.handle_push)
         dispatcher.on_closed.append(lambda peer: self._instances.on_disconnect(peer.connection_id))
@@ -79,7 +80,7 @@ class TelemetryApis:
     def handle_get(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """Answer with what a client is asked for, and its id."""
+        """Answer with the metrics that a client should push, and its instance id."""
         if not self._serves(context):
             return GetTelemetrySubscriptionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         error, throttle_ms, instance = self._instances.get_subscriptions(
@@ -108,7 +109,8 @@ class TelemetryApis:
     def handle_push(
         self, context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
-        """Judge a push, and hand on what it brings."""
+        """Check a push, and pass its content on to be processed. Returns the response if the push
+        is refused or empty, or None if it is answered when its content has been processed."""
         if not self._serves(context):
             return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         payload = request.metrics
@@ -121,12 +123,12 @@ class TelemetryApis:
             payload_bytes=len(payload),
             now_ms=context.arrived_ms,
         )
-        # A client that has none of the metrics it is asked for pushes nothing at all.
+        # A client that has none of the requested metrics sends an empty push.
         if error is not ErrorCode.NONE or instance is None or not payload:
             return PushTelemetryResponse(
                 error_code=error, throttle_time_ms=min(throttle_ms, THROTTLE_TOLD_MS_MAX)
             )
-        # When there is no room for a push: the next one of this client is due no sooner.
+        # Throttle time if there is no room for a push; the client's next one is due no sooner.
         full_ms = min(instance.effective.interval_ms, THROTTLE_TOLD_MS_MAX)
 
         def done(failure: ErrorCode | None) -> None:
@@ -147,7 +149,7 @@ class TelemetryApis:
 def traits_of(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 ) -> ClientTraits:
-    """Return what is known of the client that sent a request."""
+    """Return the traits of the client that sent a request, by which subscriptions select it."""
     peer = context.peer
     client_id = context.client_id
     return ClientTraits(

@@ -1,6 +1,6 @@
-"""What a broker does with what clients report: it judges, takes in, keeps for a while, sends on.
+"""Client telemetry of a broker: pushes are checked, stored for a while and exported.
 
-The core that judges is `ottla.telemetry.instances`; the requests come by `telemetry_apis`.
+`ottla.telemetry.clients.instances` decides about pushes; `telemetry_apis` handles the requests.
 """
 
 import logging
@@ -15,32 +15,33 @@ from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.broker.metrics.telemetry_topic_driver import TelemetryTopic
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.part_registry import PartRegistry
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
-from ottla.model.acls import ANONYMOUS
 from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
+from ottla.model.security.acls import ANONYMOUS
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_series import ClientSeries
-from ottla.telemetry.exporters_driver import open_exporters
-from ottla.telemetry.ingest_driver import Ingest
-from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
-from ottla.telemetry.instruments import Family
-from ottla.telemetry.offering import telemetry_is_offered
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_series import ClientSeries
+from ottla.telemetry.clients.ingest_driver import Ingest
+from ottla.telemetry.clients.instances import INSTANCES_MAX, ClientInstance, ClientInstances
+from ottla.telemetry.clients.offering import telemetry_is_offered
+from ottla.telemetry.exporters.exporters_driver import open_exporters
+from ottla.telemetry.metrics.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 FLUSH_MS_MAX = 3_000
-"""How long a stop waits for ways out that take what waits for them.  Lower loses what a collector
-far away would have taken, higher makes a stop wait for one that hangs."""
+"""Maximum milliseconds that a stop waits for exporters.  Smaller loses pushes that a distant
+collector would have accepted; larger delays a stop if one hangs."""
 
 logger = logging.getLogger("ottla.broker.telemetry")
 
 
 class ClientTelemetry:
-    """Client telemetry of one broker; also the publisher that brings its subscriptions."""
+    """Client telemetry of one broker, and the publisher of its subscriptions."""
 
     def __init__(
         self,
@@ -59,9 +60,9 @@ class ClientTelemetry:
         self.exporters = open_exporters(
             config.exporters, rng=rng, texts=config.texts, send=self._topic.send
         )
-        """Every way out that the settings name."""
+        """Exporters named in the settings."""
         self.series = ClientSeries()
-        """What clients pushed, for Prometheus; empty where it may not ask."""
+        """The series that clients pushed, for Prometheus. Empty if the endpoint is not served."""
         self.tail = TelemetryTail()
         self.ingest = Ingest(
             sinks=[self.tail, *self.exporters],
@@ -73,7 +74,7 @@ class ClientTelemetry:
             payload_bytes_max=settings.payload_bytes_max,
             unsubscribed_interval_ms=settings.unsubscribed_interval_ms,
             on_stale=self.ingest.forget,
-            on_crowded=_complain_of_crowd,
+            on_crowded=_warn_of_forgotten_clients,
         )
         self._apis = TelemetryApis(
             self.instances,
@@ -85,8 +86,8 @@ class ClientTelemetry:
         self.instances.on_earlier_deadline = self._alarm.rearm
         self._texts: dict[str, Mapping[str, str]] = {}
 
-    def open_doors(self, dispatcher: Dispatcher) -> None:
-        """Serve clients and operators from now on."""
+    def register_apis(self, dispatcher: Dispatcher) -> None:
+        """Register the handlers of the APIs of client telemetry."""
         self._apis.register(dispatcher)
         admin = TelemetryAdminApi(
             node_id=self._config.node_id, instances=self.instances, tail=self.tail
@@ -95,15 +96,21 @@ class ClientTelemetry:
         dispatcher.register(TAIL_CLIENT_METRICS, admin.tail)
 
     def is_offered(self) -> bool:
-        """Return whether clients that connect now are offered to report."""
+        """Return whether the broker offers telemetry (KIP-714) to clients that connect now."""
         return telemetry_is_offered(
             self._config.telemetry.offered,
             has_subscription=self.instances.has_subscriptions,
             has_exporter=bool(self.exporters),
         )
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task, the figures and the metrics of client telemetry."""
+        parts.task("client telemetry", self.run)
+        parts.figures(self.metrics)
+        parts.families(self.families)
+
     async def run(self) -> None:
-        """Do what must be done in time until cancelled."""
+        """Run the periodic work of client telemetry until cancelled."""
         async with trio.open_nursery() as nursery:
             for name, work in (
                 ("alarm of client telemetry", self._alarm.run),
@@ -114,9 +121,9 @@ class ClientTelemetry:
                 nursery.start_soon(keep_running, name, work, self._errors)
 
     async def flush(self) -> None:
-        """Let what was pushed leave by every way out, for as long as that is worth a stop's time.
+        """Wait until the exporters have sent all pushes, at most FLUSH_MS_MAX.
 
-        Nobody waits for a way out that fails already; what is lost is told.
+        A failing exporter is not waited for.  Lost pushes are logged.
         """
         with trio.move_on_after(FLUSH_MS_MAX / 1_000):
             await self.ingest.flush()
@@ -126,15 +133,15 @@ class ClientTelemetry:
         for exporter in self.exporters:
             counts = exporter.counts()
             if left := counts["queued"] + counts["sending"]:
-                logger.warning("%s did not take %d pushes before the stop", exporter.name, left)
+                logger.warning("%s did not accept %d pushes before the stop", exporter.name, left)
 
     @property
     def name(self) -> str:
-        """How faults call this publisher."""
+        """Name of this publisher in fault reports."""
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take the subscriptions that changed."""
+        """Apply changed subscriptions to client metrics."""
         self._image = image
         changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
         if not changed:
@@ -149,7 +156,7 @@ class ClientTelemetry:
             logger.warning("the subscription %s to client metrics cannot be read: unused", name)
 
     def metrics(self) -> dict[str, float]:
-        """Return plain numbers, for DescribeNode."""
+        """Return counters and gauges for DescribeNode."""
         counts = self.instances.counts
         return {
             "telemetry.instances": len(self.instances),
@@ -171,13 +178,14 @@ class ClientTelemetry:
         }
 
     def families(self) -> Iterator[Family]:
-        """Yield the same and more, for /metrics."""
+        """Yield the metric families for /metrics, which include all that `metrics` returns."""
         return telemetry_families(
             self.instances, self.ingest.counts(), self.series.counts(), self.exporters
         )
 
     def _own_address(self) -> tuple[str, int] | None:
-        """Return where other brokers reach this one."""
+        """Return the address at which other brokers reach this broker, or None if it has none
+        yet."""
         registration = self._image.brokers.get(self._config.node_id)
         if registration is None:
             return None
@@ -202,7 +210,7 @@ def _named(prefix: str, counts: Mapping[str, int]) -> dict[str, float]:
     return {f"{prefix}.{name.replace('_', '.')}": count for name, count in counts.items()}
 
 
-def _complain_of_crowd() -> None:
+def _warn_of_forgotten_clients() -> None:
     logger.warning(
         "more than %d clients report their metrics to this broker: those silent longest are "
         "forgotten to make room",

@@ -1,21 +1,21 @@
-"""What a broker tells at /metrics of the clients that report to it, and of where that goes.
+"""Metrics of client telemetry: reporting clients, their pushes, the exporters.
 
-It only reads.  Kafka tells what it throttles and hands on for each client apart; here that is one
-number for all (`ottla metrics clients` has it by client): thousands of clients that come and go
-would be thousands of series.
+This module only reads. Kafka reports throttled and exported pushes for each client. Here one number
+covers all clients, since thousands of short-lived clients would be thousands of series. `ottla
+metrics clients` shows the numbers by client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ottla.broker.metrics.families import counter, gauge
-from ottla.telemetry.exporter import Exporter
-from ottla.telemetry.instances import ClientInstances
-from ottla.telemetry.instruments import Family, MetricKind
+from ottla.telemetry.clients.exporter import Exporter
+from ottla.telemetry.clients.instances import ClientInstances
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_families import counter, gauge
 
 CLIENT_METRICS = "kafka.server:type=client-metrics,attribute="
 
 OUTCOMES = ("sent", "dropped", "refused")
-"""What may become of a push at one way out, by the names of its counts."""
+"""Outcomes of a push at one exporter, as named in its counters."""
 
 
 def telemetry_families(
@@ -24,63 +24,69 @@ def telemetry_families(
     series: Mapping[str, int],
     exporters: Sequence[Exporter],
 ) -> Iterator[Family]:
-    """Yield what is counted of clients' telemetry."""
+    """Yield the metric families about clients' telemetry."""
     counts = instances.counts
     yield gauge(
-        f"{CLIENT_METRICS}instance-count", "Client instances known to this broker.", len(instances)
+        f"{CLIENT_METRICS}instance-count",
+        "Client instances that report to this broker.",
+        len(instances),
     )
     yield counter(
         f"{CLIENT_METRICS}throttle-count",
-        "Requests of clients that came before their interval was over.",
+        "Requests that clients sent before their push interval had passed.",
         counts.throttled,
     )
     yield counter(
         f"{CLIENT_METRICS}unknown-subscription-request-count",
-        "Pushes for a subscription that is not the client's, or not any more.",
+        "Pushes for a subscription that is not the client's current one.",
         counts.unknown_subscriptions,
     )
     yield counter(
         f"{CLIENT_METRICS}plugin-export-count",
-        "Pushes that were unpacked, understood and handed on.",
+        "Pushes that were decompressed, decoded and passed to the exporters.",
         counts.exported,
     )
     yield counter(
         f"{CLIENT_METRICS}plugin-error-count",
-        "Pushes that could not be unpacked or understood, or that there was no room for.",
+        "Pushes that could not be decompressed or decoded, or that exceeded the queue.",
         counts.failed,
     )
     yield _ours(
         "instances_evicted_total",
         MetricKind.COUNTER,
-        "Client instances forgotten for want of room.",
+        "Client instances dropped because the maximum was reached.",
         counts.evicted,
     )
-    yield _ours("pushes_total", MetricKind.COUNTER, "Pushes taken in.", ingest["pushes"])
+    yield _ours("pushes_total", MetricKind.COUNTER, "Pushes accepted.", ingest["pushes"])
+    yield _ours("push_bytes_total", MetricKind.COUNTER, "Bytes pushed.", ingest["bytes"])
+    yield _ours("pushes_waiting", MetricKind.GAUGE, "Pushes not processed yet.", ingest["pending"])
     yield _ours(
-        "push_bytes_total", MetricKind.COUNTER, "Their bytes, as they came.", ingest["bytes"]
+        "client_series", MetricKind.GAUGE, "Pushed series stored for Prometheus.", series["series"]
     )
-    yield _ours("pushes_waiting", MetricKind.GAUGE, "Pushes not taken in yet.", ingest["pending"])
-    yield _ours("client_series", MetricKind.GAUGE, "Series held for Prometheus.", series["series"])
     yield _ours(
         "client_points_refused_total",
         MetricKind.COUNTER,
-        "Points of clients left out of these for want of room.",
+        "Data points of clients dropped because the maximum of series was reached.",
         series["refused"],
     )
-    told = [(exporter.name, exporter.counts()) for exporter in exporters]
+    counted = [(exporter.name, exporter.counts()) for exporter in exporters]
     yield Family(
         "ottla_telemetry_exporter_pushes_total",
         MetricKind.COUNTER,
-        "What became of pushes at each way out.",
+        "Pushes at each exporter, by outcome.",
         ("exporter", "outcome"),
-        [((name, outcome), found.get(outcome, 0)) for name, found in told for outcome in OUTCOMES],
+        [
+            ((name, outcome), found.get(outcome, 0))
+            for name, found in counted
+            for outcome in OUTCOMES
+        ],
     )
     yield Family(
         "ottla_telemetry_exporter_pushes_waiting",
         MetricKind.GAUGE,
-        "Pushes that wait at each way out.",
+        "Pushes waiting at each exporter.",
         ("exporter",),
-        [((name,), found["queued"]) for name, found in told],
+        [((name,), found["queued"]) for name, found in counted],
     )
 
 

@@ -1,8 +1,8 @@
-"""What clients pushed last, kept for whoever looks on.  Pure.
+"""Latest pushes of clients, stored for operators who watch them.  Pure.
 
-A ring bounded in pushes and in bytes: what is new drives out what is oldest, and nobody waits.
-Every push has a number, from 1; a reader asks for what came from a number on and is told how many
-of these it missed.  Numbers begin again with the process.
+It is a ring buffer, bounded in pushes and in bytes; new pushes replace the oldest, without waiting.
+Every push has a number, from 1.  A reader requests pushes from a number on, and receives the count
+of those it missed.  Numbers restart with the process.
 """
 
 from collections import deque
@@ -11,19 +11,19 @@ from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.exporter import LabelledPush
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.exporter import LabelledPush
 
 PUSHES_MAX = 1_024
 BYTES_MAX = 4_194_304
-"""With less, ten clients of a second's interval are missed by a reader that blinks; with more, a
-broker spends memory on what nobody looks at."""
+"""Maximum bytes of the stored pushes. Smaller makes a reader miss pushes of ten clients with an
+interval of a second after a short pause. Larger spends memory on pushes that are never read."""
 FROM_NOW = -1
 FROM_OLDEST = 0
 
 
-class Tailed(NamedTuple):
-    """What a reader gets: the number to ask with next, how many it missed, pushes in order."""
+class TailPage(NamedTuple):
+    """Pushes for a reader, in order: its next number, the count of missed pushes, the pushes."""
 
     cursor: int
     missed: int
@@ -31,7 +31,7 @@ class Tailed(NamedTuple):
 
 
 class TelemetryTail:
-    """The ring: one more Sink to whoever takes pushes in."""
+    """Ring buffer of pushes; implements `Sink`."""
 
     def __init__(self, *, pushes_max: int = PUSHES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._pushes_max = pushes_max
@@ -41,7 +41,7 @@ class TelemetryTail:
         self._next = 1
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Keep what clients pushed; what nodes say of themselves is passed over."""
+        """Store pushes of clients.  Metrics of nodes are ignored."""
         for push in pushes:
             if push.labels is None:
                 continue
@@ -51,14 +51,16 @@ class TelemetryTail:
             while self._kept_bytes > self._bytes_max or len(self._kept) > self._pushes_max:
                 self._kept_bytes -= len(self._kept.popleft()[1].otlp)
 
-    def since(self, cursor: int, *, names: Container[str | UUID] | None, bytes_max: int) -> Tailed:
-        """Return pushes from a number on: all of them, or those of clients called so.
+    def since(
+        self, cursor: int, *, names: Container[str | UUID] | None, bytes_max: int
+    ) -> TailPage:
+        """Return pushes from a number on: of all clients, or of those with the given names.
 
-        They are no more than `bytes_max` bytes, or one.  A number that was never given (the reader
-        knew another life of this process) begins with the oldest.
+        They are at most `bytes_max` bytes, or one push.  If the number is unknown (from before a
+        restart of this process), they begin with the oldest.
         """
         if cursor == FROM_NOW:
-            return Tailed(self._next, 0, [])
+            return TailPage(self._next, 0, [])
         oldest = self._next - len(self._kept)
         begin = cursor if oldest <= cursor <= self._next else oldest
         missed = begin - cursor if FROM_OLDEST < cursor < begin else 0
@@ -72,4 +74,4 @@ class TelemetryTail:
                     break
                 found.append((labels, push))
             at += 1
-        return Tailed(at, missed, found)
+        return TailPage(at, missed, found)

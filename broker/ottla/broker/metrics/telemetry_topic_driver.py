@@ -1,8 +1,7 @@
-"""Writes what clients pushed to the topic `__client_metrics`, as any producer would.
+"""Writes the pushes of clients to the topic `__client_metrics`, as an ordinary producer.
 
-It is a client of its own cluster, so the topic's leaders may be anywhere, and what is written there
-counts as any other traffic does.  Nothing is opened, and of the client nothing imported, before
-there is something to write.
+It is a client of its own cluster, so that the topic's leaders may be anywhere, and its traffic
+counts as any other.  Before the first record, no connection is opened and no client code imported.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ import trio
 
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import MIB
-from ottla.telemetry.topic_exporter_driver import TOPIC, TopicRecord
+from ottla.telemetry.exporters.topic_exporter_driver import TOPIC, TopicRecord
 
 if TYPE_CHECKING:
     from ottla.client.producer import Producer
@@ -25,15 +24,16 @@ MAY_NOT = (
     "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
     f"--allow USER --topic {TOPIC} --operation create,write"
 )
-"""Why a cluster with ACLs refuses, and the cure: ClusterAction, which brokers have, is for other
-work, and this is a topic as any."""
+"""Message for a refusal by ACLs, with what the operator must do. Brokers have ClusterAction, which
+does not permit writes to ordinary topics like this one."""
 
 
 @cache
 def producer_config() -> "ProducerConfig":
     """Return the producer's settings.
 
-    The sender keeps what was not delivered and sends it again: this need not try for long.
+    The sender stores undelivered records and sends them again, so that the producer need not retry
+    for long.
     """
     from ottla.model.settings.client import ProducerConfig
 
@@ -44,15 +44,15 @@ def producer_config() -> "ProducerConfig":
         request_timeout_ms=10_000,
         delivery_timeout_ms=30_000,
         block_ms_max=30_000,
-        # Its reports would be what it writes.
+        # Its own metrics would be written to the same topic.
         enable_metrics_push=False,
     )
 
 
 class TelemetryTopic:
-    """The topic's producer; owns it.
+    """Producer of the topic `__client_metrics`.
 
-    `address` returns where this broker is reached, and None while the cluster does not know it.
+    `address` returns the address of this broker, or None while the cluster does not know it.
     """
 
     def __init__(self, address: Callable[[], tuple[str, int] | None]) -> None:
@@ -64,7 +64,7 @@ class TelemetryTopic:
         self._at = ("", 0)
 
     async def run(self) -> NoReturn:
-        """Keep the producer, from the first record on, until cancelled."""
+        """Keep the producer open, from the first record on, until cancelled."""
         await self._is_wanted.wait()
         from ottla.client.producer import open_producer
 
@@ -74,7 +74,8 @@ class TelemetryTopic:
             raise AssertionError
 
     async def send(self, records: Sequence[TopicRecord]) -> None:
-        """Write records, those of a key in order; RefusedError when one of them was not taken."""
+        """Write records, in order for each key. Raises RefusedError if any record was not
+        accepted."""
         address = self._address()
         if address is None:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this broker is not registered yet")
@@ -93,14 +94,15 @@ class TelemetryTopic:
             for delivery in deliveries:
                 await delivery
         except RefusedError as error:
-            # Somebody may have deleted it.
+            # The topic may have been deleted.
             self._is_made = False
             if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise RefusedError(error.code, MAY_NOT) from error
             raise
 
     async def _make_topic(self) -> None:
-        """Make the topic if there is none, whether or not clients may have topics made."""
+        """Create the topic if it does not exist, even if topics are not created automatically for
+        clients."""
         if self._is_made:
             return
         from ottla.client.admin import open_admin
@@ -112,7 +114,7 @@ class TelemetryTopic:
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             code = getattr(error, "code", None)
             if code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                # Whatever the reason (too few brokers are up): it may pass.
+                # Any other reason, such as too few live brokers, may be temporary.
                 why = MAY_NOT if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else str(error)
                 raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why) from error
         self._is_made = True

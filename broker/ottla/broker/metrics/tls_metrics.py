@@ -1,8 +1,8 @@
-"""Handshakes and certificates of listeners that encrypt.  Pure."""
+"""Handshakes and certificates of encrypted listeners.  Pure."""
 
 from collections.abc import Iterator, Mapping
 
-from ottla.telemetry.instruments import Family, MetricKind
+from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 PREFIX = "tls."
 OUTCOMES = {"succeeded": "handshakes.succeeded", "failed": "handshakes.failed"}
@@ -10,7 +10,7 @@ EXPIRY = "certificate.expires.seconds"
 
 
 def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return what a server's plain counts, `tls.LISTENER.WHAT`, tell of each listener."""
+    """Return the counters in `counts` that are named `tls.LISTENER.NAME`, by listener and name."""
     by_listener: dict[str, dict[str, float]] = {}
     for key, value in counts.items():
         if key.startswith(PREFIX):
@@ -20,7 +20,7 @@ def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
-    """Yield the families of a server's plain counts, `tls.LISTENER.WHAT`."""
+    """Yield the metric families for the counters in `counts` that are named `tls.LISTENER.NAME`."""
     by_listener = tls_counts(counts)
     yield Family(
         "ottla_tls_handshakes_total",
@@ -36,7 +36,7 @@ def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
     yield Family(
         "ottla_tls_certificate_expiry_timestamp_seconds",
         MetricKind.GAUGE,
-        "When the certificate of a listener expires, in seconds since 1970.",
+        "Time at which the certificate of a listener expires, in seconds since 1970.",
         ("listener",),
         [((listener,), found[EXPIRY]) for listener, found in by_listener.items()],
     )

@@ -1,12 +1,12 @@
-"""What the transaction coordinator of this broker shows: Kafka's gauges, and ours.  Pure."""
+"""Metrics of the transaction coordinator: Kafka's gauges, and Ottla's own.  Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.broker.metrics.families import gauge
 from ottla.broker.transactions.transaction import STORED, TransactionStatus
 from ottla.broker.transactions.transaction_shard import TransactionShard
-from ottla.telemetry.instruments import Family, MetricKind
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_families import gauge
 
 BEAN = "kafka.server:type=transaction-coordinator-metrics,attribute="
 MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
@@ -15,7 +15,7 @@ MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,na
 def transaction_families(
     shards: Iterable[TransactionShard], figures: Mapping[str, float]
 ) -> Iterator[Family]:
-    """Yield the metrics of the coordinator and of its markers."""
+    """Yield the metrics of the transaction coordinator and of its markers."""
     counts: Counter[TransactionStatus] = Counter()
     for shard in shards:
         counts.update(shard.counts)
@@ -28,12 +28,12 @@ def transaction_families(
     )
     yield gauge(
         f"{BEAN}partition-load-time-max",
-        "The longest load of a partition of the transaction state that is led here.",
+        "Longest load of a partition of `__transaction_state` that is led here.",
         figures["transactions.load.ms.max"],
     )
     yield gauge(
         f"{BEAN}partition-load-time-avg",
-        "The mean time of these loads.",
+        "Mean load time of the partitions of `__transaction_state` that are led here.",
         figures["transactions.load.ms.avg"],
     )
     yield gauge(
@@ -43,13 +43,13 @@ def transaction_families(
     )
     yield gauge(
         f"{MARKERS}LogAppendRetryQueueSize",
-        "Transactions with all markers whose end the log did not take yet.",
+        "Transactions with all markers written whose completion is not appended yet.",
         figures["transactions.completions.retried"],
     )
     yield Family(
         "ottla_transaction_markers_waiting",
         MetricKind.GAUGE,
-        "Markers that wait for a broker to write them.",
+        "Markers waiting for a broker to write them.",
         (),
         (((), figures["transactions.markers.waiting"]),),
     )

@@ -1,19 +1,20 @@
-"""An alarm clock over somebody's heap of deadlines: it sleeps until the next one, never polls."""
+"""Alarm that sleeps until the next deadline and never polls."""
 
 from collections.abc import Callable
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.seams import Clock
 
 SLEEP_MS_MAX = 24 * 3_600_000
-"""Longest single sleep; a deadline further off is simply slept for again."""
+"""Longest single sleep, in milliseconds.  A later deadline takes several sleeps."""
 
 
 class Alarm:
-    """Calls `on_due(now_ms)` whenever `next_deadline()` has come.
+    """Calls `on_due(now_ms)` whenever `next_deadline()` is reached.
 
-    Call `rearm` when an earlier deadline than all before was added.
+    Call `rearm` after adding a deadline that is earlier than all others.
     """
 
     def __init__(
@@ -28,12 +29,16 @@ class Alarm:
         self._sleep: trio.CancelScope | None = None
 
     def rearm(self) -> None:
-        """Look at the next deadline again."""
+        """Restart the sleep, because the next deadline is now earlier."""
         if self._sleep is not None:
             self._sleep.cancel()
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that sleeps until the next deadline."""
+        parts.task("alarm of waiting requests", self.run)
+
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Sleep until each deadline and call `on_due`, until cancelled."""
         while True:
             now_ms = self._clock.monotonic_ms()
             deadline_ms = self._next_deadline_ms()
@@ -44,6 +49,6 @@ class Alarm:
             with trio.CancelScope() as self._sleep:
                 if deadline_ms is None:
                     await trio.sleep_forever()
-                # One millisecond more: the clock counts whole ones, the deadline must be past.
+                # One millisecond more: the clock counts whole ones, and the deadline must be past.
                 await trio.sleep(min(deadline_ms - now_ms + 1, SLEEP_MS_MAX) / 1000)
             self._sleep = None

@@ -1,29 +1,29 @@
-"""One client's connection, without its socket: bytes in, requests taken up in order, chunks out.
+"""One client connection without its socket: bytes in, requests served in order, output chunks out.
 
-Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, takes
-requests up, keeps answers in request order, and bounds everything it holds: the length of a frame
-before memory is taken, frames per turn, requests in flight, bytes waiting to be written, and,
-through `RequestMemory`, what all connections hold together.
+Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, starts
+requests and keeps responses in request order.  Everything it holds is bounded: the length of a
+frame before memory is allocated, frames per iteration, requests in flight, and bytes to be written.
+`RequestMemory` bounds what all connections hold together.
 
-Take-up goes on past an unanswered request only if it is a Produce that has done its append, an
-OffsetCommit that is decided (what comes after it is decided after it, and written after it), or a
-client's own metrics, on which nothing after them depends; so order and sequences hold.
-Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
+The next request starts before an earlier one is answered in three cases only.  The earlier one is a
+Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry.  A commit
+decided later is also written later, and nothing depends on a client's own metrics.  Order and
+sequences are thus preserved.  Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
 
 from collections.abc import Coroutine
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
-from ottla.broker.network.buffers import HeldBytes, Output
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.guard import GuardPost
-from ottla.broker.network.parted import PARTED_HOST
-from ottla.broker.network.request_memory import MemoryShare, RequestMemory
+from ottla.broker.network.guard import GuardState
+from ottla.broker.network.memory.buffers import InputWindow, OutputBuffer
+from ottla.broker.network.memory.request_memory import MemoryShare, RequestMemory
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot
-from ottla.broker.network.steps import Answer, Apart
+from ottla.broker.network.server.closed_hosts import CLOSED_HOST
+from ottla.broker.network.steps import Answer, ThreadWork
 from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import FRAME_LENGTH_BYTES, KIB
@@ -32,45 +32,50 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
 
 FRAME_BYTES_MIN = 8
-"""Size of the shortest request: a header v0 is api key, version and correlation id."""
+"""Size of the shortest request in bytes: a header v0 has api key, version and correlation id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
-"""Bytes read ahead of a request that pauses take-up.  Lower stops reading sooner, which costs a
-system call each way; higher holds more memory for clients that send far ahead."""
+"""Bytes that are read ahead while one request keeps the connection from starting the next. Smaller
+stops reading sooner, and each stop and restart costs a system call; larger holds more memory for
+clients that send far ahead."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
-"""What may wait for its answer while the next request is taken up, once a handler has returned."""
+"""APIs whose request may still wait for its response when the next request of the connection is
+started."""
 
-Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | Apart[Any]
-"""What a handler left unfinished; see `dispatch.py`."""
+Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any]
+"""Work that a handler has not finished when it returns: a coroutine, steps, or work for a thread.
+See `dispatch.py`."""
 
 read_length = Struct(">i").unpack_from
 
 
 class ConnectionHost(Protocol):
-    """What a connection needs of whoever drives it."""
+    """Methods that a connection calls on its host: the epoll server, or a simulation."""
 
     def on_work(self, connection: "Connection") -> None:
-        """Note that the connection has output, or may take up more: call `resume` soon."""
+        """Schedule a call of `resume`: the connection has output, or may start more requests."""
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
-        """Finish what a handler left, then call `on_coroutine_ended` with its result."""
+        """Finish a handler's pending work, then call `on_coroutine_ended` with its result."""
 
     def on_fault(self, connection: "Connection", fault: Exception) -> None:
-        """Close the connection and log why: one of its answers cannot be written."""
+        """Close the connection and log the error, since one of its responses cannot be written."""
 
     def give_up(self, connection: "Connection", reason: str) -> None:
-        """Close the connection: its peer does not hold to what it may ask of us."""
+        """Close the connection and log the reason: its peer exceeds the limits of memory or
+        time."""
         ...
 
     def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
-        """Call `on_work` when the monotonic clock says `deadline_ms`."""
+        """Call `on_work` when the monotonic clock reaches `deadline_ms`."""
         ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Connection:
-    """Parses frames, takes requests up, keeps answers in order, and bounds what it holds."""
+    """Client connection that parses frames, starts requests, orders responses and bounds its
+    memory."""
 
     __slots__ = (
         "_awaited",
@@ -86,6 +91,7 @@ class Connection:
         "_held",
         "_held_answer_bytes",
         "_host",
+        "_is_ending",
         "_is_serving",
         "_lent_bytes",
         "_limits",
@@ -94,7 +100,6 @@ class Connection:
         "_responses",
         "_share",
         "_stalled_ns",
-        "_takes_no_more",
         "_traced",
         "has_lent_buffer",
         "has_more_to_take_up",
@@ -117,7 +122,7 @@ class Connection:
         now_ms: int,
     ) -> None:
         self.peer = peer
-        peer.hang_up = self.give_up
+        peer.disconnect = self.give_up
         self._dispatcher = dispatcher
         self._clock = dispatcher.clock
         self._host = host
@@ -126,117 +131,127 @@ class Connection:
         self._frame_bytes_max = limits.frame_bytes_max
         self._requests_in_flight_max = limits.requests_in_flight_max
         self._responses = ResponseQueue()
-        self._held = HeldBytes()
-        self.output = Output()
+        self._held = InputWindow()
+        self.output = OutputBuffer()
         self.last_active_ms = now_ms
         self.request_count = 0
         self.is_closed = False
-        # Set for the driver: a coroutine keeps views into the buffer it read to; take another.
+        # Set for the driver: a coroutine keeps views into the read buffer, so that it must be
+        # replaced.
         self.has_lent_buffer = False
-        # Set for the driver: the bound of frames per turn was reached, call `resume` next turn.
+        # Set for the driver: the limit of frames per iteration was reached; call `resume` in the
+        # next one.
         self.has_more_to_take_up = False
         self._is_serving = False
-        self._takes_no_more = False
+        self._is_ending = False
         self._has_ended = False
         self._awaited: ResponseSlot | None = None
         self._coroutine_count = 0
-        # Traced requests that are answered, and whose answers have not all left.
+        # Traced requests whose responses are ready but not completely sent.
         self._traced: list[ResponseSlot] = []
-        # The turn in which the socket left output behind; 0 while it takes all.
+        # Iteration in which the socket left output behind, in nanoseconds; 0 while it accepts all
+        # output.
         self._stalled_ns = 0
         self._muted_until_ms: int | None = None
         self._awaits_memory = False
-        # The frame at the front of `_held`, with its length field; 0 while not known.
+        # Size of the frame at the front of `_held`, including its length field; 0 while unknown.
         self._frame_bytes = 0
-        # The memory of `_held` that the pool knows of, and of buffers left to coroutines.
+        # Memory charged to the pool: that of `_held`, and of buffers lent to coroutines.
         self._charged_bytes = 0
         self._lent_bytes = 0
-        # Unread answers that the other pool knows of.
+        # Unread response bytes reported to the response pool.
         self._held_answer_bytes = 0
         make_guard = dispatcher.guards.get(peer.listener_name)
-        # What asks the client who it is, until it has answered.
-        self._guard = None if make_guard is None else GuardPost(make_guard(peer))
-        self.memory = memory if self._guard is None else memory.strangers or memory
+        # Authenticates the client, until it has logged in.
+        self._guard = None if make_guard is None else GuardState(make_guard(peer))
+        self.memory = memory if self._guard is None else memory.unauthenticated or memory
 
-    # What the driver calls.
+    # Interface for the driver.
 
     def on_bytes(self, data: memoryview, now_ms: int) -> None:
-        """Take bytes that arrived.  `data` may be reused after the call but for `has_lent_buffer`.
+        """Process received bytes.  `data` may be reused after the call, unless `has_lent_buffer` is
+        set.
 
-        Raises ProtocolError when they are not Kafka's protocol: the connection must be closed.
+        Raises ProtocolError if they are not Kafka's protocol; the connection must then be closed.
         """
         self.last_active_ms = now_ms
         if self._held.end:
             self._hold(data)
-            self._take_up_held(now_ms)
+            self._serve_held_frames(now_ms)
             return
-        consumed = self._take_up(data, now_ms)
-        if consumed < len(data) and not self._takes_no_more:
+        consumed = self._serve_frames(data, now_ms)
+        if consumed < len(data) and not self._is_ending:
             self._hold(data[consumed:])
             self._make_room()
 
     def window(self) -> memoryview | None:
-        """Return room of our own for the rest of a large frame, or None for the shared buffer.
+        """Return the buffer space into which the rest of a large frame is received, or None to
+        receive into the shared read buffer.
 
-        What is received there is told by `on_window_filled`.  It is not empty while `wants_bytes`.
+        The caller then passes the number of received bytes to `on_window_filled`. The space is not
+        empty while `wants_bytes` is True.
         """
         if self._frame_bytes and self._frame_bytes > len(self._held):
             return self._held.window(self._frame_bytes)
         return None
 
     def on_window_filled(self, size: int, now_ms: int) -> None:
-        """Take bytes that arrived in the window; ProtocolError as `on_bytes`."""
+        """Process bytes received into the window.  Raises ProtocolError as `on_bytes` does."""
         self.last_active_ms = now_ms
         self._held.advance(size)
         self._share.arrived_bytes += size
         if len(self._held) >= self._frame_bytes:
-            self._take_up_held(now_ms)
+            self._serve_held_frames(now_ms)
         else:
             self._make_room()
 
     def resume(self, now_ms: int) -> None:
-        """Go on where a bound, a pause or a mute had stopped; ProtocolError as `on_bytes`."""
+        """Start held requests again after a limit, a pause or throttling has ended. Raises
+        ProtocolError as `on_bytes` does."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
         if self._guard is not None:
             self._guard.part(now_ms)
         if self._held.end and not self.is_closed:
-            self._take_up_held(now_ms)
+            self._serve_held_frames(now_ms)
 
     def on_eof(self) -> None:
-        """Note that the client sends no longer; what it did send whole is still taken up.
+        """Handle the end of the client's stream. Requests that were received completely are still
+        served.
 
-        A producer of acks=0 that closes right after its last request loses none of them.
+        A producer with acks=0 that closes right after its last request loses none of them.
         """
         self._has_ended = True
 
     @property
     def is_finished(self) -> bool:
-        """Whether the client has ended and nothing of what it sent is left to be done."""
-        return self._has_ended and (self._takes_no_more or not self._holds_whole_frame)
+        """True if the client has closed its stream and none of its requests is left to serve."""
+        return self._has_ended and (self._is_ending or not self._holds_whole_frame)
 
     @property
     def wants_bytes(self) -> bool:
-        """Whether the socket should be read now."""
+        """True if the socket should be read now."""
         if self._muted_until_ms is not None or self._awaits_memory:
             return False
-        if self._takes_no_more or self._has_ended:
+        if self._is_ending or self._has_ended:
             return False
         if not self._held.end:
             return True
-        # A frame whose rest is on its way is always read on: its length is bounded, and reserved.
+        # A frame that is partly received is always read to its end.  Its length is bounded, and its
+        # memory reserved.
         if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
             return True
         return self._may_take_up
 
     @property
-    def is_calm(self) -> bool:
-        """Whether all is done and sent, and nothing but further bytes is waited for."""
+    def is_quiescent(self) -> bool:
+        """True if every request is answered and sent, and the connection only waits for more
+        bytes."""
         return not (
             self.output.byte_count
             or self._held.end
             or self.has_more_to_take_up
-            or self._takes_no_more
+            or self._is_ending
             or self._has_ended
             or self._awaits_memory
             or self._muted_until_ms is not None
@@ -244,22 +259,22 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the last answer has moved to the output: close when that has been sent."""
+        """True if the last response is in the output.  The connection closes when that is sent."""
         return self._responses.is_closing
 
     @property
     def awaits_resume(self) -> bool:
-        """Whether `resume` has something to do: sending alone would leave it undone."""
+        """True if `resume` has work that sending output alone would not do."""
         is_parting = self._guard is not None and self._guard.is_parting
         return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests wait for their answer, or for an answer before theirs."""
+        """Number of requests that wait for their response, or for an earlier response."""
         return len(self._responses)
 
     def on_sent(self, size: int, now_ms: int) -> None:
-        """Count output that went out; with the backlog gone, held requests are taken up again."""
+        """Count sent output. Starts held requests again once the output is sent."""
         self.last_active_ms = now_ms
         bound = self._limits.write_backlog_bytes_max
         output = self.output
@@ -273,7 +288,7 @@ class Connection:
             self._responses.one_piece_bytes = 0
             if self._stalled_ns:
                 self._note_sent()
-                # Only a socket that stalled leaves answers with us.
+                # Only a full socket leaves responses in memory.
                 if self._held_answer_bytes:
                     was_above = True
                     self._settle_answers(has_read=True)
@@ -283,15 +298,16 @@ class Connection:
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
-        """Note that the socket takes no more for now, or not all in this turn."""
+        """Note that output is left, because the socket is full or the iteration has ended."""
         if not self._stalled_ns:
             self._stalled_ns = self._clock.turn_ns or 1
             self._settle_answers()
 
     def _settle_answers(self, *, has_read: bool = False) -> None:
-        """Let the pool know how much of our answers waits in memory.
+        """Report to the pool of response memory how many response bytes of this connection are
+        unsent.
 
-        Those in one piece count: of the others, records lie in files.
+        Responses with file slices are not counted, since their records are in files.
         """
         held_bytes = min(self._responses.one_piece_bytes, self.output.byte_count)
         if held_bytes != self._held_answer_bytes or has_read:
@@ -299,13 +315,14 @@ class Connection:
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
-        """Count how long the socket took, if that was longer than the turn."""
+        """Record how long the socket took to accept the output, unless all of it was accepted in
+        one iteration."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
         if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
-        """Answer with what a handler's coroutine came to; None leaves the slot to its keeper."""
+        """Answer with the result of a handler's coroutine.  None leaves the slot to the handler."""
         self._coroutine_count -= 1
         if not self._coroutine_count and self._lent_bytes:
             lent_bytes, self._lent_bytes = self._lent_bytes, 0
@@ -317,11 +334,11 @@ class Connection:
             self._host.on_work(self)
 
     def close(self) -> None:
-        """Part from every open request and give back what is held.  Twice is once."""
+        """Abandon every open request and release all memory.  A second call has no effect."""
         if self.is_closed:
             return
-        self.is_closed = self._takes_no_more = True
-        self.peer.hang_up = None
+        self.is_closed = self._is_ending = True
+        self.peer.disconnect = None
         self._awaited = None
         self._traced.clear()
         self.output.clear()
@@ -337,12 +354,12 @@ class Connection:
                 self._dispatcher.errors.note("request", slot.header.api_key, fault)
         self._dispatcher.closed(self.peer)
         if not self._is_serving:
-            self._host = PARTED_HOST
+            self._host = CLOSED_HOST
 
-    # What handlers reach through their slot and context.
+    # Interface for handlers, through their slot and context.
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        """Move the answers whose turn has come to the output, and let take-up resume."""
+        """Move the responses that are next in order to the output, and resume serving requests."""
         responses = self._responses
         times = slot.times
         if times is not None:
@@ -358,7 +375,7 @@ class Connection:
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:
-            self._takes_no_more = True
+            self._is_ending = True
         output = self.output
         output.byte_count += responses.take_ready(output.chunks)
         if self._stalled_ns:
@@ -371,12 +388,12 @@ class Connection:
             self._host.on_work(self)
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
-        """Have the host finish an answer that a waiting request has begun."""
+        """Let the host run the steps that build the response of a waiting request."""
         self._coroutine_count += 1
         self._host.run(self, slot, steps)
 
     def _note_late(self) -> None:
-        """Count how long answers waited for those before them."""
+        """Record for each late response how long it waited for earlier ones."""
         now_ns = self._clock.now_ns()
         for slot in self._responses.late:
             if slot.times is not None:
@@ -392,7 +409,7 @@ class Connection:
             self._finish_traces()
 
     def _finish_traces(self) -> None:
-        """All output has left: so has every traced answer whose turn had come."""
+        """Finish the traces of all responses in the output, which has been sent completely."""
         traces = self._dispatcher.traces
         assert traces is not None
         open_ones = [slot for slot in self._traced if slot in self._responses]
@@ -402,33 +419,35 @@ class Connection:
         self._traced = open_ones
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Let the host close us: an answer cannot be written."""
+        """Ask the host to close this connection, since a response cannot be written."""
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read and take up nothing until then (a throttled client); the latest of several counts.
+        """Read and start no request until `deadline_ms`, for a throttled client.  The latest of
+        several deadlines counts.
 
-        Answers still leave, and what has been read stays unparsed.
+        Responses are still sent, and received bytes stay unparsed.
         """
         if self._muted_until_ms is None or deadline_ms > self._muted_until_ms:
             self._muted_until_ms = deadline_ms
             self._host.wake_at(self, deadline_ms)
 
-    # The way of a frame.
+    # Frames.
 
     @property
     def _may_take_up(self) -> bool:
         return (
             self._awaited is None
             and len(self._responses.slots) < self._requests_in_flight_max
-            and (not self.output.byte_count or self._may_owe_more)
+            and (not self.output.byte_count or self._may_send_more)
             and self._muted_until_ms is None
-            and not self._takes_no_more
+            and not self._is_ending
         )
 
     @property
-    def _may_owe_more(self) -> bool:
-        """Whether answers may be added to those that have not left."""
+    def _may_send_more(self) -> bool:
+        """True if another request may be served although earlier output is unsent: the output is
+        below its limit, and response memory is left."""
         return (
             self.output.byte_count < self._limits.write_backlog_bytes_max
             and not self.memory.answers.is_used_up
@@ -441,8 +460,8 @@ class Connection:
             return False
         return len(held) >= FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
 
-    def _take_up(self, data: memoryview, now_ms: int) -> int:
-        """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
+    def _serve_frames(self, data: memoryview, now_ms: int) -> int:
+        """Serve the complete frames in `data` that may be started.  Returns their size in bytes."""
         at = 0
         end = len(data)
         now_ns = self._clock.now_ns
@@ -459,7 +478,8 @@ class Connection:
                 if frame_end > end:
                     break
                 started_ns = now_ns()
-                # The first is served however late it is in the turn, lest it never is.
+                # The first is served however late it is in the iteration; otherwise it might never
+                # be.
                 if at and (not frames_left or started_ns >= turn_ends_ns):
                     self.has_more_to_take_up = True
                     break
@@ -470,9 +490,9 @@ class Connection:
             self._is_serving = False
         return at
 
-    def _take_up_held(self, now_ms: int) -> None:
-        consumed = self._take_up(self._held.view, now_ms)
-        if self._takes_no_more:
+    def _serve_held_frames(self, now_ms: int) -> None:
+        consumed = self._serve_frames(self._held.view, now_ms)
+        if self._is_ending:
             self._held.clear()
         elif consumed:
             self._held.consume(consumed)
@@ -482,7 +502,7 @@ class Connection:
         self._make_room()
 
     def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
-        if self._guard is not None and self._is_kept_back(self._guard, frame, now_ms):
+        if self._guard is not None and self._is_guarded(self._guard, frame, now_ms):
             return
         header = decode_request_header(frame)
         slot = ResponseSlot(self, header, started_ns)
@@ -501,17 +521,18 @@ class Connection:
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1
-            # Only a Produce keeps views into its frame (its records); all else was copied out,
+            # Only a Produce keeps views into its frame (its records).  Everything else was copied,
             # or is about to be.
-            if header.api_key == PRODUCE or isinstance(result, Apart):
+            if header.api_key == PRODUCE or isinstance(result, ThreadWork):
                 self._lend()
             self._host.run(self, slot, result)
 
-    def _is_kept_back(self, guard: GuardPost, frame: memoryview, now_ms: int) -> bool:
-        """Return whether the guard answers a frame itself."""
+    def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
+        """Pass a frame to the guard. Returns True if the guard answers it, False if the dispatcher
+        is to receive it."""
         answer = guard.on_frame(frame, now_ms)
         if guard.has_logged_in:
-            self.memory = self.memory.welcome(self._share, self)
+            self.memory = self.memory.move_to_authenticated(self._share, self)
         if guard.is_done:
             self._guard = None
         if answer is None:
@@ -519,12 +540,13 @@ class Connection:
         slot = ResponseSlot(self, answer.header)
         self._responses.slots.append(slot)
         if (parts_at_ms := guard.answer(slot, answer)) is not None:
-            self._takes_no_more = True
+            self._is_ending = True
             self._host.wake_at(self, parts_at_ms)
         return True
 
     def _frame_length(self, data: memoryview, at: int) -> int:
-        """Read and check a frame's length before anything is made of it."""
+        """Return the length of the frame that starts at `at`, checked before any memory is
+        allocated for it."""
         length: int = read_length(data, at)[0]
         least, most = FRAME_BYTES_MIN, self._frame_bytes_max
         if self._guard is not None:
@@ -546,7 +568,8 @@ class Connection:
         self._settle()
 
     def _make_room(self) -> None:
-        """Note the length of the frame at the front of what is held, and grow for its rest."""
+        """Read the length of the frame at the front of the held bytes, and grow the buffer for its
+        rest."""
         held = self._held
         if not self._frame_bytes:
             if len(held) < FRAME_LENGTH_BYTES:
@@ -566,7 +589,7 @@ class Connection:
         self._settle()
 
     def _settle(self) -> None:
-        """Let the pool know how much memory is held now."""
+        """Report to the pool how much request memory this connection holds now."""
         capacity_bytes = self._held.capacity_bytes
         charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
         if capacity_bytes > charged_bytes:
@@ -576,25 +599,26 @@ class Connection:
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Size of the frame whose rest has not arrived; 0 with none."""
+        """Size of the frame that is partly received; 0 if there is none."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0
 
     def on_memory_available(self) -> None:
-        """Ask the pool for room again."""
+        """Request memory from the pool again, since the pool may have some now."""
         self._awaits_memory = False
         if not self.is_closed:
             self._make_room()
             self._host.on_work(self)
 
     def give_up(self, reason: str) -> None:
-        """Let the host close us: others need what we hold."""
+        """Ask the host to close this connection, since others need its memory."""
         if not self.is_closed:
             self._host.give_up(self, reason)
 
     def _lend(self) -> None:
-        """Leave the frame's bytes, and their reservation, to the coroutine that reads them."""
+        """Transfer the frame's buffer and its memory charge to the coroutine that reads the
+        frame."""
         self.has_lent_buffer = True
         self._lent_bytes += self._charged_bytes
         self._charged_bytes = 0

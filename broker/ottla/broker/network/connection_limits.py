@@ -1,4 +1,4 @@
-"""How much one connection may ask of us.  Pure."""
+"""Limits of one connection.  Pure."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from ottla.model.limits import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How much one connection may ask of us; the defaults are the house's."""
+    """Limits of one connection; the defaults are those of a broker."""
 
     frame_bytes_max: int = 100 * MIB
-    """`socket.request.max.bytes`."""
+    """Maximum bytes of a frame (`socket.request.max.bytes`)."""
     frames_per_turn_max: int = FRAMES_PER_TURN_MAX
     turn_ns_max: int = TURN_NS_MAX
     requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX

@@ -1,20 +1,21 @@
-"""Finds the handler of a request: (api key, version) → decoded body → handler → answer.
+"""Request dispatch: (api key, version) → decoded body → handler → response.
 
 Pure.  A handler is called inline and returns one of three things:
 
-* a response message: the answer leaves now;
+* a response message, which is sent now;
 * None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
-* a coroutine, or steps (see `steps.py`): it runs in the server's nursery and ends with either of
-  the above; nothing more of the connection is taken up until the request is answered.
+* a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with either of
+  the above.  No further request of the connection is started until this one is answered.
 
-A request with many elements is decoded apart from the loop first (`Apart`), and served by the
-API's handler in steps where it has one.
+A request with many elements is first decoded off the event loop (`ThreadWork`).  The API's
+`large_handler` then serves it in steps, if there is one.
 
-Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
-coroutine) has returned None: its append is done, only the wait for the high watermark is open; an
-OffsetCommit that is decided and waits to be committed in that order; or a PushTelemetry, whose
-content is taken in elsewhere while the client's real work goes on.
-The records of a request are views into the connection's buffer: they are valid until the handler
+The next request is started before the response in three cases only.  A Produce whose handler (or
+coroutine) has returned None has done its append and only waits for the high watermark.  An
+OffsetCommit is decided and waits to be committed in that order.  A PushTelemetry is processed
+elsewhere while the client's real work continues.
+
+The records of a request are views into the connection's buffer.  They are valid until the handler
 returns, and for a coroutine until it ends.
 """
 
@@ -26,55 +27,59 @@ from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.network.guard import ConnectionGuard
 from ottla.broker.network.loop_clock import LoopClock
-from ottla.broker.network.ready_answers import ANYONE, Asker, Door, ReadyAnswers
 from ottla.broker.network.request_times import RequestTimes, Times
 from ottla.broker.network.request_traces import RequestTraces
+from ottla.broker.network.response_cache import ANYONE, ClientKey, ListenerKey, ResponseCache
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Answer, Apart
+from ottla.broker.network.steps import Answer, ThreadWork
 from ottla.broker.network.turn_end import TurnEnd
-from ottla.model.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
+from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import API, API_VERSIONS, request_class, response_class
 from ottla.wire.codec import decode, decode_prefix, encode
-from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.codec_types import Message
+from ottla.wire.codec_writers.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.headers import RequestHeader, trace_context_of
 
 INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
-"""What the elements of a request's arrays may take for it to be decoded on the loop: some hundred
-partitions.  Higher holds the loop for longer, lower sends honest requests to a thread."""
+"""Memory of the array elements of a request that is decoded on the event loop, in bytes: some
+hundred partitions.  Larger blocks the loop longer; smaller sends ordinary requests to a thread."""
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
-"""Size of a frame whose elements may take more than that: their memory is at most some fifty times
-their bytes.  A smaller one that cannot be decoded is malformed."""
+"""Size of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX, in bytes.  Elements
+take at most some fifty times their encoded size.  A smaller frame that cannot be decoded is
+malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
-"""What they may take at all.  No honest request comes near; a frame of 100 MiB could take a GiB."""
+"""Maximum memory of the elements of a request, in bytes.  Ordinary requests need far less; a frame
+of 100 MiB could take a GiB."""
 
 HandlerResult: TypeAlias = (
-    "Message | Coroutine[Any, Any, Message | None] | Answer | Apart[Any] | None"
+    "Message | Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any] | None"
 )
-"""What the handler has for its caller: see the top of the file."""
+"""Result of a handler, as described in the module docstring."""
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
-"""Serves one API: `handler(context, request) -> response | None | coroutine`."""
+"""Handler of one API: `handler(context, request) -> response | None | coroutine`."""
 
-FrameHandler: TypeAlias = Callable[["RequestContext", memoryview], bool]
-"""Serves the usual requests of an API from their frames; returns False where nothing was done."""
+FlatReader: TypeAlias = Callable[[memoryview, int, int], Any]
+"""Reader of a request in place: `reader(frame, body_at, version)`.  Returns None if the generated
+codec must read it."""
 
 
 class MalformedRequestError(ProtocolError):
-    """A request that was decoded apart is none; its connection is closed."""
+    """Raised for a malformed request that was decoded off the event loop.  Its connection is
+    closed."""
 
 
-def decoded_apart(
+def decoded_in_thread(
     context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
-) -> Apart[Message]:
-    """Return a request that is too large to be decoded on the loop, and what serves it then.
+) -> ThreadWork[Message]:
+    """Return work that decodes a large request off the event loop, and then calls its handler.
 
-    The work raises MalformedRequestError, also where the elements are too many.
+    The work raises MalformedRequestError if the request is malformed or has too many elements.
     """
     header = context.header
 
@@ -85,22 +90,22 @@ def decoded_apart(
         except ProtocolError as error:
             raise MalformedRequestError(error.where) from error
 
-    return Apart(decode, lambda request: handler(context, request))
+    return ThreadWork(decode, lambda request: handler(context, request))
 
 
 UNKNOWN_SOFTWARE = "unknown"
-"""What a client is called that has not said what it is, as Kafka calls it."""
+"""Kafka's name for the software of a client that did not report it."""
 
 
 @lru_cache(maxsize=1_024)
 def principal_of(user: str) -> str:
-    """Return a user as Kafka writes a principal."""
+    """Return the principal of a user in Kafka's notation."""
     return f"User:{user}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
-    """Who is at the other end of a connection, and by which of our doors it came in."""
+    """The remote peer of a connection, and the listener that accepted it."""
 
     connection_id: int
     listener_name: str
@@ -109,39 +114,40 @@ class Peer:
     local_host: str
     local_port: int
     user: str = ANONYMOUS_USER
-    """Who the client is, as far as it has been authenticated."""
+    """Authenticated user of the client; ANONYMOUS_USER if it has not authenticated."""
     is_token_authenticated: bool = False
-    """Whether that was by a delegation token."""
+    """True if the client authenticated with a delegation token."""
     credential: tuple[str, str] | None = None
-    """By which entry of the metadata the client logged in; see `authentication/revocations`."""
-    hang_up: Callable[[str], None] | None = None
-    """Closes the connection, for a reason that the log is told."""
+    """Metadata entry of the credential that the client used. The client is disconnected if it is
+    revoked; see `authentication/revocations`."""
+    disconnect: Callable[[str], None] | None = None
+    """Closes the connection and logs the reason."""
     software_name: str = UNKNOWN_SOFTWARE
-    """What the client is and of which version, as it said in ApiVersions."""
+    """Name of the client's software, as reported in its ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
     was_offered_telemetry: bool = False
-    """Whether ApiVersions listed client telemetry on this connection."""
+    """True if ApiVersions listed client telemetry on this connection."""
     permissions: Any = None
-    """What `broker/authorization` knows of the client, where an authorizer decides."""
+    """Cached permissions of the client (`broker/authorization`); None without an authorizer."""
 
     @property
     def principal(self) -> str:
-        """The user as Kafka writes a principal."""
+        """Principal of the user in Kafka's notation."""
         return principal_of(self.user)
 
     @property
-    def door(self) -> Door:
-        """The listener that the client came in by, and where."""
+    def listener_key(self) -> ListenerKey:
+        """Listener that accepted the client, with the local address."""
         return self.listener_name, self.local_host, self.local_port
 
     @property
     def label(self) -> str:
-        """How the log calls the connection."""
+        """Name of the connection in the log."""
         return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
 
 
 class Permissions(Protocol):
-    """What the client of one request may do; see `broker/authorization`."""
+    """Permissions of the client that sent a request; see `broker/authorization`."""
 
     def allows(
         self,
@@ -151,45 +157,50 @@ class Permissions(Protocol):
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether an operation on a resource is allowed now.
+        """Return whether the client may perform an operation on a resource now, and log the
+        decision.
 
-        `is_logged` is False where the client did not ask for the resource by name.
+        `is_logged` is False if the client did not name the resource.
         """
         ...
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return as `allows`, and neither keep nor log it: for what outlives the request."""
+        """Return the same result as `allows`, but do not cache or log it. For checks that are
+        repeated after the request has ended."""
         ...
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the allowed operations, as answers have them: one bit each."""
+        """Return the operations that the client may perform on a resource, as a bit field in the
+        format of responses."""
         ...
 
     principal: str
-    """The client, as Kafka writes it."""
+    """Principal of the client in Kafka's notation."""
 
     was_denied: bool
-    """Whether something that the request names was denied, which is logged for each request."""
+    """True if the client was denied an operation on a resource that its request names. Denials are
+    logged for each request."""
 
     @property
     def version(self) -> int:
-        """A number that changes whenever something else may be allowed."""
+        """Number that changes whenever the operations allowed to this client may have changed."""
         ...
 
     def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
-        """Return resources on which an operation was allowed: what is not there is to be asked.
+        """Return the resources for which the cache already has a permission for this operation and
+        resource type. For others the caller must call `allows`.
 
-        Holds until the caller next lets others run.
+        The result is valid until the caller next lets other tasks run.
         """
         ...
 
 
 class RequestContext:
-    """What a handler knows of a request besides its body.
+    """Request context of a handler: everything about the request except its body.
 
-    `arrived_ms` is on the monotonic clock.  `slot` takes the answer when the handler does not
-    return it.  `permissions` is None where everything is allowed: without an authorizer, and for a
-    broker's own requests.
+    `arrived_ms` is monotonic time.  `slot` receives the response if the handler does not return it.
+    `permissions` is None if everything is allowed: without an authorizer, and for a broker's own
+    requests.
     """
 
     __slots__ = ("arrived_ms", "header", "peer", "permissions", "slot")
@@ -205,30 +216,32 @@ class RequestContext:
 
     @property
     def api_version(self) -> int:
-        """The version of the request, in which the answer is encoded too."""
+        """Version of the request, in which the response is encoded too."""
         return self.header.api_version
 
     @property
     def has_refused_parts(self) -> bool:
-        """Whether parts that are not allowed were taken out of the request."""
+        """True if the gate removed elements from the request because the client may not access
+        them."""
         return self.slot.amend is not None
 
     @property
     def client_id(self) -> str | None:
-        """The client's name for itself."""
+        """Client id in the request header."""
         return self.header.client_id
 
     def close_connection(self) -> None:
-        """Close once the answers before this one have left: how acks=0 is told of an error."""
+        """Close the connection after the responses to earlier requests. With acks=0 this is the
+        only sign of an error."""
         self.slot.complete_and_close()
 
 
 class Route:
-    """One API this broker serves: the versions it reads, and who answers."""
+    """One API that this broker serves: its versions and handlers."""
 
     __slots__ = (
-        "frame_handler", "handler", "highest", "large_handler", "lowest", "ready", "request_type",
-        "times",
+        "cache", "handler", "highest", "large_handler", "lowest", "read_flat",
+        "request_type", "times",
     )  # fmt: skip
 
     def __init__(
@@ -237,65 +250,70 @@ class Route:
         lowest: int,
         highest: int,
         large_handler: Handler,
-        ready: ReadyAnswers | None,
-        frame_handler: FrameHandler | None,
+        cache: ResponseCache | None,
+        read_flat: FlatReader | None,
     ) -> None:
         self.handler = handler
         self.lowest = lowest
         self.highest = highest
         self.large_handler = large_handler
-        """Serves requests with many elements, in steps."""
-        self.ready = ready
-        """Answers kept for requests that are asked again, where there are any.  Kept are those in
-        which nothing that was asked for is denied, and that are no refusal as a whole."""
-        self.frame_handler = frame_handler
-        """Is asked first where a request is not guarded or traced; it settles its charge."""
+        """Handler of requests with many elements, in steps."""
+        self.cache = cache
+        """Response cache for requests repeated with the same bytes, if the API has one.  A response
+        is cached unless it denies a requested resource or is an error as a whole."""
+        self.read_flat = read_flat
+        """Fast codec of common requests, tried before the generated one unless a request is
+        traced."""
         self.request_type: type[Message] | None = None
-        """The class of its requests, imported when the first one comes: start-up stays light."""
+        """Class of the API's requests, imported at the first request to keep the start fast."""
         self.times: dict[int, Times] = {}
-        """Where the times of each version are counted, as far as it was asked for."""
+        """Counters of request times by version, created when a version is first requested."""
 
 
 class Quotas(Protocol):
-    """What clients may use, and what becomes of those that use more; see `broker/quotas`."""
+    """Client quotas and the throttling of clients; see `broker/quotas`."""
 
     is_active: bool
-    """Whether anyone is limited in anything."""
+    """True if any client has any quota."""
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
-        """Begin to charge a request that has arrived."""
+        """Start charging a received request to its client's quotas."""
         ...
 
 
 class Gates(Protocol):
-    """What is asked of the authorizer before a handler is; see `broker/authorization`."""
+    """Gates that authorize a request before its handler; see `broker/authorization`."""
 
     is_active: bool
-    """Whether anything can be refused."""
+    """True if any request can be refused."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
-        """Refuse what the client may not do, and have the rest served by the handler."""
+        """Remove the elements of the request that the client may not access, call the handler with
+        the rest, and answer the removed ones with errors."""
         ...
 
-    def asker_of(self, peer: Peer) -> Asker | None:
-        """Return the version, principal and host of kept answers that serve; None: none does."""
+    def client_key_of(self, peer: Peer) -> ClientKey | None:
+        """Return the ACL version, principal and host by which cached responses are looked up.
+        Returns None if no cached response may be used."""
         ...
 
     def decide_again(self) -> None:
-        """Keep nothing that was decided: it is decided, or logged, otherwise from now on."""
+        """Drop all cached decisions, because ACLs or the logging of decisions changed."""
         ...
 
 
 class NotServedYetError(ProtocolError):
-    """A client came before this broker was ready; its connection is closed and it comes again."""
+    """Raised for a client that connects before this broker is ready.  Its connection is closed, and
+    it reconnects."""
 
 
 class Dispatcher:
-    """The table of handlers.
+    """Table of the handlers by API key.
 
-    Handlers may be registered late (the listener opens before recovery): an API without one is
-    unknown, or still `coming`, and its connection is closed.  `on_unsupported_api_versions` takes
-    an ApiVersions request of a version we do not know: the one request that may be of such.
+    Handlers may be registered late, since the listener opens before logs are recovered. A request
+    for an API without a handler closes its connection, whether the API is unknown or listed in
+    `coming`. `on_unsupported_api_versions` serves an ApiVersions request of an unknown version; for
+    every other API such a request is an error.
     """
 
     def __init__(
@@ -305,28 +323,31 @@ class Dispatcher:
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self.errors = errors or UnexpectedErrors()
-        """What nobody foresaw, of the whole process."""
+        """Counter of unexpected errors in the process."""
         self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
-        """Told of each file that could not be read for an answer."""
+        """Called with each file that could not be read for a response."""
         self._routes: dict[int, Route] = {}
         self.on_unsupported_api_versions: Handler | None = None
+        self.state_of_answers: Callable[[], object] | None = None
+        """Returns the immutable object from which cached responses are derived; None disables
+        caching. A response is reused only while this is the same object."""
         self.coming: frozenset[int] = frozenset()
-        """The APIs that will be registered when this broker is ready."""
+        """APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
-        """Who hears of each connection that has closed."""
+        """Called with the peer of each closed connection."""
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
-        """What asks the clients of a listener who they are, by its name; see `guard.py`."""
+        """Factories of guards by listener name; see `guard.py`."""
         self.clock = LoopClock()
         self.turn_end = TurnEnd()
-        """What handlers have done once for all requests of a turn."""
+        """Work that handlers schedule once for all requests of an event-loop iteration."""
         self.times = RequestTimes()
-        """How long requests take."""
+        """Counters of the durations of requests."""
         self.quotas: Quotas | None = None
-        """What clients may use, where that is bounded."""
+        """Client quotas; None if requests are not charged."""
         self.gates: Gates | None = None
-        """What clients may do, where that is bounded."""
+        """Authorization of client requests, if there is any."""
         self.traces: RequestTraces | None = None
-        """Which of them are traced, if any."""
+        """Traces of sampled requests, if tracing is on."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -336,45 +357,48 @@ class Dispatcher:
         handler: Handler,
         *,
         large_handler: Handler | None = None,
-        ready: ReadyAnswers | None = None,
-        frame_handler: FrameHandler | None = None,
+        read_flat: FlatReader | None = None,
     ) -> None:
-        """Serve an API, in every version of its table row, with `handler`.
+        """Register the handler of an API, for every version of its table row.
 
-        `large_handler` serves requests with many elements where `handler` does not do so in steps.
-        An answer that `handler` gives at once is kept in `ready`, and given again while it holds.
-        `frame_handler` serves what it can without a decoded request.
+        `large_handler` serves requests with many elements if `handler` does not do so in steps.
+        Responses that `handler` returns at once are cached if the API's row allows it.  `read_flat`
+        is a fast codec of common requests, for the same handler.
         """
-        api = API[api_key]
+        api, state, cache = API[api_key], self.state_of_answers, None
+        if api.is_answer_kept and state is not None:
+            cache = ResponseCache(state)
         self._routes[api_key] = Route(
-            handler, api.lowest, api.latest_stable, large_handler or handler, ready, frame_handler
-        )
+            handler, api.lowest, api.latest_stable, large_handler or handler, cache,
+            read_flat,
+        )  # fmt: skip
 
     def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
-        """Put something before the handlers of an API that is served."""
+        """Replace each handler of a registered API by `around(handler)`."""
         route = self._routes[api_key]
         self.register(api_key, around(route.handler), large_handler=around(route.large_handler))
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """The APIs served now."""
+        """Keys of the APIs served now."""
         return frozenset(self._routes)
 
     def decide_again(self) -> None:
-        """Have what clients may do decided again: it is decided, or logged, otherwise now."""
+        """Drop the authorizer's cached decisions, because ACLs or the logging of decisions
+        changed."""
         if self.gates is not None:
             self.gates.decide_again()
 
     def closed(self, peer: Peer) -> None:
-        """Tell who wants to hear of it that a connection has closed, once."""
-        for tell in self.on_closed:
+        """Call the `on_closed` callbacks for a connection that has closed."""
+        for notify in self.on_closed:
             try:
-                tell(peer)
+                notify(peer)
             except Exception as fault:
                 self.errors.note("connection", peer.label, fault)
 
     def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
-        """Decode the request of `frame` and call its handler.
+        """Decode the request in `frame` and call its handler.
 
         Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
         """
@@ -406,35 +430,36 @@ class Dispatcher:
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))
-        if route.ready is not None:
-            return self._serve_ready(route.ready, route, context, frame)
+        if route.cache is not None:
+            return self._serve_from_cache(route.cache, route, context, frame)
         if (
-            route.frame_handler is not None
+            route.read_flat is not None
             and slot.trace is None
-            and (self.gates is None or not self.gates.is_active)
-            and route.frame_handler(context, frame)
+            and (request := route.read_flat(frame, header.body_at, version)) is not None
         ):
-            return None
+            if self.gates is not None and self.gates.is_active:
+                return self.gates.serve(context, request, route.handler)
+            return route.handler(context, request)
         return self._serve_frame(route, context, frame)
 
-    def _serve_ready(
-        self, ready: ReadyAnswers, route: Route, context: RequestContext, frame: memoryview
+    def _serve_from_cache(
+        self, cache: ResponseCache, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Give an answer that is kept, or the handler's, and keep that.
+        """Answer from the cache, or call the handler and cache its response.
 
-        Whatever is denied by name is decided, and logged, for each request.
+        A denial of a named resource is decided, and logged, for each request.
         """
-        asker: Asker | None = ANYONE
+        client_key: ClientKey | None = ANYONE
         if self.gates is not None and self.gates.is_active:
-            asker = self.gates.asker_of(context.peer)
+            client_key = self.gates.client_key_of(context.peer)
         key = None
-        if asker is not None:
-            key = ready.key(context.header, context.peer.door, frame, asker)
-        body = None if key is None else ready.find(key)
+        if client_key is not None:
+            key = cache.key(context.header, context.peer.listener_key, frame, client_key)
+        body = None if key is None else cache.find(key)
         if body is not None:
-            _complete_ready(context, body)
+            _complete_encoded(context, body)
             return None
-        state = ready.state
+        state = cache.state
         result = self._serve_frame(route, context, frame)
         if key is None or not isinstance(result, Message):
             return result
@@ -444,20 +469,20 @@ class Dispatcher:
             return result
         if permissions is not None and permissions.was_denied:
             return result
-        ready.keep(key, state, body := encode(result, context.api_version))
-        _complete_ready(context, body)
+        cache.keep(key, state, body := encode(result, context.api_version))
+        _complete_encoded(context, body)
         return None
 
     def _serve_frame(
         self, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Decode a request and have it served."""
+        """Decode a request and return the result of its handler."""
         header = context.header
         request_type = route.request_type
         if request_type is None:
             request_type = route.request_type = request_class(header.api_key)
-        # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
-        # of all topics has three of them.
+        # Bytes after the body are ignored, as in Kafka.  librdkafka's Metadata request for all
+        # topics has three of them.
         try:
             request, _ = decode_prefix(
                 request_type, header.api_version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
@@ -466,15 +491,15 @@ class Dispatcher:
             if len(frame) < APART_FROM_BYTES:
                 raise
             serve_large = partial(self._serve, route.large_handler)
-            return decoded_apart(context, frame, request_type, serve_large)
+            return decoded_in_thread(context, frame, request_type, serve_large)
         if self.gates is not None and self.gates.is_active:
             return self.gates.serve(context, request, route.handler)
         return route.handler(context, request)
 
     def serve_own(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Call the handler of a request that this broker made itself, which may do everything.
+        """Call the handler of a request that this broker sends to itself, without authorization.
 
-        Raises NotServedYetError if there is none yet.
+        Raises NotServedYetError if the handler is not registered yet.
         """
         route = self._routes.get(context.header.api_key)
         if route is None:
@@ -487,8 +512,9 @@ class Dispatcher:
         return handler(context, request)
 
 
-def _complete_ready(context: RequestContext, body: bytes) -> None:
-    """Answer with a body that is kept; a throttled client is told so in a copy of it."""
+def _complete_encoded(context: RequestContext, body: bytes) -> None:
+    """Complete the slot with a cached response body. A throttled client gets a copy that contains
+    its throttle time."""
     slot, header = context.slot, context.header
     throttle_ms = slot.settle_charge()
     if throttle_ms:

@@ -1,8 +1,9 @@
-"""What stands between the frames of a connection and the dispatcher, while it must.  Pure.
+"""Guards receive the frames of a connection before the dispatcher, until the client has logged in.
+Pure.
 
-A listener that asks who its clients are gives each connection a guard.  The guard sees a frame
-before anything of it is parsed: it lets the frame pass, answers it, or ends the connection.  Once
-it is done the connection parts from it, and serves at no cost as one that never had a guard.
+A listener that authenticates clients gives each connection a guard.  The guard sees each frame
+before it is parsed.  It passes the frame on, answers it, or closes the connection.  When it is
+done, the connection drops it and has no further cost.
 """
 
 from dataclasses import dataclass
@@ -14,85 +15,89 @@ from ottla.wire.headers import RequestHeader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardAnswer:
-    """What a guard answers to a frame."""
+class GuardResponse:
+    """Response that a guard sends to a frame."""
 
     header: RequestHeader
     message: Message | None = None
-    """An answer of the request's API."""
+    """Response message of the request's API."""
     token: bytes | None = None
-    """An answer without a header."""
+    """SASL token, sent without a response header."""
     closes_at_ms: int | None = None
-    """When to answer and close the connection (monotonic); until then nothing is read."""
+    """Monotonic time in milliseconds at which the connection answers and closes.  Nothing is read
+    until then."""
 
 
 class ConnectionGuard(Protocol):
-    """The guard of one connection."""
+    """Guard of one connection, which receives its frames until the client has logged in."""
 
     is_done: bool
-    """Whether every later frame may pass unseen."""
+    """True if the guard has finished, and later frames bypass it."""
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client is known; once True, it stays so."""
+        """True if the client has authenticated; once True, it stays so."""
         ...
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """The largest frame now; None for the connection's own bound."""
+        """Maximum frame size at this stage, in bytes; None for the limit of the connection."""
         ...
 
     @property
     def frame_bytes_min(self) -> int | None:
-        """The smallest frame now; None for that of a request."""
+        """Minimum frame size at this stage, in bytes; None for the minimum of a request."""
         ...
 
-    def on_frame(self, frame: memoryview, now_ms: int) -> GuardAnswer | None:
-        """Judge a frame: None lets it pass to the dispatcher.
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
+        """Process a frame. Returns the response to send, or None to pass the frame to the
+        dispatcher.
 
-        Raises ProtocolError when the connection must be closed at once.
+        Raises ProtocolError if the connection must be closed at once.
         """
         ...
 
 
-class GuardPost:
-    """A connection's guard, and the answer after which the connection closes."""
+class GuardState:
+    """Guard of a connection, together with a delayed response after which the connection closes."""
 
     __slots__ = ("_guard", "_parting")
 
     def __init__(self, guard: ConnectionGuard) -> None:
         self._guard = guard
-        self._parting: tuple[int, ResponseSlot, GuardAnswer] | None = None
+        self._parting: tuple[int, ResponseSlot, GuardResponse] | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether every later frame may pass unseen."""
+        """True if the guard has finished, and later frames bypass it."""
         return self._guard.is_done
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client is known."""
+        """True if the client has authenticated."""
         return self._guard.has_logged_in
 
     @property
     def is_parting(self) -> bool:
-        """Whether the connection closes after an answer that is held back."""
+        """True if the connection closes after a delayed response."""
         return self._parting is not None
 
     def frame_bounds(self, least: int, most: int) -> tuple[int, int]:
-        """Return the sizes of frames that are allowed now, within those of the connection."""
+        """Return the minimum and maximum frame size at this stage, limited to the minimum and
+        maximum of the connection."""
         guard_least, guard_most = self._guard.frame_bytes_min, self._guard.frame_bytes_max
         return (
             least if guard_least is None else guard_least,
             most if guard_most is None else min(guard_most, most),
         )
 
-    def on_frame(self, frame: memoryview, now_ms: int) -> GuardAnswer | None:
-        """Judge a frame, as the guard does."""
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
+        """Pass a frame to the guard and return the guard's result."""
         return self._guard.on_frame(frame, now_ms)
 
-    def answer(self, slot: ResponseSlot, answer: GuardAnswer) -> int | None:
-        """Answer now, or return when (monotonic) the connection is to be parted from."""
+    def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:
+        """Complete the slot and return None. If the guard delays the response, store it instead and
+        return the monotonic time in milliseconds at which to answer and close."""
         if answer.closes_at_ms is None:
             _complete(slot, answer)
             return None
@@ -100,7 +105,7 @@ class GuardPost:
         return answer.closes_at_ms
 
     def part(self, now_ms: int) -> None:
-        """Give the answer that was held back once it is due, and close after it."""
+        """Send the delayed response if it is due, and close the connection after it."""
         if self._parting is None or now_ms < self._parting[0]:
             return
         _, slot, answer = self._parting
@@ -109,7 +114,7 @@ class GuardPost:
         _complete(slot, answer)
 
 
-def _complete(slot: ResponseSlot, answer: GuardAnswer) -> None:
+def _complete(slot: ResponseSlot, answer: GuardResponse) -> None:
     if answer.message is not None:
         slot.complete(answer.message)
     elif answer.token is not None:

@@ -1,8 +1,8 @@
-"""A door of the broker: where it listens, and whether its connections are encrypted.
+"""Listener of the broker: its address, and its TLS if connections are encrypted.
 
-Pure.  A plain listener has no TLS, and only there may file slices go out by sendfile.  What an
-encrypted one needs is made at the edge (`tls/`); a transport asks it for the
-context of each new connection, so that certificates may change while the door stays open.
+Pure.  A plain listener has no TLS, and only its connections can send file slices with sendfile.
+The TLS objects of an encrypted listener are created at the edge (`tls/`).  The transport requests a
+context for each new connection, so that certificates may change while the listener is open.
 """
 
 from collections.abc import Mapping
@@ -13,45 +13,47 @@ from ottla.model.errors import ProtocolError
 
 
 class HandshakeFailedError(ProtocolError):
-    """A client that came to no encrypted connection; `where` says why, and what to do."""
+    """Raised if a client's TLS handshake fails. `where` states the reason and what to do about
+    it."""
 
 
 @dataclass(slots=True)
 class HandshakeCounts:
-    """How the handshakes of one listener went."""
+    """Counters of the TLS handshakes of one listener, by outcome."""
 
     successes: int = 0
     failures: int = 0
 
 
 class ListenerTls(Protocol):
-    """TLS of one listener."""
+    """TLS settings, certificate and counters of one listener."""
 
     counts: HandshakeCounts
     failure_delay_ms: int
-    """How long the connection of a failed handshake is kept, so that its client reads why."""
+    """Milliseconds before a connection is closed after a failed handshake, so that its client can
+    read the alert."""
 
     @property
     def context(self) -> Any:
-        """The `ssl.SSLContext` of a connection that begins now."""
+        """The `ssl.SSLContext` to use for a new connection."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Plain counts, and when the certificate expires."""
+        """Handshake counters, and the time when the certificate expires."""
         ...
 
     def user_of(self, certificate: bytes | None) -> str:
-        """Return the user that a client's certificate (DER) stands for.
+        """Return the user that the listener's mapping rules derive from a client certificate (DER).
 
-        Raises HandshakeFailedError where no rule maps it.
+        Raises HandshakeFailedError if no mapping rule applies.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One address to listen on.  `port` 0 lets the system choose."""
+    """One address to listen on.  With `port` 0 the system chooses the port."""
 
     name: str
     host: str

@@ -1,8 +1,8 @@
-"""Requests of this broker to itself: served by its handlers, without a socket and without bytes.
+"""Requests of this broker to itself, served by its handlers without a socket or encoding.
 
-A broker that coordinates a transaction often leads some of its partitions too.  What it would ask
-itself by way of the loopback interface costs four system calls, twice the coding, and some turns of
-the loop.  Such requests are not counted among those of clients.
+A broker that coordinates a transaction often leads some of its partitions too.  A request to itself
+over the loopback interface would cost four system calls, twice the encoding, and several event-loop
+iterations.  Such requests are not counted among those of clients.
 """
 
 from collections.abc import Coroutine, Generator
@@ -23,48 +23,49 @@ NO_CONNECTION = -1
 
 
 class LoopbackSlot(ResponseSlot):
-    """The place of one answer, which is taken as the message it is."""
+    """Slot of one response to this broker itself. The response is stored as a message and not
+    encoded."""
 
     __slots__ = ("answered", "fault", "response")
 
     def __init__(self, header: RequestHeader) -> None:
-        super().__init__(NoConnection(), header)
+        super().__init__(NullSlotOwner(), header)
         self.answered = trio.Event()
         self.response: Message | None = None
         self.fault: Exception | None = None
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Answer, unless the request is no longer waited for."""
+        """Store the response, unless the request was abandoned."""
         if not self.is_abandoned:
             self.response = response
-            self._finish([])
+            self.complete_frame([])
             self.answered.set()
 
     def fail(self, fault: Exception) -> None:
-        """Have the request raise what hindered its answer."""
+        """Fail the request with the exception that prevented its response."""
         self.fault = fault
         self.answered.set()
 
 
-class NoConnection:
-    """The owner of a slot that no connection has: nothing is to be sent, read or closed."""
+class NullSlotOwner:
+    """Owner of a slot without a connection: there is nothing to send, read or close."""
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        """Do nothing: the slot itself is looked at."""
+        """Do nothing: the caller reads the slot itself."""
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Do nothing: the slot keeps the fault."""
+        """Do nothing: the slot stores the error."""
 
     def mute_until(self, deadline_ms: int) -> None:
         """Do nothing: a broker does not throttle itself."""
 
     def on_steps(self, slot: ResponseSlot, steps: Generator[None, None, object]) -> None:
-        """Raise AssertionError: no API that a broker asks of itself answers so."""
+        """Raise AssertionError: no API that a broker requests from itself answers in steps."""
         raise AssertionError("steps for a request without a connection")
 
 
 class Loopback:
-    """What a broker asks itself; stands in for a `BrokerConnection` to it."""
+    """Requests of a broker to itself, with the interface of `BrokerConnection`."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Clock) -> None:
         self._dispatcher = dispatcher
@@ -79,13 +80,14 @@ class Loopback:
         )
 
     def version_of(self, api_key: int) -> int:
-        """Return the highest version, which is served here too."""
+        """Return the highest version of an API. This broker always supports it."""
         return API[api_key].latest_stable
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
-        """Serve a request and return its answer.
+        """Serve a request and return its response.
 
-        Raises NotServedYetError while this broker starts, and whatever hindered the answer.
+        Raises NotServedYetError while this broker is starting, and any error that prevented the
+        response.
         """
         api_key = message.API_KEY
         version = self.version_of(api_key) if version is None else version

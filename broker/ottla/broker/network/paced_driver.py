@@ -1,8 +1,8 @@
-"""Finishes costly requests: one step of one of them in a turn of the loop, what can be apart is.
+"""Runs costly requests: handlers' steps on the event loop, and decoding and encoding in threads.
 
-A handler's steps are done in turn with those of all others, first come first served.  A large
-request is decoded, and an answer that took several steps is encoded, in a worker thread: neither
-holds anything that the loop changes.
+Each iteration of the event loop runs one step. The steps of all handlers run in turn, in the order
+in which they were started. A large request is decoded in a worker thread, and a response that took
+several steps is encoded in one. Neither thread uses an object that the event loop changes.
 """
 
 import time
@@ -13,7 +13,7 @@ import trio
 
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Apart, is_steps
+from ottla.broker.network.steps import ThreadWork, is_steps
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.wire.codec import encode_large
 from ottla.wire.codec_types import Message
@@ -21,51 +21,53 @@ from ottla.wire.codec_types import Message
 T = TypeVar("T")
 
 
-class RunApart(Protocol):
-    """Does work elsewhere than on the loop."""
+class RunInThread(Protocol):
+    """Runs a function off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Return what the work comes to."""
+        """Run the function, and return its result."""
         ...
 
 
 class PacedWork:
-    """Runs what handlers left unfinished, for all connections of a server."""
+    """Runs the pending work of handlers, for all connections of a server."""
 
     def __init__(
-        self, run_apart: RunApart | None = None, *, clock: LoopClock | None = None
+        self, run_in_thread: RunInThread | None = None, *, clock: LoopClock | None = None
     ) -> None:
-        """`run_apart` does work in a thread by default; the simulated world has none."""
-        self._run_apart = run_apart or _run_in_thread
+        """`run_in_thread` runs a function in a thread by default; the simulated world passes its
+        own."""
+        self._run_in_worker = run_in_thread or _run_in_thread
         self._clock = clock or LoopClock()
-        # The processor's time, not the clock's: a thread also waits for the loop.
-        self._thread_ns: Callable[[], int] = int if run_apart else time.thread_time_ns
+        # CPU time, not wall time: a thread also waits for the event loop.
+        self._thread_ns: Callable[[], int] = int if run_in_thread else time.thread_time_ns
         self._turn = trio.Lock()
-        self._apart = trio.Lock()
+        self._thread_lock = trio.Lock()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
-        """Return what a handler's coroutine or steps come to, once they are done.
+        """Run a handler's coroutine or steps until they are done, and return the response.
 
-        A costly answer is encoded apart and completes the slot here: then that is None.
+        A costly response is encoded off the event loop and completes the slot here. The result is
+        then None.
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):
-            if isinstance(pending, Apart | Message) or is_steps(pending):
+            if isinstance(pending, ThreadWork | Message) or is_steps(pending):
                 is_costly = True
                 with COLLECTOR_PAUSE.paused():
                     pending = await self._costly_result_of(slot, pending)
             else:
-                # It may wait for long, so that garbage is collected meanwhile.
+                # May wait for long; garbage can be collected meanwhile.
                 pending = await pending
         return pending
 
     async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
-        """Do costly work and answer; return None, or a coroutine that waits for something."""
-        while isinstance(pending, Apart) or is_steps(pending):
-            if isinstance(pending, Apart):
-                # One at a time: what they come to takes memory.
-                async with self._apart:
-                    result = await self._done_apart(slot, pending.work)
+        """Run costly work and answer.  Returns None, or a coroutine that waits for something."""
+        while isinstance(pending, ThreadWork) or is_steps(pending):
+            if isinstance(pending, ThreadWork):
+                # One at a time, since their results take memory.
+                async with self._thread_lock:
+                    result = await self._done_in_thread(slot, pending.work)
                 pending = pending.then(result)
             else:
                 pending = await self._stepped(slot, pending)
@@ -77,7 +79,7 @@ class PacedWork:
     async def _stepped(self, slot: ResponseSlot, steps: Generator[None, None, Any]) -> Any:
         try:
             while not slot.is_abandoned:
-                # The lock goes to whoever waits for the longest; it is held for a whole turn.
+                # The lock is fair, and is held for a whole iteration.
                 async with self._turn:
                     began_ns = self._clock.now_ns()
                     try:
@@ -97,14 +99,14 @@ class PacedWork:
         if slot.is_abandoned:
             return
         slot.finish_answer(response)
-        chunks = await self._done_apart(slot, lambda: encode_large(response, version))
+        chunks = await self._done_in_thread(slot, lambda: encode_large(response, version))
         slot.complete_encoded(response, chunks)
 
-    async def _done_apart(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
-        """Return the result of work in a thread, and charge its time to the client."""
+    async def _done_in_thread(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
+        """Run `work` in a thread and return its result. The client is charged for the time."""
         charge = slot.charge
         if charge is None:
-            return await self._run_apart(work)
+            return await self._run_in_worker(work)
         thread_ns = self._thread_ns
 
         def timed() -> tuple[T, int]:
@@ -112,8 +114,8 @@ class PacedWork:
             result = work()
             return result, thread_ns() - began_ns
 
-        result, used_ns = await self._run_apart(timed)
-        charge.note_apart(used_ns)
+        result, used_ns = await self._run_in_worker(timed)
+        charge.note_thread_time(used_ns)
         return result
 
 

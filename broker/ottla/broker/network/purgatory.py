@@ -1,10 +1,13 @@
-"""Requests that wait: watched by key, woken by the event itself, ended by a deadline.
+"""Purgatory: requests that wait for an event or a deadline. They are found by the keys of their
+events.
 
-Pure: it never reads a clock; whoever drives it calls `expire(now_ms)` when `next_deadline_ms` has
-come.  Nothing is polled: an append or a high watermark that moves wakes exactly the entries under
-its partition's key.  Very many of them are woken, or ended by one deadline, some in each turn:
-`expire`, which is due at once then, continues where the turn before ended.  Invariant
-CompletedOnce: an entry ends once, by `try_complete` returning true, by `on_expire`, or by `cancel`.
+Pure: it never reads a clock. Its driver calls `expire(now_ms)` at `next_deadline_ms`. Nothing is
+polled: an append or an advance of the high watermark wakes exactly the entries under its
+partition's key. If one event wakes too many entries, or one deadline ends too many, each iteration
+handles some of them. `expire` is then due at once and continues with the rest.
+
+Invariant CompletedOnce: an entry ends once, by `try_complete` returning True, by `on_expire`, or by
+`cancel`.
 """
 
 import heapq
@@ -16,75 +19,77 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 DEAD_TIMERS_KEPT = 256
-"""Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
-keeps more finished requests in memory."""
+"""Timers of finished entries that may stay in the heap before it is rebuilt.  Smaller rebuilds
+often; larger keeps more finished requests in memory."""
 
 COST_PER_TURN = 500
-"""Costs of the entries that one event lets try to complete, or that deadlines end, in one turn of
-the loop: some ten milliseconds.  Lower answers many waiting requests of one partition or of one
-deadline later, higher holds the loop for longer."""
+"""Total cost of the entries that one event or deadline handles per event-loop iteration: some ten
+milliseconds.  Smaller answers a crowd of waiting requests later; larger blocks the loop longer."""
 
 SETTLED_PER_COST = 8
-"""Partitions whose high watermark is looked at in the time in which a fetch reads one, the unit of
-an entry's cost."""
+"""Partitions whose high watermark can be checked in the time of reading one partition, which is the
+unit of an entry's cost."""
 
 ENTRIES_NOT_COUNTED = 10
-"""So few entries are woken in one turn whatever they cost: few partitions have more waiting."""
+"""Entries that one iteration wakes regardless of their cost. Few partitions have more waiting
+entries."""
 
 AT_ONCE_MS = 0
-"""A deadline that has always come."""
+"""Deadline that is always in the past."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingEntry(ABC):
-    """One waiting request; subclass it and say when it is complete."""
+    """One waiting request.  Subclasses define when it is complete."""
 
     __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
     kind: ClassVar[str]
-    """The operation that waits, as metrics name it."""
+    """Kind of waiting operation, as named in metrics."""
 
     def __init__(self) -> None:
         self._is_waiting = False
         self._has_waited = False
         self._keys: tuple[Hashable, ...] = ()
         self.woken_by: Hashable = None
-        """The key that lets it try to complete."""
+        """Key that woke the entry for its current attempt."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a purgatory still holds the entry."""
+        """True if the entry is in a purgatory."""
         return self._is_waiting
 
     @property
     def cost(self) -> int:
-        """About how many partitions a try, or the end, of the entry reads; at least 1."""
+        """Approximate number of partitions that are read by one attempt to complete the entry, or
+        by its expiry. At least 1."""
         return 1
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Answer the request if it can be answered now, and return whether it was."""
+        """Answer the request if possible now.  Returns whether it was answered."""
 
     @abstractmethod
     def on_expire(self) -> None:
-        """Answer the request with what there is: its deadline has come."""
+        """Answer the request with the result so far, because its deadline has passed."""
 
     @abstractmethod
     def on_fault(self, fault: Exception) -> None:
-        """Let whoever waits for the answer go: one of the other two met a bug of ours."""
+        """End the wait after `try_complete` or `on_expire` raised an unexpected error."""
 
 
 class WakeListener(Protocol):
-    """What hears of every wake of a key, for longer than one request lasts."""
+    """Listener that is called whenever a key is woken. It stays registered while requests come and
+    go."""
 
     def on_wake(self, key: Hashable) -> None:
-        """Take note; it may wake other keys."""
+        """Handle a wake-up of `key`.  May wake other keys."""
         ...
 
 
-class OneEvent:
-    """A `with` block whose wakes are one event: each key is woken once, when the block ends.
+class WakeUpBatch:
+    """`with` block whose wake-ups are one event: each key is woken once, when the block ends.
 
-    An entry that waits for several of the keys then finds all that the block changed.
+    An entry that waits for several of the keys then sees all changes of the block.
     """
 
     __slots__ = ("_purgatory",)
@@ -105,10 +110,10 @@ class OneEvent:
 
 
 class Purgatory:
-    """Holds waiting entries under their keys, and one heap of their deadlines.
+    """Waiting entries under their keys, and one heap of their deadlines.
 
-    `on_earlier_deadline` is called when an entry is due before every other, so that the driver
-    can set its alarm again.  An entry or a listener that meets a bug of ours ends alone.
+    `on_earlier_deadline` is called when an entry is due before all others, so that the driver can
+    reset its alarm.  An unexpected error in an entry or a listener ends only that one.
     """
 
     __slots__ = (
@@ -128,23 +133,24 @@ class Purgatory:
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self.errors = errors or UnexpectedErrors()
-        self.one_event = OneEvent(self)
+        self.one_event = WakeUpBatch(self)
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
-        """The keys that the event under way wakes at its end."""
+        """Keys to wake at the end of the current event."""
         self.watched: set[Hashable] = set()
-        """The keys that have entries or listeners: the wake of another one does nothing."""
+        """Keys with entries or listeners.  Waking any other key has no effect."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
-        """By key what the next turns have to wake, those that wait for it the longest first."""
+        """Entries to wake in the next iterations, by key. Under each key the entry that has waited
+        longest is first."""
         self._timers: list[tuple[int, int, WaitingEntry]] = []
         self._sequence = 0
         self._dead_timer_count = 0
         self.on_earlier_deadline: Callable[[], None] | None = None
 
     def watch(self, keys: Iterable[Hashable], entry: WaitingEntry, deadline_ms: int) -> None:
-        """Hold an entry that is not complete yet until a key wakes it or its deadline comes."""
+        """Add an entry that waits until a key wakes it or its deadline is reached."""
         assert not entry._has_waited, "an entry waits once: its timer may still lie in the heap"
         entry._is_waiting = entry._has_waited = True
         entry._keys = tuple(keys)
@@ -164,12 +170,12 @@ class Purgatory:
             self.on_earlier_deadline()
 
     def listen(self, key: Hashable, listener: WakeListener) -> None:
-        """Tell a listener of every wake of `key` until `unlisten`."""
+        """Call a listener at every wake-up of `key` until `unlisten`."""
         self._listeners.setdefault(key, {})[listener] = None
         self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
-        """Tell a listener no longer; one that does not listen is fine."""
+        """Remove a listener, if it is there."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)
@@ -179,10 +185,11 @@ class Purgatory:
                     self.watched.discard(key)
 
     def wake(self, key: Hashable) -> int:
-        """Tell the listeners of `key`, then let every entry under it try to complete.
+        """Call the listeners of `key`, then let each entry under it try to complete.
 
-        The oldest comes first; the number of those that completed is returned.  Those that are too
-        many for a turn are woken by `expire`, those of a block of `one_event` at its end.
+        Returns the number of completed entries; the oldest is tried first.  `expire` wakes the
+        entries that exceed an iteration.  Within a block of `one_event` the keys are woken at its
+        end.
         """
         listeners = self._listeners.get(key)
         entries = self._watchers.get(key)
@@ -210,10 +217,11 @@ class Purgatory:
     def _put_off(
         self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
-        """Leave all but the first `count` to the next turns; return what this one has to wake."""
+        """Defer all but the first `count` entries of a key to later iterations. Returns those to
+        wake now: none if entries of the key are deferred already."""
         unwoken = self._unwoken.get(key)
         if unwoken is not None:
-            # This turn, or the one before, has woken its part already.
+            # The entries that one iteration may wake for this key are already woken.
             unwoken.update(dict.fromkeys(entries))
             return ()
         self._unwoken[key] = dict.fromkeys(entries[count:])
@@ -222,13 +230,14 @@ class Purgatory:
         return entries[:count]
 
     def _wake_more(self) -> int:
-        """Wake the next part of what was put off for one key; return how many completed."""
+        """Wake some more of the deferred entries of one key. Returns the number of completed
+        entries."""
         key, unwoken = next(iter(self._unwoken.items()))
         del self._unwoken[key]
         entries = tuple(unwoken)
         count = _count_of_turn(entries)
         if count < len(entries):
-            # Behind the other keys: each has its turn.
+            # Behind the other keys, so that each has its turn.
             self._unwoken[key] = dict.fromkeys(entries[count:])
         return self._try_each(key, entries[:count])
 
@@ -238,7 +247,7 @@ class Purgatory:
             # An entry completed earlier in this round may have woken and ended this one.
             if not entry._is_waiting:
                 continue
-            # It counts as ended while it tries: what it wakes in turn must not try it again.
+            # It counts as ended during the attempt, so that its own wake-ups do not try it again.
             entry._is_waiting = False
             entry.woken_by = key
             try:
@@ -255,16 +264,18 @@ class Purgatory:
         return completed_count
 
     def cancel(self, entry: WaitingEntry) -> None:
-        """Drop an entry whose answer nobody wants any more; one that has ended is left alone."""
+        """Remove an entry whose response is no longer needed, unless it has ended."""
         if entry._is_waiting:
             entry._is_waiting = False
             self._forget(entry)
 
     def expire(self, now_ms: int) -> int:
-        """End entries whose deadline has come, earliest first; return how many.
+        """End the entries whose deadline was reached, earliest first. Returns the number of ended
+        entries.
 
-        A client chooses how many share a deadline: those too many for a turn stay due, and the next
-        call ends them.  Entries that were too many to wake in one turn are woken first.
+        A client chooses how many entries share a deadline. If there are more than one iteration
+        handles, the others stay due for the next call. Entries whose wake-up was deferred are woken
+        first.
         """
         if self._unwoken:
             self._wake_more()
@@ -296,18 +307,18 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The earliest instant at which `expire` may have work, or None with nothing waiting."""
+        """Earliest time at which `expire` may have work, or None if nothing waits."""
         if self._unwoken:
             return AT_ONCE_MS
         return self._timers[0][0] if self._timers else None
 
     @property
     def waiting_count(self) -> int:
-        """How many entries wait."""
+        """Number of waiting entries."""
         return len(self._timers) - self._dead_timer_count
 
     def waiting_by_kind(self) -> dict[str, int]:
-        """Return how many entries of each kind wait; looks at every one."""
+        """Return the number of waiting entries of each kind.  Visits every entry."""
         counts: dict[str, int] = {}
         for _, _, entry in self._timers:
             if entry._is_waiting:
@@ -315,13 +326,13 @@ class Purgatory:
         return counts
 
     def _forget(self, entry: WaitingEntry) -> None:
-        """Drop an ended entry from its keys; its timer stays behind as dead."""
+        """Remove an ended entry from its keys.  Its timer stays in the heap as dead."""
         self._unwatch(entry)
         self._dead_timer_count += 1
         if self._dead_timer_count > DEAD_TIMERS_KEPT and 2 * self._dead_timer_count > len(
             self._timers
         ):
-            # In place: `expire` may be walking this very list.
+            # In place, since `expire` may be iterating over this list.
             self._timers[:] = [timer for timer in self._timers if timer[2]._keys]
             heapq.heapify(self._timers)
             self._dead_timer_count = 0
@@ -339,7 +350,7 @@ class Purgatory:
 
 
 def _count_of_turn(entries: tuple[WaitingEntry, ...]) -> int:
-    """Return how many entries, from the first on, one turn may let try."""
+    """Return how many entries, from the first on, one iteration may try."""
     left = COST_PER_TURN
     for count, entry in enumerate(entries):
         if left <= 0:

@@ -1,42 +1,50 @@
-"""How long requests take, and where the time goes: `kafka.network:type=RequestMetrics`.
+"""Times of requests by phase, as in Kafka's MBean `kafka.network:type=RequestMetrics`.
 
-Pure: it is given instants of the loop's stopwatch (`loop_clock`), which is 0 in simulated time.  A
-request that its handler answers costs two looks at the stopwatch, and two values that are counted
-later, with many others.  (A sketch that needs a logarithm for each value costs more and tells no
-more.)
+Pure: the caller passes times of the event loop's clock (`loop_clock`), which is 0 in simulated
+time. A request that its handler answers at once costs two clock reads, and two values that are
+counted later in a batch. (A sketch that needs a logarithm for each value costs more and shows no
+more than these histograms.)
 
-What Kafka splits a request's time into, and what it is here:
+Kafka's phases of a request, and their meaning here:
 
-* RequestQueueTimeMs: from the beginning of the turn that read it until it is taken up;
-* LocalTimeMs: decoding, and its handler, up to the answer or up to where it waits;
-* RemoteTimeMs: waiting: for replicas, for records, for another node, for a group;
-* TotalTimeMs: local and remote;
-* ResponseQueueTimeMs: from an answer until those before it are there too, of those that wait so
-  (answers keep the order of requests, and several requests of a connection may be under way);
-* ResponseSendTimeMs: until the socket has taken an answer, of those that it does not take in the
-  turn in which it first could (the client reads slowly, or it is large).  Where several answers
-  leave together it is told of the last one.
+* RequestQueueTimeMs: from the start of the iteration that read it until the request is started;
+* LocalTimeMs: from decoding until its handler responds or leaves the request waiting;
+* RemoteTimeMs: waiting for replicas, for records, for another node, or for a group;
+* TotalTimeMs: the sum of local and remote time;
+* ResponseQueueTimeMs: how long a response waited for the responses to earlier requests.  Responses
+  keep the order of requests, and several requests of a connection may be in flight;
+* ResponseSendTimeMs: the time until the socket has accepted the response, if that exceeds the
+  iteration.  The client then reads slowly, or the response is large.  If several responses are sent
+  together, it is the time of the last one.
 
-Time in the socket's buffers, before we read it and after it took what we wrote, is nobody's to see
-here.
+Time in the socket's buffers, before a read and after a write, cannot be measured here.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.model.errors import code_of
-from ottla.telemetry.instruments import Counters, Family, Histogram, MetricKind, Sample, summary_of
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.telemetry.metrics.instruments import (
+    Counters,
+    Family,
+    Histogram,
+    MetricKind,
+    Sample,
+    summary_of,
+)
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 from ottla.wire.apis import API, FETCH
 
 NS_PER_MS = 1_000_000
 
 BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
-"""From 10 µs to more than three minutes, so that a quantile is off by 12 % at most.  Closer ones
-take more memory and make a scrape longer; they cost a request next to nothing."""
+"""Upper bounds of the histogram buckets in nanoseconds, from 10 µs to more than three minutes, so
+that the error of a quantile is at most 12 %. Closer bounds take more memory and slow down a scrape,
+but cost hardly anything per request."""
 
 WINDOW_MS = 60_000
-"""Quantiles speak of the last one to two minutes, as dashboards that are asked each minute want."""
+"""Window of quantiles: they cover the last one to two minutes, which suits dashboards with a scrape
+each minute."""
 
 BEAN = "kafka.network:type=RequestMetrics,name="
 FETCH_FOLLOWER = "FetchFollower"
@@ -44,24 +52,25 @@ FETCH_CONSUMER = "FetchConsumer"
 
 
 class Times:
-    """The times of one API, in one version."""
+    """Durations of the requests of one API in one version."""
 
     __slots__ = ("answer_queued", "answer_sent", "local", "prompt", "queued", "remote", "total")
 
     def __init__(self) -> None:
         self.queued = Histogram(BOUNDS_NS)
         self.prompt = Histogram(BOUNDS_NS)
-        """What did not wait: all of its time is local."""
+        """Durations of requests that did not wait. All of their time is local."""
         self.local = Histogram(BOUNDS_NS)
         self.remote = Histogram(BOUNDS_NS)
         self.total = Histogram(BOUNDS_NS)
-        """These three are of what did wait."""
+        """Total, local and remote times of requests that waited for something."""
         self.answer_queued = Histogram(BOUNDS_NS)
         self.answer_sent = Histogram(BOUNDS_NS)
-        """These are of the few answers that could not leave at once."""
+        """Queue and send times of those few responses that could not be sent at once."""
 
     def note(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
-        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it."""
+        """Record the times of a request whose response is ready now. `handled_ns` is 0 if its
+        handler returned the response."""
         if handled_ns:
             self.local.observe(handled_ns - started_ns)
             self.remote.observe(now_ns - handled_ns)
@@ -70,44 +79,44 @@ class Times:
             self.prompt.observe(now_ns - started_ns)
 
 
-class Timed(NamedTuple):
-    """A kind of request as dashboards see it, and the times that are its own."""
+class TimedRequests(NamedTuple):
+    """Kind of request as shown on dashboards, with its times."""
 
     name: str
     times: tuple[Times, ...]
 
 
 class RequestTimes:
-    """The times of every API that was asked for, and what was refused."""
+    """Times of every API that was requested, and counts of errors."""
 
     def __init__(self) -> None:
         self.errors = Counters()
-        """Refusals by request and code, where the answer as a whole, or a partition, is one."""
+        """Error responses by request and code, including errors of single partitions."""
         self._times: dict[tuple[int, int], Times] = {}
         self._of_followers: dict[int, Times] = {}
 
     def of(self, api_key: int, version: int) -> Times:
-        """Return where the times of an API in a version belong."""
+        """Return the times of one API in one version. They are created at the first request."""
         found = self._times.get((api_key, version))
         if found is None:
             found = self._times[api_key, version] = Times()
         return found
 
     def of_followers(self, version: int) -> Times:
-        """Return where the times of followers' fetches belong."""
+        """Return the times of fetches from followers, in one version of Fetch."""
         found = self._of_followers.get(version)
         if found is None:
             found = self._of_followers[version] = Times()
         return found
 
     def note_refusal(self, api_key: int, code: int) -> None:
-        """Count a refusal of a request, or of a partition of it."""
+        """Count an error of a request, or of one of its partitions."""
         self.errors.of(API[api_key].name, code_of(code).name).value += 1
 
-    # ---- what is told
+    # ---- metrics
 
     def families(self, now_ms: int) -> Iterator[Family | None]:
-        """Yield how many requests there were, and each part of their time."""
+        """Yield the metric families: number of requests, and their times by phase."""
         yield Family(
             prometheus_name(f"{BEAN}RequestsPerSec"),
             MetricKind.COUNTER,
@@ -118,21 +127,37 @@ class RequestTimes:
         yield Family(
             prometheus_name(f"{BEAN}ErrorsPerSec"),
             MetricKind.COUNTER,
-            "Refusals of requests, or of partitions of Produce and Fetch.",
+            "Errors of requests, or of partitions of Produce and Fetch.",
             ("request", "error"),
             self.errors.samples(),
         )
         for name, text, parts in (
-            ("RequestQueueTimeMs", "until a request that was read is taken up", ("queued",)),
+            (
+                "RequestQueueTimeMs",
+                "from reading a request until its processing starts",
+                ("queued",),
+            ),
             ("LocalTimeMs", "spent on a request itself", ("prompt", "local")),
-            ("RemoteTimeMs", "a request waits, of those that do", ("remote",)),
-            ("TotalTimeMs", "from taking a request up until its answer", ("prompt", "total")),
+            (
+                "RemoteTimeMs",
+                "that requests wait for replicas or records, of those that wait",
+                ("remote",),
+            ),
+            (
+                "TotalTimeMs",
+                "from the start of processing a request until its response",
+                ("prompt", "total"),
+            ),
             (
                 "ResponseQueueTimeMs",
-                "answers wait for others, of those that do",
+                "that responses wait for earlier ones, of those that wait",
                 ("answer_queued",),
             ),
-            ("ResponseSendTimeMs", "a full socket takes for an answer", ("answer_sent",)),
+            (
+                "ResponseSendTimeMs",
+                "that a full socket takes to accept a response",
+                ("answer_sent",),
+            ),
         ):
             yield Family(
                 prometheus_name(f"{BEAN}{name}"),
@@ -160,8 +185,9 @@ class RequestTimes:
             yield (name,), summary_of(histograms, now_ms, window_ms=WINDOW_MS, unit=NS_PER_MS)
             yield None
 
-    def _kinds(self) -> list[Timed]:
-        """Return the kinds of requests; Fetch is told as Kafka does: of all, and of each sort."""
+    def _kinds(self) -> list[TimedRequests]:
+        """Return the kinds of requests to report. Fetch has three: all fetches, those of consumers,
+        and those of followers."""
         by_key: dict[int, list[Times]] = {}
         for (api_key, _), times in self._times.items():
             by_key.setdefault(api_key, []).append(times)
@@ -169,11 +195,11 @@ class RequestTimes:
         kinds = []
         for api_key, found in sorted(by_key.items()):
             if api_key == FETCH:
-                kinds.append(Timed(FETCH_CONSUMER, tuple(found)))
+                kinds.append(TimedRequests(FETCH_CONSUMER, tuple(found)))
                 found += of_followers
-            kinds.append(Timed(API[api_key].name, tuple(found)))
+            kinds.append(TimedRequests(API[api_key].name, tuple(found)))
         if of_followers:
-            kinds.append(Timed(FETCH_FOLLOWER, of_followers))
+            kinds.append(TimedRequests(FETCH_FOLLOWER, of_followers))
         return kinds
 
 

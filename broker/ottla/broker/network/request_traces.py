@@ -1,14 +1,15 @@
-"""Traces of some requests: received, handled, waiting, answered.
+"""Traces of sampled requests: received, handled, waiting, answered.
 
-Pure.  Which requests is decided by counting down to the next one: what is not traced costs one
-subtraction, and with tracing off one comparison.  The instants are the stopwatch's of
-`request_times`.  A trace begins here, unless the request's header names a span that it belongs to:
-then it is the client that chose to trace, and every such request is.
+Pure.  Sampling counts down to the next traced request.  An untraced request costs one subtraction,
+and one comparison with tracing off.  The times are those of the clock of `request_times`.  A trace
+begins here, unless the request's header names a parent span.  The client has then chosen to trace,
+and every such request is traced.
 
     Produce ├─receive─┼─append─┼─replicate─┼─answer─┤
 
-`receive` is until the request is taken up, `append` (of others: `handle`) its handler's work,
-`replicate` (`wait`) what it waits for, `answer` until its bytes are with the kernel.
+`receive` ends when the request is started.  `append` (otherwise `handle`) is its handler's work,
+and `replicate` (otherwise `wait`) the time that it waits.  `answer` ends when the kernel has its
+bytes.
 """
 
 import re
@@ -24,23 +25,23 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 500
-"""Finished traces that wait to be sent, in one second; beyond it the newest are dropped and
-counted.  Each takes some 0.2 ms to become spans, in the loop and in the thread that sends them: as
-clients may ask for traces, this also bounds what they cost."""
+"""Finished traces that wait for export, within one second.  Beyond it the newest are dropped and
+counted.  Each takes some 0.2 ms to become spans, in the event loop and in the exporting thread.  As
+clients may request traces, this also bounds their cost."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""What a trace tells of a client's name for itself, which may have 32 KiB."""
+"""Characters of a client id in a trace; the id itself may have 32 KiB."""
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
-"""A `traceparent` of a span that is recorded.  One that is not changes nothing."""
+"""`traceparent` of a span that is recorded.  Others have no effect."""
 
 
 PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""The field of a topic in an answer with its partitions, whose errors count as the request's."""
+"""Field of a topic response that contains its partitions, whose errors count as the request's."""
 
 
 class TracedPeer(Protocol):
-    """What is said of who asks."""
+    """Properties of a client that are recorded in its traces."""
 
     listener_name: str
     peer_host: str
@@ -48,7 +49,7 @@ class TracedPeer(Protocol):
 
 
 class RequestTrace:
-    """The instants of one request, on the stopwatch, and what is said of it."""
+    """Times of one request's phases, and its attributes."""
 
     __slots__ = (
         "answered_ns",
@@ -74,35 +75,35 @@ class RequestTrace:
         self.header = header
         self.peer = peer
         self.parent = parent
-        """The `traceparent` of the client's span, if it named one."""
+        """`traceparent` of the client's span, if the request has one."""
         self.received_ns = received_ns
         self.taken_ns = taken_ns
         self.handled_ns = 0
-        """When its handler left it waiting; 0 where it did not wait."""
+        """Time at which the handler left the request waiting; 0 if it did not wait."""
         self.answered_ns = 0
         self.sent_ns = 0
         self.error_code = 0
-        """The first error of the answer, as a whole or of a partition of Produce and Fetch; or
-        that of a part which is not allowed."""
+        """First error code of the request: of the response as a whole, of a partition of Produce or
+        Fetch, or of an element that the client may not access."""
 
     @property
     def name(self) -> str:
-        """The API's name."""
+        """Name of the requested API."""
         return API[self.header.api_key].name
 
     @property
     def error(self) -> str | None:
-        """The name of the error, if the request was answered with one."""
+        """Name of the error in the response, or None."""
         return code_of(self.error_code).name if self.error_code else None
 
     def note_answer(self, response: Message) -> None:
-        """Take the error of an answer; what was noted before stays."""
+        """Store the error of a response, unless the trace has one already."""
         if not self.error_code:
             self.error_code = error_in(response)
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """What is said of the request, by OpenTelemetry's names where it has them."""
+        """Attributes of the request, with OpenTelemetry's names if it defines them."""
         header, peer = self.header, self.peer
         error = self.error
         return {
@@ -118,7 +119,7 @@ class RequestTrace:
         }
 
     def parts(self) -> list[tuple[str, int, int]]:
-        """Return the parts as names with their first and last instants, without a gap."""
+        """Return the phases as (name, start, end), without gaps."""
         is_produce = self.header.api_key == PRODUCE
         left_ns = self.handled_ns or self.answered_ns
         parts = [
@@ -133,10 +134,10 @@ class RequestTrace:
 
 
 class RequestTraces:
-    """Chooses requests, and holds their traces until somebody takes them."""
+    """Samples requests, and stores their traces until they are exported."""
 
     def __init__(self, ratio: float, rng: Rng, *, now_ns: Callable[[], int]) -> None:
-        """Trace a part `ratio` of all requests, above 0 and at most 1."""
+        """`ratio` is the fraction of all requests that is sampled, above 0 and at most 1."""
         assert 0 < ratio <= 1
         self._ratio = ratio
         self._rng = rng
@@ -154,7 +155,7 @@ class RequestTraces:
         received_ns: int,
         taken_ns: int,
     ) -> RequestTrace | None:
-        """Return a trace of this request if it is its turn, or that of the span it belongs to.
+        """Return a trace if this request is sampled or has a parent span, otherwise None.
 
         `context` is the `traceparent` in its header, if there is one.
         """
@@ -169,12 +170,12 @@ class RequestTraces:
         return RequestTrace(header, peer, parent=parent, received_ns=received_ns, taken_ns=taken_ns)
 
     def answered(self, trace: RequestTrace, handled_ns: int) -> None:
-        """Note that the answer is ready; `handled_ns` as in `RequestTimes.note`."""
+        """Note that the response is ready; `handled_ns` as in `RequestTimes.note`."""
         trace.handled_ns = handled_ns
         trace.answered_ns = self._now_ns()
 
     def finish(self, trace: RequestTrace) -> None:
-        """Keep a trace whose answer is on its way."""
+        """Store a trace whose response has been sent."""
         trace.sent_ns = self._now_ns()
         if len(self._finished) >= TRACES_HELD_MAX:
             self.dropped_count += 1
@@ -182,19 +183,20 @@ class RequestTraces:
             self._finished.append(trace)
 
     def take(self, count_max: int) -> list[RequestTrace]:
-        """Take the oldest finished traces."""
+        """Remove and return up to `count_max` finished traces, the oldest first."""
         count = min(count_max, len(self._finished))
         return [self._finished.popleft() for _ in range(count)]
 
     def _gap(self) -> int:
-        """Return how many requests until the next one: chance, so that no rhythm is missed."""
+        """Return the number of requests until the next sample. It is random, so that no periodic
+        pattern of requests is missed."""
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))
 
 
 def error_in(response: Message) -> int:
-    """Return the first error that an answer is counted for; 0 without one."""
+    """Return the first error code of a response that counts as the request's error, or 0."""
     code: int = getattr(response, "error_code", 0)
     field = PARTITIONS_OF.get(response.API_KEY)
     if code or field is None:

@@ -1,8 +1,8 @@
-"""The answers of one connection, sent in the order of its requests.
+"""The responses of one connection, sent in the order of its requests.
 
-Pure.  Every request taken up gets a `ResponseSlot` at the tail; it may be completed at any time
-and by anyone who holds it; its bytes move to the output when every slot before it is done.
-Invariant AnswersKeepRequestOrder.
+Pure.  Every started request gets a `ResponseSlot` at the tail.  Its owner may complete it at any
+time.  Its bytes move to the output when every earlier slot is complete.  Invariant
+AnswersKeepRequestOrder.
 """
 
 from collections import deque
@@ -17,72 +17,75 @@ from ottla.wire.answers import encode_answer, framed_answer
 from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.headers import RequestHeader, answer_start, frame
 
+NO_CHUNKS: list[Chunk] = []
+"""Chunks of a response that is not ready; never modified."""
+
 
 class SlotOwner(Protocol):
-    """Whoever must hear that a slot was completed: the connection."""
+    """Owner of a slot, usually the connection, which is notified of its completion."""
 
     def on_slot_completed(self, slot: "ResponseSlot") -> None:
-        """Move on: answers may leave and take-up may resume."""
+        """Send the responses that are next in order, and resume serving requests."""
         ...
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """End the connection: one of its answers cannot be written."""
+        """Close the connection, since one of its responses cannot be written."""
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read no further until then."""
+        """Read nothing until `deadline_ms`."""
         ...
 
     def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
-        """Have the steps done, one in a turn of the loop, and the slot completed."""
+        """Run the steps, one per event-loop iteration, and complete the slot."""
         ...
 
 
 class Charge(Protocol):
-    """What a request is charged to its client's quotas; see `broker/quotas`."""
+    """Charge of a request to its client's quotas; see `broker/quotas`."""
 
     used_ns: int
-    """Time that it took besides its handler's first turn, on the loop or in threads."""
+    """Nanoseconds that the request used after the handler's first call returned, on the event loop
+    or in threads."""
 
     is_exempt: bool
-    """True if it is a request between brokers: its time is counted, and no client pays."""
+    """True for a request between brokers.  Its time is counted, and no client is charged."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return the most bytes that a fetch may be given: more is throttled for certain."""
+        """Return how many bytes of records the client's quota allows a fetch to return, at most
+        `bytes_max`."""
         ...
 
     def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
-        """Charge a fetch for its records; return whether it is to be given them."""
-        ...
-
-    def may_give_all(self, byte_count: int) -> bool:
-        """Charge a fetch for records that its client has the credit for; else charge nothing."""
+        """Charge a fetch for the records that its response would contain. Returns whether the
+        response may contain them."""
         ...
 
     def settle(self, slot: "ResponseSlot") -> int:
-        """Charge the request's time; return for how many ms its client is throttled in all."""
+        """Charge the request's time.  Returns the total throttle time of its client, in
+        milliseconds."""
         ...
 
-    def note_apart(self, used_ns: int) -> None:
-        """Count time that a thread took for the request; the loop did not wait for it."""
+    def note_thread_time(self, used_ns: int) -> None:
+        """Count time that a thread used for the request, while the event loop continued."""
         ...
 
     def complete(self, slot: "ResponseSlot", now_ns: int) -> None:
-        """Count what making the answer took since the charge was settled: time, and bytes."""
+        """Count the time and bytes of building the response after the charge was settled."""
         ...
 
     def note_written(self, used_ns: int) -> None:
-        """Count time that the loop took to write answers of the client."""
+        """Count time that the event loop used to write responses of the client."""
         ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSlot:
-    """The place of one answer in its connection's order.
+    """Slot of one response in its connection's order.
 
-    Completed exactly once, by one of the `complete…` methods; completing a slot whose connection
-    has closed does nothing.  `on_abandoned` is called once if the connection closes first: whoever
-    waits on behalf of this slot drops its entry there.
+    It is completed exactly once, by one of the `complete…` methods.  Completing a slot whose
+    connection has closed has no effect.  `on_abandoned` is called once if the connection closes
+    first, to remove the entry that waits for this slot.
     """
 
     __slots__ = (
@@ -110,39 +113,41 @@ class ResponseSlot:
     ) -> None:
         self._owner: SlotOwner | None = owner
         self.header = header
-        self.chunks: list[Chunk] = []
+        self.chunks = NO_CHUNKS
         self.is_done = False
         self.closes_connection = False
         self.on_abandoned: Callable[[], None] | None = None
         self.times: Times | None = None
-        """Where its time is counted; None for what nobody serves."""
+        """Counters in which the times of this request are counted; None for a request that no
+        handler serves."""
         self.trace: RequestTrace | None = None
-        """Its trace, if it has one."""
+        """Trace of the request, if it is traced."""
         self.charge: Charge | None = None
-        """What its client is charged, where a quota is set at all."""
+        """Charge of the request to its client's quotas; None if there are no quotas."""
         self.amend: Callable[[Any], None] | None = None
-        """Puts into the answer what was kept from its handler: the parts that are not allowed."""
+        """Adds errors for the elements that the gate refused and removed from the request. None if
+        it refused none."""
         self.error_code = 0
-        """Why the answer is a refusal as a whole, if it is one."""
+        """Error code of the response as a whole, or 0."""
         self.started_ns = started_ns
         self.handled_ns = 0
-        """When its handler left it waiting; 0 until then."""
+        """Time at which the handler left the request waiting; 0 until then."""
         self.answered_ns = 0
-        """When it was answered, if answers before it were not there yet."""
+        """Time at which the response was ready, if it had to wait for earlier ones."""
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the connection closed before the answer: nobody waits for it."""
+        """True if the connection closed before the response."""
         return self._owner is None
 
     def complete(self, response: Message) -> None:
-        """Answer with a message of the request's API, encoded now in the request's version."""
+        """Answer with a message, encoded now in the request's version."""
         self.complete_as(response, self.header.api_version)
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Answer in another version than asked: only ApiVersions does, when it knows no such.
+        """Answer in another version than requested, as ApiVersions does for an unknown version.
 
-        What cannot be encoded ends this connection, never whoever completed the slot.
+        A response that cannot be encoded closes this connection, and raises nothing in the caller.
         """
         owner = self._owner
         if owner is None:
@@ -158,12 +163,13 @@ class ResponseSlot:
         except Exception as fault:
             owner.on_answer_failed(fault)
             return
-        self._finish(chunks)
+        self.complete_frame(chunks)
 
     def finish_answer(self, response: Message) -> None:
-        """Complete the answer with refused parts, and charge the client, before it is encoded.
+        """Add the errors of refused elements to the response, and charge the client, before the
+        response is encoded.
 
-        Where no authorizer and no quota is, nothing is to be done.
+        Without an authorizer and quotas this does nothing.
         """
         if self.amend is not None:
             self.amend(response)
@@ -172,86 +178,86 @@ class ResponseSlot:
             response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
 
     def settle_charge(self) -> int:
-        """Charge the client for the request's time, right before it is answered.
+        """Charge the client for the time of its request, right before the response is sent.
 
-        Return for how many ms the client is throttled, which the answer has to tell.
+        Returns the client's throttle time in milliseconds, which the response reports.
         """
         if self.charge is None or self._owner is None:
             return 0
         return self.charge.settle(self)
 
     def complete_by(self, steps: Answer) -> None:
-        """Answer with what the steps come to, which are done in turn with all others."""
+        """Answer with the result of a handler's steps. The steps run in turn with those of all
+        other requests."""
         if self._owner is not None:
             self._owner.on_steps(self, steps)
 
     def complete_begun(self, result: Message | Answer) -> None:
-        """Answer with what `begun` returned: a message, or the steps that are left."""
+        """Answer with the result of `steps.begun`: a response, or the remaining steps that build
+        it."""
         if isinstance(result, Message):
             self.complete(result)
         else:
             self.complete_by(result)
 
     def complete_large(self, response: Message) -> None:
-        """Answer with a message of very many entries, which is encoded apart from the loop."""
-        self.complete_by(_made(response))
+        """Answer with a message of very many entries, which is encoded off the event loop."""
+        self.complete_by(_finished_steps(response))
 
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
-        """Answer with a message that was encoded in the request's version."""
+        """Answer with a message that is already encoded in the request's version."""
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
         if self.trace is not None:
             self.trace.note_answer(response)
-        self._finish(framed_answer(body, header.api_key, header.api_version, header.correlation_id))
+        self.complete_frame(
+            framed_answer(body, header.api_key, header.api_version, header.correlation_id)
+        )
 
     def complete_body(self, body: bytes) -> None:
-        """Answer with a body that is encoded already, and charged."""
+        """Answer with a body that is already encoded and charged."""
         header = self.header
         start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
-        self._finish([start + body])
-
-    def complete_frame(self, data: bytes) -> None:
-        """Answer with a whole frame, which is charged already."""
-        self._finish([data])
-
-    def complete_pieces(self, chunks: list[Chunk]) -> None:
-        """Answer with a whole frame in pieces, which is charged already."""
-        self._finish(chunks)
+        self.complete_frame([start + body])
 
     def complete_raw(self, data: bytes) -> None:
-        """Answer with bytes that have no header: a token after SaslHandshake 0."""
-        self._finish(frame([data]))
+        """Answer with bytes that have no response header: a SASL token after SaslHandshake version
+        0."""
+        self.complete_frame(frame([data]))
 
     def complete_silently(self) -> None:
-        """Finish without an answer: a Produce of acks=0 that went well."""
-        self._finish([])
+        """Finish without a response, for a successful Produce of acks=0."""
+        self.complete_frame([])
 
     def complete_and_close(self) -> None:
-        """Close the connection once the answers before this one have left.
+        """Close the connection once the earlier responses are sent.
 
-        The only way to tell an acks=0 producer of an error.
+        This is the only way to report an error to a producer with acks=0.
         """
         self.closes_connection = True
-        self._finish([])
+        self.complete_frame([])
 
     def fail(self, fault: Exception) -> None:
-        """Close the connection: whoever was to answer met a bug of ours."""
+        """Close the connection after an unexpected error of the handler."""
         if self._owner is not None:
             self._owner.on_answer_failed(fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Keep the connection from being read until then (monotonic): its client is throttled."""
+        """Read nothing from the connection until `deadline_ms` (monotonic), since its client is
+        throttled."""
         if self._owner is not None:
             self._owner.mute_until(deadline_ms)
 
     def abandon(self) -> None:
-        """Part from the connection, which has closed."""
+        """Detach from the connection, which has closed."""
         self._owner = None
         if self.on_abandoned is not None and not self.is_done:
             on_abandoned, self.on_abandoned = self.on_abandoned, None
             on_abandoned()
 
-    def _finish(self, chunks: list[Chunk]) -> None:
+    def complete_frame(self, chunks: list[Chunk]) -> None:
+        """Answer with a whole response frame, given in chunks. The client is already charged for
+        it."""
         owner = self._owner
         if owner is None:
             return
@@ -263,34 +269,35 @@ class ResponseSlot:
 
 
 class ResponseQueue:
-    """Slots in request order, and the chunks that may leave already."""
+    """Slots of one connection in request order. Moves the responses that may be sent to the
+    output."""
 
     __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
 
     def __init__(self) -> None:
         self.slots: deque[ResponseSlot] = deque()
-        """Requests whose answers have not had their turn, the oldest first."""
+        """Slots whose responses are not in the output yet, the oldest first."""
         self.is_closing = False
         self.one_piece_bytes = 0
-        """Of the answers that moved to the output, those without records: whoever sees the output
-        empty sets it back."""
+        """Bytes of responses without records in the output; reset when the output is empty."""
         self.last_times: Times | None = None
-        """Where the time of the answer that left last is counted."""
+        """Counters for the times of the last response moved to the output."""
         self.late: list[ResponseSlot] = []
-        """Those that left after they had waited for others; whoever counts them clears it."""
+        """Slots that were sent after waiting for earlier ones; cleared when they are counted."""
 
     def __len__(self) -> int:
-        """Return how many requests still wait for their answer's turn."""
+        """Return the number of requests whose responses are not in the output yet."""
         return len(self.slots)
 
     def __contains__(self, slot: ResponseSlot) -> bool:
-        """Return whether a request still waits for its answer's turn."""
+        """Return whether a request's response is not in the output yet."""
         return slot in self.slots
 
     def take_ready(self, output: "deque[Chunk]") -> int:
-        """Move the bytes of every answer whose turn has come to `output`; return their sum.
+        """Move the chunks of every response that is next in order to `output`. Returns the number
+        of bytes.
 
-        Stops for good behind an answer that closes the connection.
+        Moves nothing more after a response that closes the connection.
         """
         slots = self.slots
         byte_count = 0
@@ -316,12 +323,12 @@ class ResponseQueue:
         return byte_count
 
     def take_open(self) -> "deque[ResponseSlot]":
-        """Return every slot and forget it: the connection has closed."""
+        """Remove and return every slot, after the connection has closed."""
         slots, self.slots = self.slots, deque()
         return slots
 
 
-def _made(response: Message) -> Answer:
-    """Return an answer that needs no more steps."""
+def _finished_steps(response: Message) -> Answer:
+    """Return a generator of steps that takes no step and returns `response`."""
     yield
     return response

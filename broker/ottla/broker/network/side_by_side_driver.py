@@ -1,4 +1,5 @@
-"""Awaits the parts of one request at the same time: they wait for disks, not for each other."""
+"""Runs independent pieces of one request's work concurrently. Each piece waits only for its own
+disk."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
@@ -11,9 +12,10 @@ Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def side_by_side(parts: Sequence[Part]) -> None:
-    """Run every part, the caller bounds how many; return when all are done.
+    """Run all pieces of work concurrently, and return when all are done. The caller bounds their
+    number.
 
-    Raises what one of them raises; the others are cancelled then.
+    Raises the error of a failed piece; the others are then cancelled.
     """
     if len(parts) == 1:
         await parts[0]()

@@ -1,10 +1,10 @@
-"""Costly answers in steps: what would hold the loop is cut where other tasks may have their turn.
+"""Steps of costly responses: long work is split so that other tasks run in between.
 
-Pure.  A handler of a request that may name much is a generator: it yields after every bounded bit
-of work and returns what a handler returns.  `begun` does the first step at once, so that a small
-request is answered like any other; what is left is given to the connection's host, which does one
-step in a turn of the loop, over all requests together.  Between two steps the world may have
-changed: whoever yields looks again at what it holds.
+Pure. A handler of a request with many elements is a generator. It yields after every bounded amount
+of work and returns the result of a handler. `begun` runs the first step at once, so that a small
+request is answered like any other. The connection's host runs the remaining steps, one per
+event-loop iteration over all requests together. State may have changed between two steps: a
+generator checks again after each yield.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
@@ -14,29 +14,31 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Work in steps, and what it comes to."""
+"""Generator that yields between steps and returns the result."""
 
 STEP_COST = 250
-"""How much is done in one step: an entry of an answer costs 1, some microseconds.  Higher holds the
-loop for longer, lower wastes more on switching."""
+"""Cost of one step.  An entry of a response costs 1, some microseconds.  Larger blocks the event
+loop longer; smaller wastes more on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Numbers or names that are compared with others, and no more, in one step: about a millisecond."""
+"""Numbers or names that one step compares, in about a millisecond."""
 
 
-class Apart(Generic[T]):
-    """Work that touches nothing of the loop's, to be done elsewhere, and what goes on with it."""
+class ThreadWork(Generic[T]):
+    """Function to run off the event loop, without access to the loop's state, and a second function
+    to call with its result."""
 
     __slots__ = ("then", "work")
 
     def __init__(self, work: Callable[[], T], then: Callable[[T], Any]) -> None:
         self.work = work
         self.then = then
-        """Called on the loop with what the work came to; returns what a handler returns."""
+        """Called on the event loop with the result of the work.  Returns the result of a
+        handler."""
 
 
 class StepPace:
-    """Counts work, and says when a step has done enough."""
+    """Counter of work that decides when a step ends."""
 
     __slots__ = ("_left",)
 
@@ -44,7 +46,7 @@ class StepPace:
         self._left = STEP_COST
 
     def is_due(self, cost: int = 1) -> bool:
-        """Count work that was done; return whether the step should end here."""
+        """Add the cost of work that was done. Returns whether the step should end here."""
         self._left -= cost
         if self._left > 0:
             return False
@@ -52,8 +54,21 @@ class StepPace:
         return True
 
 
-def keep_each(known: dict[K, None], values: Sequence[K], pace: StepPace) -> Steps[None]:
-    """Add values to a dict that is an ordered set, very many of them in several steps."""
+def paced(work: Generator[None, None, T], pace: StepPace) -> Steps[T]:
+    """Run `work`, which yields very often, and yield only when a step should end. Returns the
+    result of `work`."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if pace.is_due():
+            yield
+
+
+def add_in_steps(known: dict[K, None], values: Sequence[K], pace: StepPace) -> Steps[None]:
+    """Add values to a dict that serves as an ordered set, in several steps if there are many."""
     for at in range(0, max(1, len(values)), VALUES_PER_STEP):
         part = values[at : at + VALUES_PER_STEP]
         known.update(dict.fromkeys(part))
@@ -62,9 +77,9 @@ def keep_each(known: dict[K, None], values: Sequence[K], pace: StepPace) -> Step
 
 
 def used_up(values: list[T]) -> Iterator[T]:
-    """Yield each value of a list, and leave the list empty.
+    """Yield each value of a list, removing it from the list.
 
-    What a large request names is freed step by step so, not all of it in the last step.
+    The elements of a large request are thus freed step by step, not all in the last step.
     """
     values.reverse()
     while values:
@@ -72,12 +87,13 @@ def used_up(values: list[T]) -> Iterator[T]:
 
 
 def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
-    """Return whether a handler left steps: a compiled coroutine has all that a generator has."""
+    """Return whether a handler returned steps. A check for a generator's attributes is not enough,
+    since a compiled coroutine has all of them."""
     return isinstance(pending, Generator) and not isinstance(pending, Coroutine)
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:
-    """Do the first step; return the result if that was all, else what is left."""
+    """Run the first step. Returns the result if no step is left, otherwise the remaining steps."""
     try:
         next(steps)
     except StopIteration as end:
@@ -87,7 +103,7 @@ def begun(steps: Steps[T]) -> T | Steps[T]:
 
 
 def run_through(steps: Steps[T]) -> T:
-    """Do all steps at once, for tests and for what is small."""
+    """Run all steps at once, for tests and small work."""
     while True:
         try:
             next(steps)
@@ -97,9 +113,10 @@ def run_through(steps: Steps[T]) -> T:
 
 
 async def finished(result: Any) -> Any:
-    """Return what a handler's result comes to, all of it done here and now, for tests."""
+    """Finish the result of a handler at once, whether it is a coroutine, steps or a response, and
+    return the response. For tests."""
     while True:
-        if isinstance(result, Apart):
+        if isinstance(result, ThreadWork):
             result = result.then(result.work())
         elif is_steps(result):
             result = run_through(result)
@@ -110,4 +127,5 @@ async def finished(result: Any) -> Any:
 
 
 Answer: TypeAlias = Steps[Any]
-"""The steps of a handler; they come to what a handler returns."""
+"""Generator of a handler's steps, which returns the handler's result (see
+`dispatch.HandlerResult`)."""

@@ -1,7 +1,7 @@
-"""What is done once at the end of a turn of the loop that serves connections.  Pure.
+"""Work that is done once, at the end of an event-loop iteration that serves connections. Pure.
 
-What several requests of a turn decided is written together then, and their answers leave with the
-turn's others: no task is woken for it, and no further turn is needed.
+For example, the decisions of several requests in an iteration are written together, and their
+responses are sent with the others. No task is woken for them, and no further iteration is needed.
 """
 
 from collections.abc import Callable
@@ -10,27 +10,28 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class TurnEnd:
-    """The work that waits for the end of the turn under way."""
+    """Work scheduled for the end of the current iteration."""
 
     __slots__ = ("_is_coming", "works")
 
     def __init__(self) -> None:
         self._is_coming = False
         self.works: dict[Callable[[], None], None] = {}
-        """What is to be done, each once; empty in most turns."""
+        """Scheduled functions, each once; empty in most iterations."""
 
     def begin(self) -> None:
-        """Note that a turn has begun, whose end will come."""
+        """Mark the start of an iteration: from now on `call` schedules work."""
         self._is_coming = True
 
     def call(self, work: Callable[[], None]) -> bool:
-        """Have work done once at the end of this turn; return False where none is under way."""
+        """Schedule a function to be called once at the end of this iteration.  Returns False
+        outside an iteration."""
         if self._is_coming:
             self.works[work] = None
         return self._is_coming
 
     def end(self, errors: UnexpectedErrors) -> None:
-        """Do what was asked for; what that asks for in turn belongs to no turn."""
+        """Call the scheduled functions.  `call` returns False while they run."""
         self._is_coming = False
         if self.works:
             works, self.works = self.works, {}

@@ -1,14 +1,12 @@
-"""Quotas: how much a client may ask of this broker, and for how long it is held back.
+"""Quotas of clients, of connections and of replication on one broker.
 
-Use
-client_quotas.py      what each client used of one quota, and how long it is throttled
-replication_quota.py  what throttled replicas used, and whether they have to wait
-connection_quotas.py  connections by broker, listener and address: which wait or are closed
-quota_usage.py        what clients use at present, the throttled ones first
-
-Effect
-request_quotas.py        charges requests and answers, and mutes their connections: start here
-quota_publisher.py       puts the quotas of the metadata in force
-move_throttle_driver.py  holds back logs that move between directories
-idle_driver.py           forgets what was idle for an hour
+request_quotas.py        charges requests and responses, and mutes connections: start here
+quota_types.py           the table of client quotas, by the keys of their limits
+client_quotas.py         usage of one quota by each client, and its throttle time
+quota_usage.py           current usage, throttled clients first
+connection_quotas.py     connections by broker, listener and address
+replication_quota.py     bandwidth of throttled replicas
+move_throttle_driver.py  throttles the copying of logs between directories
+quota_publisher.py       applies the quotas of the metadata
+idle_driver.py           deletes usage that was idle for an hour
 """

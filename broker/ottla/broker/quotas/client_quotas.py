@@ -1,39 +1,44 @@
-"""What each client used of one quota, and how long it is throttled for it.
+"""Usage of one quota by each client, and the resulting throttle times.
 
-Pure; the time goes in.  What was used outlives a change of limits: only the bound is replaced.
-A client that used O per second over the time W where T is allowed waits X = (O - T) / T * W, which
-is what it overdrew divided by T.  What it overdrew is kept in a token bucket, not in the windows of
-Kafka's rate: there the first burst is forgotten all at once when its window goes, and passes again
-every eleven windows, so that a client gets between half of its limit and a third more over a
-minute.  The quota of request time has Kafka's rate, for its throttle is never longer than a window.
+Pure; the caller passes the time. Past usage stays counted when limits change. If a client uses O
+per second over a time W, and its limit is T per second, it is throttled for X = (O - T) / T * W.
+This is its overdraft divided by T.
 
-Names are the clients' own, so what is kept of them is bounded: long ones by a digest, many by
-forgetting those that were idle longest.  Features QU14, QU16, QU24, QU25.
+The overdraft is stored in a token bucket, and not in the windows of Kafka's rate. In Kafka's rate,
+the first burst is dropped all at once with its window, and is allowed again every eleven windows. A
+client then gets between half of its limit and a third more over a minute. The quota of request time
+uses Kafka's rate, since its throttle is never longer than a window.
+
+Clients choose their names, so the stored usage must be bounded. Long names are replaced by a
+digest. If too many clients are stored, the one that was idle longest is dropped. Features QU14,
+QU16, QU24, QU25.
 """
 
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ottla.model.quota_limits import Limits, Match
-from ottla.model.rates import SampledRate, WindowShape, whole_ms
-from ottla.model.token_bucket import TokenBucket
+from ottla.model.quotas.quota_limits import Limits, Match
+from ottla.model.quotas.rates import SampledRate, WindowShape, whole_ms
+from ottla.model.quotas.token_bucket import TokenBucket
 
 IDLE_MS_MAX = 3_600_000
-"""What was not used for this long is forgotten, as in Kafka."""
+"""Idle milliseconds after which usage is deleted, as in Kafka."""
 
 USAGES_MAX = 20_000
-"""Clients whose usage is kept.  More costs memory, some 1 KiB each; fewer forgets busy ones."""
+"""Maximum clients whose usage is stored.  Larger takes more memory, some 1 KiB each; smaller drops
+busy clients."""
 
 REPORT_MS = 60_000
-"""How often it is reported that a client is throttled, while it is."""
+"""Milliseconds between reports about a client that stays throttled."""
 
 NAME_CHARS_MAX = 128
-"""Longer names are kept as a digest: the protocol allows 32 KiB."""
+"""Characters of the longest name that is stored unchanged. Longer names, up to 32 KiB in the
+protocol, are stored as a digest."""
 
 
 class ClientUsage:
-    """What one client used, and its credit."""
+    """Usage of one quota by one client, and its remaining credit."""
 
     __slots__ = ("bucket", "last_ms", "late", "rate", "report_from_ms", "throttled_until_ms")
 
@@ -42,14 +47,15 @@ class ClientUsage:
         self.bucket = bucket
         self.last_ms = now_ms
         self.late = 0.0
-        """Use after the answer that could have reported a throttle; charged with the next use."""
+        """Usage that was measured after the response, which therefore could not report its
+        throttle. It is charged with the next usage."""
         self.throttled_until_ms = now_ms
         self.report_from_ms = now_ms
-        """When a throttle is to be reported again."""
+        """Monotonic time in milliseconds of the next report about this client."""
 
 
 class Throttle(NamedTuple):
-    """A client that is throttled, by the names that its usage is counted under."""
+    """A throttled client, with the user and client id under which its usage is counted."""
 
     user: str
     client_id: str
@@ -58,27 +64,24 @@ class Throttle(NamedTuple):
 
 
 Found = tuple[Match, ClientUsage]
-"""The limit of a client, and what it used."""
+"""Limit of a client, and its usage."""
 
 
 class Offer(NamedTuple):
-    """What becomes of records for a client."""
+    """Decision whether a client gets the requested records now."""
 
     is_given: bool
-    """Whether the client gets them now; else it was charged nothing."""
+    """True if the client gets the records now. If False, it was charged nothing."""
     delay_ms: int
-    """For how long the client is throttled."""
+    """Milliseconds for which the client is throttled."""
 
 
 FREE = Offer(True, 0)
-"""To a client without a limit, or within it."""
-
-UNDECIDED = Offer(False, 0)
-"""Of records that the credit may not cover, or that were read up to a bound of it."""
+"""Offer to a client that has no limit, or has not exceeded it."""
 
 
 class ClientQuotas:
-    """One quota of this broker's clients: their limits and what each of them used."""
+    """One quota of this broker's clients: their limits, and the usage of each."""
 
     def __init__(
         self,
@@ -87,27 +90,27 @@ class ClientQuotas:
         throttle_ms_max: int | None = None,
         report: Callable[[Throttle], None] = lambda throttle: None,
     ) -> None:
-        """`report` is told of clients that are throttled, each at most once in `REPORT_MS`."""
+        """`report` is called with throttled clients, for each at most once in `REPORT_MS`."""
         self.shape = shape
         self._report = report
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
         self._may_change = False
-        """Whether limits are decided by code of the operator's own."""
+        """True if limits are decided by a quota callback of the operator."""
         self.is_active = False
-        """Whether anything is limited: else nothing is measured."""
+        """True if any client has a limit; otherwise nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
-        """By the names that usage is counted under, those used last behind."""
+        """Usage by the names under which it is counted, the most recently used last."""
         self._found: dict[tuple[str, str], Found | None] = {}
-        """What was found for a user and client id since the limits changed."""
+        """Cached lookups by user and client id, made since the limits last changed."""
 
     @property
     def usages(self) -> dict[tuple[str, str], ClientUsage]:
-        """What is known of each client that is limited."""
+        """Usage of each limited client."""
         return self._usages
 
     def set_limits(self, limits: Limits) -> None:
-        """Put other limits in force; what was used stays counted."""
+        """Replace the limits.  Past usage stays counted."""
         self._limits = limits
         self._may_change = limits.may_change
         self.is_active = bool(limits)
@@ -116,12 +119,13 @@ class ClientQuotas:
             self._usages.clear()
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count what a client used; return for how many ms it is to be throttled."""
+        """Count a client's usage.  Returns its throttle time in milliseconds."""
         found = self.find(user, client_id, now_ms)
         return 0 if found is None else self.record_for(found, value, now_ms)
 
     def record_for(self, found: Found, value: float, now_ms: int) -> int:
-        """Count what a client used, by what `find` returned for it; return its throttle in ms."""
+        """Count usage for a result of `find`.  Returns the client's throttle time in
+        milliseconds."""
         match, usage = found
         value += usage.late
         usage.late = 0.0
@@ -138,61 +142,62 @@ class ClientQuotas:
             self._throttle(match, usage, delay_ms, now_ms)
         return delay_ms
 
-    def offer(
-        self, user: str, client_id: str, value: float, now_ms: int, *, is_certain: bool = False
-    ) -> Offer:
-        """Charge a client for records if it has the credit; else return when it will have it.
+    def offer(self, user: str, client_id: str, value: float, now_ms: int) -> Offer:
+        """Charge a client for records if its credit covers them. Otherwise charge nothing. Returns
+        the decision, with the milliseconds for which the client is throttled.
 
-        More than can ever be saved up is given to a full bucket, or it would never be given.
-        Where it `is_certain` that the credit covers the records, or nothing is decided and noted:
-        they must be less than the credit, so that no bound of what is given has cut them off.
+        Records that exceed the maximum credit are given when the bucket is full; otherwise they
+        would never be given.
         """
         found = self.find(user, client_id, now_ms)
         if found is None:
             return FREE
-        return self.offer_to(found, value, now_ms, is_certain=is_certain)
+        return self.offer_to(found, value, now_ms)
 
-    def offer_to(
-        self, found: Found, value: float, now_ms: int, *, is_certain: bool = False
-    ) -> Offer:
-        """Return as `offer`, by what `find` returned for the client."""
+    def offer_to(self, found: Found, value: float, now_ms: int) -> Offer:
+        """Return the same decision as `offer`, for a client whose limit and usage `find` has
+        returned."""
         match, usage = found
         bucket = usage.bucket
         usage.last_ms = now_ms
         bucket.fill(now_ms)
-        tokens = bucket.tokens - usage.late
+        late = usage.late
+        tokens = bucket.tokens - late
         if value > tokens - 1:
-            if is_certain:
-                return UNDECIDED
             missing_ms = whole_ms((min(value, bucket.burst) - tokens) / match.limit * 1_000)
             if missing_ms > 0:
                 self._throttle(match, usage, missing_ms, now_ms)
                 return Offer(False, missing_ms)
-        value += usage.late
+        value += late
         usage.late = 0.0
         usage.rate.record(value, now_ms)
+        if 0 <= value <= bucket.tokens:
+            bucket.tokens -= value
+            return FREE
         delay_ms = bucket.spend(value, now_ms)
         if not delay_ms:
             return FREE
         self._throttle(match, usage, delay_ms, now_ms)
         return Offer(True, delay_ms)
 
-    def most_at_once(self, user: str, client_id: str, now_ms: int) -> float | None:
-        """Return the most that a client is given at once; None: no limit.
+    def most_at_once(self, found: Found, value: int, now_ms: int) -> int:
+        """Return the maximum usage that a client is allowed at once, at most `value` and at least
+        1.
 
-        Its credit, which is limit x (windows - 1) x length of a window at most (features QU16); and
-        the share of a window at least, for which it may have to wait.
+        This is its credit, at most limit x (windows - 1) x window length (features QU16). It is at
+        least the amount of one window, for which the client may have to wait. `found` is a result
+        of `find`.
         """
-        found = self.find(user, client_id, now_ms)
-        if found is None:
-            return None
         match, usage = found
-        usage.bucket.fill(now_ms)
-        tokens = usage.bucket.tokens - usage.late
-        return max(tokens, match.limit * self.shape.window_ms / 1_000)
+        bucket = usage.bucket
+        if bucket.tokens - usage.late >= value > 0:  # filling the bucket would only add to it
+            return value
+        bucket.fill(now_ms)
+        most = max(bucket.tokens - usage.late, match.limit * self.shape.window_ms / 1_000)
+        return max(1, int(min(value, most)))
 
     def forget_idle(self, now_ms: int) -> None:
-        """Forget what was not used for an hour."""
+        """Delete the usage of clients that were idle for an hour."""
         idle = [
             names for names, usage in self._usages.items() if now_ms - usage.last_ms >= IDLE_MS_MAX
         ]
@@ -209,7 +214,7 @@ class ClientQuotas:
             self._report(Throttle(_short(user), _short(client_id), match.limit, delay_ms))
 
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
-        """Return the limit of a client and its usage; None if it has no limit."""
+        """Return the limit of a client and its usage, or None if the client has no limit."""
         if not self.is_active:
             return None
         if self._may_change and self._limits.have_changed:
@@ -243,7 +248,8 @@ class ClientQuotas:
         return usage
 
     def _rebase(self, usage: ClientUsage, limit: float, now_ms: int) -> None:
-        """Put another limit in force: the credit is what the windows leave of it, as in Kafka."""
+        """Apply another limit to a client's usage. The new credit is the amount that the new limit
+        allows over the measured time, minus the usage in that time, as in Kafka."""
         rate = usage.rate
         measured_ms = rate.measured_ms(now_ms)
         credit = (limit - rate.per_second(now_ms)) * measured_ms / 1_000

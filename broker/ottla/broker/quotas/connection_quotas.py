@@ -1,13 +1,18 @@
-"""Which connections are accepted, which wait, and which are closed: counts and rates.
+"""Quotas of connections. Counts and rates decide which connections are accepted, wait, or are
+closed.
 
-Pure; the time goes in.  The acceptor asks three things in this order (features CQ03): for how long
-a listener accepts none (`wait_ms`), what becomes of a connection it has accepted (`admit`), and it
-reports each one that closes.  A connection above a rate of the broker or of its listener is served,
-and the next one waits until the rate is within its bound again; one above the rate of its address
-is closed after a delay, and counts nowhere; one above the count of its address is closed at once.
+Pure; the caller passes the time. The acceptor makes three calls (features CQ03). `wait_ms` returns
+how long a listener must not accept, `admit` decides about an accepted connection, and `on_closed`
+notes one that has closed.
 
-The listener of brokers is protected where there are others (CQ05): only bounds of its own hold it
-back, and above the broker's count another connection gives way.
+* A connection above a rate of the broker or of its listener is served. The next one waits until the
+  rate is within its bound again.
+* A connection above the rate of its address is closed after a delay, and counts in no other quota.
+* A connection above the count of its address is closed at once.
+
+The inter-broker listener is protected if there are other listeners (CQ05). Only its own bounds
+apply to it. If the broker's count is exceeded, a connection of another listener is closed in its
+favour.
 """
 
 from collections import Counter
@@ -16,20 +21,20 @@ from ipaddress import ip_address
 
 from ottla.broker.quotas.client_quotas import IDLE_MS_MAX
 from ottla.model.limits import INT32_MAX
-from ottla.model.quota_limits import ClientEntity
-from ottla.model.rates import SampledRate, WindowShape, throttle_ms
+from ottla.model.quotas.quota_limits import ClientEntity
+from ottla.model.quotas.rates import SampledRate, WindowShape, throttle_ms
 from ottla.model.settings.connections import ConnectionBounds
 from ottla.model.settings.quotas import CONNECTION_CREATION_RATE
 
 IP = "ip"
 
 IPS_MAX = 10_000
-"""Addresses whose rates are kept, some 1 KiB each.  With fewer, a storm from more addresses than
-this forgets those that were silent for longest."""
+"""Maximum addresses whose rates are stored, at some 1 KiB each. If a storm of connections has more
+addresses, those without a new connection for the longest time are dropped."""
 
 
 class IpUsage:
-    """The connections that one address made lately."""
+    """Recent connections of one address."""
 
     __slots__ = ("last_ms", "rate")
 
@@ -39,7 +44,7 @@ class IpUsage:
 
 
 class ConnectionQuotas:
-    """The connections of a broker: their bounds, their counts and their rates."""
+    """Counts and rates of a broker's connections, and the limits on them."""
 
     def __init__(
         self,
@@ -51,7 +56,7 @@ class ConnectionQuotas:
     ) -> None:
         names = list(listeners)
         self.count_allowed = INT32_MAX
-        """Connections for which the process has descriptors."""
+        """Number of connections for which the process has file descriptors."""
         self.protected_listener = inter_broker if len(names) > 1 else None
         self.bounds = bounds or ConnectionBounds()
         self._shape = shape
@@ -61,20 +66,20 @@ class ConnectionQuotas:
         self._broker_rate = SampledRate(shape)
         self._listener_rates = {name: SampledRate(shape) for name in names}
         self._closed_until_ms = dict.fromkeys(names, 0)
-        """Until when a listener accepts none."""
+        """Monotonic time in milliseconds until which each listener accepts nothing."""
         self._ip_limits: Mapping[str | None, float] = {}
-        """Connections a second by address; None stands for all others."""
+        """Maximum connections a second by address; None is the default for all other addresses."""
         self._ip_usages: dict[str, IpUsage] = {}
-        """By address, those that came last behind."""
+        """Usage by address, the most recent last."""
         self.throttled_ip_count = 0
-        """Connections closed for the rate of their address."""
+        """Number of connections closed because of the rate of their address."""
         self.refused_ip_count = 0
-        """Connections closed for the count of their address."""
+        """Number of connections closed because of the count of their address."""
 
     # Bounds.
 
     def set_ip_limits(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
-        """Put an image's limits of addresses in force."""
+        """Apply the connection limits of addresses in a metadata image."""
         limits: dict[str | None, float] = {}
         for entity, found in quotas.items():
             limit = found.get(CONNECTION_CREATION_RATE)
@@ -85,10 +90,11 @@ class ConnectionQuotas:
         if not limits:
             self._ip_usages.clear()
 
-    # What the acceptor asks.
+    # Interface for the acceptor.
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return for how long a listener accepts none; None: until there is room."""
+        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
+        wait until another connection has closed."""
         count_max = self.bounds.count_max_of_listeners.get(listener.lower(), INT32_MAX)
         if self._by_listener[listener] >= count_max:
             return None
@@ -97,7 +103,8 @@ class ConnectionQuotas:
         return max(0, self._closed_until_ms[listener] - now_ms)
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Count a connection; return None to serve it, or after how many ms to close it."""
+        """Decide about an accepted connection. Returns None to serve it, which is then counted, or
+        the milliseconds after which to close it."""
         waits_ms = self._record(listener, 1, now_ms)
         delay_ms = self._record_ip(host, now_ms)
         if delay_ms:
@@ -117,26 +124,26 @@ class ConnectionQuotas:
 
     @property
     def has_excess(self) -> bool:
-        """Whether a connection has to give way to one of the protected listener."""
+        """True if a connection must be closed in favour of the protected listener."""
         return self._total > self._count_max
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Forget a connection that was served."""
+        """Stop counting a served connection, which has closed."""
         self._total -= 1
         self._by_listener[listener] -= 1
         self._by_ip[host] -= 1
         self._drop_zero(host)
 
-    # What is known.
+    # State and metrics.
 
     def forget_idle(self, now_ms: int) -> None:
-        """Forget addresses that made no connection for an hour."""
+        """Drop addresses that made no connection for an hour."""
         for host, usage in list(self._ip_usages.items()):
             if now_ms - usage.last_ms >= IDLE_MS_MAX:
                 del self._ip_usages[host]
 
     def broker_rate(self, now_ms: int) -> float:
-        """Return the connections a second that count against the broker's bound."""
+        """Return the connections a second that count towards the broker's limit."""
         return self._broker_rate.per_second(now_ms)
 
     def listener_rates(self, now_ms: int) -> dict[str, float]:
@@ -144,7 +151,8 @@ class ConnectionQuotas:
         return {name: rate.per_second(now_ms) for name, rate in self._listener_rates.items()}
 
     def ip_rates(self, now_ms: int, count_max: int) -> dict[str, float]:
-        """Return the connections a second of the addresses that are limited, the latest ones."""
+        """Return the connections a second of addresses that have a limit: at most `count_max`, the
+        most recent ones."""
         latest = list(self._ip_usages.items())[-count_max:]
         return {host: usage.rate.per_second(now_ms) for host, usage in latest}
 
@@ -153,7 +161,8 @@ class ConnectionQuotas:
         return min(self.bounds.count_max, self.count_allowed)
 
     def _record(self, listener: str, count: int, now_ms: int) -> int:
-        """Count in the rates of a listener; return for how long it accepts none then."""
+        """Count connections in the rates of the broker and of a listener. Returns the milliseconds
+        for which the listener must accept nothing."""
         rate_max = self.bounds.rate_max_of_listeners.get(listener.lower(), INT32_MAX)
         waits_ms = self._recorded(self._listener_rates[listener], rate_max, count, now_ms)
         if listener != self.protected_listener:
@@ -162,7 +171,8 @@ class ConnectionQuotas:
         return waits_ms
 
     def _record_ip(self, host: str, now_ms: int) -> int:
-        """Count in the rate of an address, unless that is above its bound: return for how long."""
+        """Count a connection in the rate of its address unless that would exceed the limit. Returns
+        the milliseconds after which to close the connection, or 0 to serve it."""
         limits = self._ip_limits
         if not limits:
             return 0
@@ -182,7 +192,8 @@ class ConnectionQuotas:
         return delay_ms
 
     def _recorded(self, rate: SampledRate, limit: float, count: int, now_ms: int) -> int:
-        """Record in a rate; return the throttle, of a window at most, as in Kafka."""
+        """Count connections in a rate.  Returns the throttle time in milliseconds, at most one
+        window as in Kafka."""
         rate.record(count, now_ms)
         if limit >= INT32_MAX:
             return 0
@@ -197,7 +208,7 @@ class ConnectionQuotas:
 
 
 def _normal(address: str) -> str:
-    """Return an address as sockets write it: `::1`, not `0:0:0:0:0:0:0:1`."""
+    """Return an address in the notation of sockets: `::1`, not `0:0:0:0:0:0:0:1`."""
     try:
         return str(ip_address(address))
     except ValueError:

@@ -1,31 +1,36 @@
-"""Forgets what clients and addresses used that have been idle for an hour."""
+"""Deletes the usage of clients and addresses that were idle for an hour."""
 
 from typing import Protocol
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.seams import Clock
 
 LOOK_INTERVAL_S = 60
 
 
-class Forgetful(Protocol):
-    """Quotas that keep what was used."""
+class IdleQuota(Protocol):
+    """Quotas whose idle usage can be deleted."""
 
     def forget_idle(self, now_ms: int) -> None:
-        """Forget what was not used for an hour."""
+        """Delete the usage of clients or addresses that were idle for an hour."""
         ...
 
 
 class IdleUsages:
-    """The usages of some quotas, looked through every minute."""
+    """Background task that deletes the idle usage of several quotas, every minute."""
 
-    def __init__(self, clock: Clock, *quotas: Forgetful) -> None:
+    def __init__(self, clock: Clock, *quotas: IdleQuota) -> None:
         self._clock = clock
         self._quotas = quotas
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that deletes idle usage."""
+        parts.task("idle quotas", self.run)
+
     async def run(self) -> None:
-        """Run until cancelled; one quota's usages in an event-loop iteration."""
+        """Delete idle usage until cancelled. Checks one quota per event-loop iteration."""
         while True:
             await trio.sleep(LOOK_INTERVAL_S)
             for quotas in self._quotas:

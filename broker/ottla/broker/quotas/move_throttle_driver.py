@@ -1,4 +1,4 @@
-"""Has logs that move between directories wait while they are copied faster than they may be."""
+"""Limits the rate at which logs are copied between directories."""
 
 import trio
 
@@ -6,13 +6,13 @@ from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 
 class MoveThrottle:
-    """The quota of all moves of a broker together."""
+    """Rate limit shared by all moves of logs on a broker."""
 
     def __init__(self, quota: ReplicationQuota) -> None:
         self._quota = quota
 
     async def take(self, byte_count: int) -> None:
-        """Wait until some may be copied, then count what is."""
+        """Wait until the quota allows `byte_count` more bytes to be copied, then count them."""
         quota = self._quota
         while delay_ms := quota.delay_ms():
             await trio.sleep(delay_ms / 1_000)

@@ -1,6 +1,6 @@
-"""Puts the quotas of the metadata in force on this broker.
+"""Applies the quotas in the metadata to the clients and connections of this broker.
 
-A publisher: it looks at an image only where a quota changed.
+It is a publisher, and reads an image only if a quota has changed.
 """
 
 from ottla.broker.quotas.connection_quotas import IP, ConnectionQuotas
@@ -10,7 +10,7 @@ from ottla.metadata.image import MetadataImage
 
 
 class QuotaPublisher:
-    """The publisher of quotas of clients and of addresses."""
+    """Metadata publisher that applies the quotas of clients and of addresses."""
 
     def __init__(self, quotas: RequestQuotas, connections: ConnectionQuotas) -> None:
         self._quotas = quotas
@@ -18,11 +18,11 @@ class QuotaPublisher:
 
     @property
     def name(self) -> str:
-        """The name of this publisher in reports of faults."""
+        """Name of this publisher in fault reports."""
         return "quotas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Put limits in force that changed; what clients used so far stays counted."""
+        """Apply the changed limits.  Past usage stays counted."""
         changed = delta.changed_quotas
         if changed:
             self._quotas.set_quotas(image.client_quotas, changed)

@@ -1,4 +1,4 @@
-"""What clients use of their limits at present, those that are throttled first.  Pure."""
+"""Current usage of the quotas by clients, throttled clients first. Pure."""
 
 from collections.abc import Iterable
 from heapq import nlargest
@@ -8,24 +8,25 @@ from ottla.broker.quotas.client_quotas import ClientQuotas, ClientUsage
 
 
 class UsageRow(NamedTuple):
-    """What one client uses of one quota."""
+    """Usage of one quota by one client."""
 
     key: str
-    """The limit's, such as `producer_byte_rate`."""
+    """Key of the limit, such as `producer_byte_rate`."""
     user: str
-    """As it is counted: empty where the limit is for a client id alone."""
+    """User under which the usage is counted; empty if the limit is for a client id alone."""
     client_id: str
     limit: float
     rate: float
-    """Per second, over the windows of the quota."""
+    """Usage per second, over the windows of the quota."""
     throttle_ms: int
-    """For how long the client is still throttled."""
+    """Remaining milliseconds for which the client is throttled."""
 
 
 def usage_rows(
     quotas: Iterable[tuple[str, ClientQuotas]], now_ms: int, count_max: int
 ) -> list[UsageRow]:
-    """Return the usage of each quota, at most `count_max` clients each: throttled, then latest."""
+    """Return the usage of each quota, at most `count_max` clients each: throttled ones, then the
+    most recent."""
     rows = []
     for key, one in quotas:
         for (user, client_id), usage in nlargest(count_max, one.usages.items(), _order):

@@ -1,30 +1,38 @@
-"""How much of a broker's bandwidth the replication of throttled replicas may take.
+"""Limits on the bandwidth that a broker spends on throttled replicas.
 
-Pure but for the clock it is given.  A leader, a follower and a log that moves to another directory
-each record the bytes of throttled replicas in a `ReplicationQuota`; while its rate is above its
-limit, replicas that are throttled and not in sync get none.  A replica in sync is never held back:
-it would leave the in-sync replicas, and its return would cost more (KIP-73, KIP-113).  The rate may
-rise above the limit by what one answer holds, and is then waited out.
+Pure but for the clock that it uses. Leaders, followers and moves between directories each record
+the bytes of throttled replicas in a `ReplicationQuota`. While its rate is above its limit,
+throttled replicas outside the ISR get no bytes. A replica in the ISR is never throttled: it would
+leave the ISR, and its return would cost more (KIP-73, KIP-113). One response may exceed the limit.
+Throttled replicas then wait until the rate has fallen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.limits import INT64_MAX, KIB
-from ottla.model.rates import SimpleRate, WindowShape
+from ottla.model.quotas.rates import SimpleRate, WindowShape
 from ottla.model.settings.broker import BrokerConfig
+from ottla.telemetry.metrics.instruments import Family
+from ottla.telemetry.metrics.kafka_families import gauge
 
 WAIT_MS_MAX = 500
-"""The longest that something throttled waits before it looks again: a limit that is raised takes
-effect by then.  Shorter looks more often at a rate that falls slowly."""
+"""Maximum milliseconds between two checks of an exceeded rate, so that a raised limit takes effect
+within that time. Shorter checks a slowly falling rate more often."""
 
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB
-"""Throttled replicas are given what their limit allows in small pieces: what their broker leads in
-sync waits behind each.  Smaller pieces cost more requests, larger ones are felt by producers."""
+"""Minimum bytes of one response to a throttled replica. Throttled replicas receive their bytes in
+small responses, since the broker's replicas in the ISR wait behind each. Smaller costs more
+requests; larger delays producers noticeably."""
+
+LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
+FOLLOWER_REPLICATION_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """What replication of one kind may use a second, and what it used lately."""
+    """Limit and measured rate of one kind of replication, in bytes a second."""
 
     __slots__ = ("_now_ms", "_rate", "limit")
 
@@ -32,28 +40,28 @@ class ReplicationQuota:
         self._rate = SimpleRate(shape)
         self._now_ms = now_ms
         self.limit = limit
-        """Bytes a second; `INT64_MAX` for any number."""
+        """Limit in bytes a second; `INT64_MAX` for no limit."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a limit at all."""
+        """True if a limit is set."""
         return self.limit < INT64_MAX
 
     @property
     def piece_bytes(self) -> int:
-        """How many bytes of throttled replicas one answer may hold."""
+        """Maximum bytes of throttled replicas' records in one response."""
         return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN)
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit; what was used so far stays counted."""
+        """Change the limit.  Past usage stays counted."""
         self.limit = limit
 
     def record(self, byte_count: int) -> None:
-        """Count bytes of throttled replicas; none need be counted where there is no limit."""
+        """Count bytes of throttled replicas.  Without a limit they need not be counted."""
         self._rate.record(byte_count, self._now_ms())
 
     def per_second(self) -> float:
-        """Return the bytes a second of the last windows."""
+        """Return the bytes a second over the last windows."""
         return self._rate.per_second(self._now_ms())
 
     def is_exceeded(self) -> bool:
@@ -61,7 +69,7 @@ class ReplicationQuota:
         return self.limit < INT64_MAX and self.per_second() > self.limit
 
     def delay_ms(self) -> int:
-        """Return how long to wait before looking again, 0 where the limit is not exceeded."""
+        """Return the milliseconds until the next check, or 0 if the limit is not exceeded."""
         if not self.is_exceeded():
             return 0
         if not self.limit:
@@ -70,7 +78,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """The quotas of a broker's replication: as a leader, as a follower, between directories."""
+    """Replication quotas of a broker: as a leader, as a follower, and between directories."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         quotas = config.quotas
@@ -79,3 +87,23 @@ class ReplicationQuotas:
         self.leader = ReplicationQuota(shape, config.leader_replication_throttled_rate, now_ms)
         self.follower = ReplicationQuota(shape, config.follower_replication_throttled_rate, now_ms)
         self.log_dirs = ReplicationQuota(moves, config.log_dirs_move_rate_max, now_ms)
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the settings that change these quotas, and their metrics."""
+        parts.setting(LEADER_REPLICATION_RATE, self.leader.set_limit)
+        parts.setting(FOLLOWER_REPLICATION_RATE, self.follower.set_limit)
+        parts.setting(LOG_DIRS_MOVE_RATE, self.log_dirs.set_limit)
+        parts.families(self.families)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the measured rates of throttled replication."""
+        for name, text, quota in (
+            ("LeaderReplication", "sent to throttled replicas", self.leader),
+            ("FollowerReplication", "fetched for throttled replicas", self.follower),
+            ("AlterLogDirsReplication", "copied between log directories", self.log_dirs),
+        ):
+            yield gauge(
+                f"kafka.server:type={name},attribute=byte-rate",
+                f"Bytes a second {text}, where a limit is set.",
+                quota.per_second(),
+            )

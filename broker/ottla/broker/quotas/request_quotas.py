@@ -1,14 +1,16 @@
-"""Charges requests and answers to their clients, and mutes the connections of those that took more.
+"""Charges requests and responses to their clients, and pauses the connections of clients above a
+quota.
 
-Pure but for the clock it is given.  A Produce is charged by the bytes of its frame when it arrives;
-a fetch by the records of its answer before that is made, and by the rest of its frame afterwards;
-every request by the time that it takes: its handler's, decoding and encoding, also in threads, and
-the writes of its answer.  What is known only after the answer was decided is charged with the
-client's next request, as Kafka records the time of its network threads.
+Pure but for the clock that it uses. A Produce is charged for the bytes of its frame on arrival. A
+fetch is charged for the records of its response before the response is built, and for the other
+bytes of the response afterwards. Every request is charged for its time: handler, decoding and
+encoding, also in threads, and the writes of its response. Usage that is known only after the
+response was decided is charged with the client's next request, as Kafka does for the time of its
+network threads.
 
-The answer of a throttled client leaves at once and says for how long; its connection is read no
-further until then (KIP-219), so that a client that does not listen gains nothing.  Where no limit
-is set for any client, a request costs one look.  Features QU01-QU03, QU20, QU22.
+The response of a throttled client is sent at once and contains the throttle time. The client's
+connection is not read until that time has passed (KIP-219), so that a client gains nothing by
+ignoring it. If no client has a limit, a request costs one check. Features QU01-QU03, QU20, QU22.
 """
 
 import logging
@@ -18,72 +20,64 @@ from functools import partial
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Offer, Throttle
+from ottla.broker.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Found, Throttle
+from ottla.broker.quotas.quota_types import QUOTA_TYPES
 from ottla.model.limits import FRAME_LENGTH_BYTES
 from ottla.model.log_events import event
 from ottla.model.log_limiter import LogLimiter
-from ottla.model.quota_limits import ClientEntity, Limits, limits_of
 from ottla.model.quotas.quota_callback import CustomLimits
-from ottla.model.rates import SampledRate, WindowShape
+from ottla.model.quotas.quota_limits import ClientEntity, Limits, limits_of
+from ottla.model.quotas.rates import SampledRate, WindowShape
 from ottla.model.seams import Clock
 from ottla.model.settings.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from ottla.wire.apis import FETCH, PRODUCE, WRITE_TXN_MARKERS
+from ottla.wire.apis import API, FETCH, PRODUCE
 
-EXEMPT = frozenset({WRITE_TXN_MARKERS})
-"""What only brokers send each other; a follower's fetch is exempt too."""
-
-QUOTA_TYPES = {
-    PRODUCER_BYTE_RATE: "PRODUCE",
-    CONSUMER_BYTE_RATE: "FETCH",
-    REQUEST_PERCENTAGE: "REQUEST",
-}
-"""What Kafka calls the quota of each limit."""
-
-MEANINGS = {
-    PRODUCER_BYTE_RATE: "it sent more than {limit:,.0f} bytes a second",
-    CONSUMER_BYTE_RATE: "it fetches more than {limit:,.0f} bytes a second",
-    REQUEST_PERCENTAGE: "its requests took more than {limit:g} % of the time",
-}
-"""Why a client is throttled."""
+EXEMPT = frozenset(key for key, row in API.items() if row.cost.is_exempt)
+"""Requests that only brokers send.  A follower's fetch is exempt too."""
 
 logger = logging.getLogger(__name__)
 
 NO_QUOTAS: Mapping[str, float] = {}
 
 NS_PER_PERCENT = 10_000_000
-"""One percent of a second, in which `request_percentage` is measured."""
+"""Nanoseconds of one percent of a second, the unit of `request_percentage`."""
 
 
 class RequestCharge:
-    """What one request is charged, and for how long its client is throttled for it."""
+    """Charge of one request, and the throttle time of its client."""
 
     __slots__ = (
-        "_client_id", "_fetch_usage", "_given_bytes", "_quotas", "_settled_ns", "_usage", "_user",
-        "is_exempt", "throttle_ms", "used_ns",
+        "_client_id", "_fetch_usage", "_found", "_given_bytes", "_quotas", "_settled_ns", "_usage",
+        "_user", "is_exempt", "throttle_ms", "used_ns",
     )  # fmt: skip
 
     def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
         self._quotas = quotas
         self._user = user
         self._client_id = client_id
-        # Whom the rest of a fetch's frame is charged to, besides the records that were given.
+        # Usage to which the rest of a fetch's frame is charged, in addition to its records.
         self._fetch_usage: ClientUsage | None = None
         self._given_bytes: int
-        # When the time was charged; negative before that.  Then there is a usage, or no limit.
+        # Limit and usage of a fetch's client, if the handler has looked them up.
+        self._found: Found | None = None
+        # Time at which the charge was settled; negative before that.  Then there is a usage, or no
+        # limit.
         self._settled_ns = -1
         self._usage: ClientUsage | None
         self.is_exempt = False
-        """True if it is a request between brokers: its time is counted, and no client pays."""
+        """True for a request between brokers.  Its time is counted, and no client is charged."""
         self.used_ns = 0
-        """Time that it took besides its handler's first turn, on the loop or in threads."""
+        """Nanoseconds that the request used after the handler's first call returned, on the event
+        loop or in threads."""
         self.throttle_ms = 0
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
-        """Charge a Produce for what it brings, be it refused later: it was read."""
+        """Charge a Produce for the bytes of its frame. They were read even if the request is
+        refused later."""
         quotas = self._quotas
         now_ms = quotas.now_ms()
         size = FRAME_LENGTH_BYTES + frame_bytes
@@ -92,43 +86,47 @@ class RequestCharge:
             self._throttle(slot, delay_ms, now_ms)
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return the most bytes that a fetch may be given: more is throttled for certain."""
+        """Return how many bytes of records the client's quota allows a fetch to return, at most
+        `bytes_max`."""
         quotas = self._quotas
-        most = quotas.fetch.most_at_once(self._user, self._client_id, quotas.now_ms())
-        return bytes_max if most is None else max(1, int(min(bytes_max, most)))
+        fetch = quotas.fetch
+        now_ms = quotas.now_ms()
+        self._found = found = fetch.find(self._user, self._client_id, now_ms)
+        return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
-        """Charge a fetch for its records; return whether it is to be given them.
+        """Charge a fetch for the records that its response would contain. Returns whether the
+        response may contain them.
 
-        Else they are taken back from the charge, and the answer goes out without any.
+        If it may not, nothing is charged, and the response has no records.
         """
-        now_ms = self._quotas.now_ms()
-        offer = self._offer(byte_count, now_ms)
+        if self.is_exempt:
+            return True
+        quotas = self._quotas
+        fetch = quotas.fetch
+        now_ms = quotas.now_ms()
+        found = self._found
+        if found is None or slot.handled_ns:  # The limits may have changed during a wait.
+            found = fetch.find(self._user, self._client_id, now_ms)
+        if found is None:
+            return True
+        offer = fetch.offer_to(found, byte_count, now_ms)
+        if offer is FREE:
+            self._fetch_usage = found[1]
+            self._given_bytes = byte_count
+            return True
+        if offer.is_given:
+            self._fetch_usage = found[1]
+            self._given_bytes = byte_count
         if offer.delay_ms:
             self._throttle(slot, offer.delay_ms, now_ms)
         return offer.is_given
 
-    def may_give_all(self, byte_count: int) -> bool:
-        """Charge a fetch for records that its client has the credit for; else charge nothing."""
-        return self._offer(byte_count, self._quotas.now_ms(), is_certain=True).is_given
-
-    def _offer(self, byte_count: int, now_ms: int, *, is_certain: bool = False) -> Offer:
-        fetch = self._quotas.fetch
-        if self.is_exempt or not fetch.is_active:
-            return FREE
-        found = fetch.find(self._user, self._client_id, now_ms)
-        if found is None:
-            return FREE
-        offer = fetch.offer_to(found, byte_count, now_ms, is_certain=is_certain)
-        if offer.is_given:
-            self._fetch_usage = found[1]
-            self._given_bytes = byte_count
-        return offer
-
     def settle(self, slot: ResponseSlot) -> int:
-        """Charge the request's time; return for how many ms its client is throttled in all.
+        """Charge the request's time.  Returns the total throttle time of its client, in
+        milliseconds.
 
-        Its time is its handler's, and that of its steps; not what it waited for others.
+        The time is that of its handler and steps, without waits.
         """
         quotas = self._quotas
         request = quotas.request
@@ -147,17 +145,17 @@ class RequestCharge:
                     self._throttle(slot, delay_ms, now_ms)
         return self.throttle_ms
 
-    def note_apart(self, used_ns: int) -> None:
-        """Count time that a thread took for the request; the loop did not wait for it."""
+    def note_thread_time(self, used_ns: int) -> None:
+        """Count time that a thread used for the request, while the event loop continued."""
         self.used_ns += used_ns
         if self._settled_ns >= 0:
             self._settled_ns = self._quotas.loop_clock.now_ns()
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
-        """Count what making the answer took since the charge was settled: time, and bytes.
+        """Count the time and bytes of building the response after the charge was settled.
 
-        A request that was never settled has no answer (acks=0) or comes from a broker: its time is
-        exempt, as in Kafka.
+        A request that was never settled has no response (acks=0) or comes from a broker.  Its time
+        is exempt, as in Kafka.
         """
         usage = self._fetch_usage
         if usage is not None:
@@ -173,7 +171,7 @@ class RequestCharge:
             usage.late += (now_ns - settled_ns + self.used_ns) / NS_PER_PERCENT
 
     def note_written(self, used_ns: int) -> None:
-        """Count time that the loop took to write answers of the client."""
+        """Count time that the event loop used to write responses of the client."""
         if self._settled_ns < 0:
             self._quotas.record_exempt(used_ns)
         elif self._usage is not None:
@@ -186,7 +184,7 @@ class RequestCharge:
 
 
 class RequestQuotas:
-    """The quotas of a broker's clients: bytes in, bytes out, and time."""
+    """Quotas of a broker's clients: bytes in, bytes out, and time."""
 
     def __init__(
         self,
@@ -195,33 +193,33 @@ class RequestQuotas:
         loop_clock: LoopClock,
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
-        """`custom_limits` returns the limits of a quota where the operator's own code decides."""
+        """`custom_limits` returns the limits of a quota if the operator's quota callback decides
+        them."""
         self.now_ms = clock.monotonic_ms
         self.loop_clock = loop_clock
         self._lines = LogLimiter()
-        self.produce = ClientQuotas(shape, report=partial(self._log, PRODUCER_BYTE_RATE))
-        self.fetch = ClientQuotas(shape, report=partial(self._log, CONSUMER_BYTE_RATE))
-        self.request = ClientQuotas(
-            shape,
-            throttle_ms_max=shape.window_ms,
-            report=partial(self._log, REQUEST_PERCENTAGE),
-        )
-        self.exempt = SampledRate(shape)
-        """Percent of a second that requests take which no client pays for, while any client's
-        time is limited."""
         self.by_key = {
-            PRODUCER_BYTE_RATE: self.produce,
-            CONSUMER_BYTE_RATE: self.fetch,
-            REQUEST_PERCENTAGE: self.request,
+            key: ClientQuotas(
+                shape,
+                throttle_ms_max=shape.window_ms if quota.lasts_one_window else None,
+                report=partial(self._log, key),
+            )
+            for key, quota in QUOTA_TYPES.items()
         }
-        """The quotas by the keys of their limits."""
+        """Quotas by the keys of their limits."""
+        self.produce = self.by_key[PRODUCER_BYTE_RATE]
+        self.fetch = self.by_key[CONSUMER_BYTE_RATE]
+        self.request = self.by_key[REQUEST_PERCENTAGE]
+        self.exempt = SampledRate(shape)
+        """Percent of a second used by exempt requests. Measured only while any client's time is
+        limited."""
         self._limits: dict[str, Limits] = {}
-        """The limits of the cluster, by their keys."""
+        """Client quotas in the metadata, by the keys of their limits."""
         self._custom: dict[str, CustomLimits] = {}
         if custom_limits is not None:
-            self._custom = {key: custom_limits(QUOTA_TYPES[key]) for key in self.by_key}
+            self._custom = {key: custom_limits(QUOTA_TYPES[key].kafka_name) for key in self.by_key}
         self.is_active = False
-        """Whether anyone is limited in anything."""
+        """True if any client has any limit."""
         self.set_quotas({})
 
     def set_quotas(
@@ -229,7 +227,7 @@ class RequestQuotas:
         quotas: Mapping[ClientEntity, Mapping[str, float]],
         changed: Iterable[ClientEntity] | None = None,
     ) -> None:
-        """Put an image's quotas in force: those of the entities that changed, or all of them."""
+        """Apply the quotas of a metadata image: those of the changed entities, or all of them."""
         entities = None if changed is None else list(changed)
         for key, one in self.by_key.items():
             if entities is None:
@@ -246,17 +244,17 @@ class RequestQuotas:
         self.is_active = any(one.is_active for one in self.by_key.values())
 
     def forget_idle(self, now_ms: int) -> None:
-        """Forget what was not used for an hour."""
+        """Delete the usage of clients that were idle for an hour, in every quota."""
         for one in self.by_key.values():
             one.forget_idle(now_ms)
 
     def record_exempt(self, used_ns: int) -> None:
-        """Count time of requests that no client pays for."""
+        """Count time of requests for which no client is charged."""
         if self.request.is_active:
             self.exempt.record(used_ns / NS_PER_PERCENT, self.now_ms())
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
-        """Begin to charge a request that has arrived."""
+        """Start charging a received request to its client's quotas."""
         header = context.header
         is_produce = header.api_key == PRODUCE
         if is_produce:
@@ -273,7 +271,8 @@ class RequestQuotas:
             charge.on_arrived(frame_bytes, slot)
 
     def _log(self, quota: str, throttle: Throttle) -> None:
-        """Log that a client is throttled; clients choose their names, so lines are limited."""
+        """Log that a client is throttled.  The number of lines is limited, since clients choose
+        their names."""
         suppressed_count = self._lines.admit(self.now_ms())
         if suppressed_count is None:
             return
@@ -285,7 +284,7 @@ class RequestQuotas:
             "%s is throttled for %d ms: %s, its %s%s",
             " of ".join(names) or "a client",
             delay_ms,
-            MEANINGS[quota].format(limit=limit),
+            QUOTA_TYPES[quota].reason.format(limit=limit),
             quota,
             left_out,
             extra=event(

@@ -1,25 +1,25 @@
-"""The replicas of this broker: leading, following, and keeping the in-sync set.
+"""The replicas of this broker: leading, following, and maintaining the in-sync replicas.
 
 partition.py               leader, in-sync replicas and high watermark of one partition: start here
-partition_port.py          what it wakes, and which flushes and reviews it has made
-follower.py                what the leader knows of one follower
+partition_port.py          callbacks for the changes of partitions: wake-ups, flushes, ISR reviews
+follower.py                progress of one follower, as its leader knows it
 partition_table.py         the partitions on this broker
-replica_manager.py         follows the metadata: becomes leader, becomes follower, deletes
-replica_seams.py           what it asks of logs, followers and disks
+replica_manager.py         applies the metadata: leads, follows, creates and deletes replicas
+replica_seams.py           interfaces to logs, followers and disks
 log_work_driver.py         opens and deletes logs, so that no publisher waits for a disk
 
 In-sync replicas
-isr_changes.py             changes that a leader requests, and the controller's answers
-isr_keeper.py              decides which changes to request, and what their answers mean
-isr_driver.py              sends them, and keeps the time
+isr_changes.py             ISR changes that a leader requests, and the controller's answers
+isr_keeper.py              decides which ISR changes to request, and how to apply the answers
+isr_driver.py              sends the requests, and calls the keeper at its deadlines
 
 Following
-follower_fetch.py          requests of a follower, and what follows from the leader's answers
+follower_fetch.py          requests of a follower, and the effects of the leader's responses
 replica_fetcher_driver.py  one task and one connection for each leader followed
-follower_duties.py         carries out flushes and truncations that a leader's answer asks for
-follower_duties_driver.py  runs them side by side, for each leader
+follower_duties.py         performs the flushes and truncations that a response requires
+follower_duties_driver.py  runs these concurrently, for each leader
 
-Around them
-flush_driver.py            flushes what is acknowledged only when durable
+Shared
+flush_driver.py            flushes records that are acknowledged only when durable
 topic_traffic.py           bytes and records in and out, by topic
 """

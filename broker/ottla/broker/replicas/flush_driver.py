@@ -1,44 +1,67 @@
 """Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
 
-One flush covers every append made before it began (group commit).  Each partition has one flush
-under way, and waits for no other partition's: a disk that hangs delays its own alone.
+One flush covers every append made before it began (group commit).  Each partition has at most one
+flush in progress, and waits for no other partition's flush.  A hanging disk delays only its own
+partitions.
 """
 
 import logging
+from collections.abc import Iterator
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.telemetry.instruments import Histogram
+from ottla.telemetry.metrics.instruments import Family, Histogram, MetricKind, summary_of
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 BOUNDS_MS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+
+FLUSH_WINDOW_MS = 60_000
+"""Age in milliseconds after which a flush no longer counts in the summary of durations."""
 
 logger = logging.getLogger("ottla.broker.flush")
 
 
 class Flusher:
-    """Partitions that wait for a flush; each at most once, however many appends asked."""
+    """Flushes partitions on request. A partition that waits for a flush is queued once."""
 
     def __init__(self, clock: Clock, errors: UnexpectedErrors | None = None) -> None:
         self._clock = clock
         self._errors = errors or UnexpectedErrors()
         self.flushes = Histogram(BOUNDS_MS)
-        """How long flushes took, in milliseconds."""
+        """Durations of flushes, in milliseconds."""
         self._due: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
         self._is_due = trio.Event()
 
     def request(self, partition: Partition) -> None:
-        """Have a partition flushed soon."""
+        """Request a flush of a partition, which runs soon."""
         self._due[partition] = None
         if partition not in self._flushing:
             self._is_due.set()
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that flushes, and its metrics."""
+        parts.task("flusher", self.run)
+        parts.families(self.families)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of flushes: their number and durations."""
+        now_ms = self._clock.monotonic_ms()
+        yield Family(
+            prometheus_name("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"),
+            MetricKind.SUMMARY,
+            "Time of flushes for which acknowledgements wait (flush.messages).",
+            (),
+            (((), summary_of([self.flushes], now_ms, window_ms=FLUSH_WINDOW_MS)),),
+        )
+
     async def run(self) -> None:
-        """Flush until cancelled."""
+        """Flush the queued partitions until cancelled."""
         self._flushing.clear()
         async with trio.open_nursery() as nursery:
             while True:
@@ -54,7 +77,7 @@ class Flusher:
             await self._flush(partition)
         finally:
             self._flushing.discard(partition)
-            if partition in self._due:  # appended to meanwhile
+            if partition in self._due:  # Records were appended during the flush.
                 self._is_due.set()
 
     async def _flush(self, partition: Partition) -> None:
@@ -65,7 +88,7 @@ class Flusher:
         try:
             await log.flush()
         except RefusedError as error:
-            # The log is offline now; who waits on it is answered by that.
+            # The log is offline now, and its waiting requests are answered with that error.
             logger.error("%r could not be flushed: %s", partition, error.message)
         except Exception as error:
             self._errors.note("partition", partition, error)

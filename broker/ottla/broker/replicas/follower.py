@@ -1,11 +1,12 @@
-"""Where one follower's log ends, as the leader of its partition knows it.  Pure."""
+"""Progress of one follower, as the leader of its partition knows it.  Pure."""
 
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH
 from ottla.model.ids import Offset
 
 
 class FollowerProgress:
-    """What the leader knows of one other replica, from its fetches."""
+    """Progress of another replica of a partition that this broker leads, as reported by its
+    fetches."""
 
     __slots__ = (
         "broker_epoch",
@@ -21,15 +22,16 @@ class FollowerProgress:
         self.log_start_offset = Offset(-1)
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.caught_up_ms = now_ms
-        """The last instant at which it is known to have had all that the leader had."""
+        """Last time, in milliseconds, at which the follower had all records of the leader."""
         self.last_fetch_ms = 0
         self.last_fetch_end_offset = Offset(-1)
-        """The leader's end when it fetched last: reaching it now, it had caught up then."""
+        """Log end offset of the leader at the follower's last fetch.  If a fetch reaches it, the
+        follower had caught up at that time."""
 
     def on_fetch(
         self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
     ) -> None:
-        """Take in where its log ends, as its fetch says."""
+        """Store the log start and end offsets that a fetch of the follower reports."""
         if end_offset >= leader_end:
             self.caught_up_ms = now_ms
         elif end_offset >= self.last_fetch_end_offset >= 0:
@@ -40,5 +42,5 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def is_late(self, leader_end: Offset, since_ms: int) -> bool:
-        """Return whether it lacks records and has not caught up since an instant."""
+        """Return whether the follower lacks records and has not caught up since `since_ms`."""
         return self.end_offset < leader_end and self.caught_up_ms < since_ms

@@ -1,69 +1,72 @@
-"""Carries out what follows from a leader's answer and takes a disk, and the edge of its partition.
+"""Duties: disk work on a follower's log that its leader's response requires. An error affects only
+the one partition.
 
-The process's fetchers run duties side by side, the walks of the world at once; what a duty does to
-a log, and what becomes of a partition whose log refuses or fails, is the same.  Pure but for the
-log.
+The process runs duties concurrently, and the simulation sequentially. In both, a duty has the same
+effect on a log, and a log that refuses or fails is handled in the same way. Pure but for the log.
 
-Invariant CommittedIsNotCut: a leader that was elected cleanly holds all that was committed.  One
-that lacks records below our high watermark has lost them, and our copies may be the last: the
-partition is not followed until its operator decides.  After an unclean election the records may go.
+Invariant CommittedIsNotCut: a leader that was elected cleanly has all committed records. If it
+lacks records below our high watermark it has lost them, and our copies may be the last. The
+partition is then not followed until its operator decides. After an unclean election the records may
+be truncated.
 """
 
 import logging
 
 from ottla.broker.replicas.follower_fetch import (
     LEADER_LACKS_RECORDS,
-    BeginAnew,
     Flush,
-    Followed,
+    FollowedPartition,
     FollowerFetch,
     LeaderLacksRecordsError,
     RaiseStart,
     Truncate,
+    TruncateFully,
 )
 from ottla.model.errors import ErrorCode, OttlaError
 from ottla.model.ids import Offset
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 logger = logging.getLogger("ottla.broker.replicas")
 
-DiskDuty = Flush | Truncate | BeginAnew | RaiseStart
-"""Duties that need nothing further from the leader."""
+DiskDuty = Flush | Truncate | TruncateFully | RaiseStart
+"""Disk work that needs no further information from the leader."""
 
 
-async def carry_out(
+async def perform_duty(
     core: FollowerFetch,
-    followed: Followed,
+    followed: FollowedPartition,
     log: Log,
     duty: DiskDuty,
     *,
     clock: Clock,
     errors: UnexpectedErrors,
 ) -> None:
-    """Carry out a duty; a partition whose log refuses or fails is set aside."""
+    """Do one disk operation for a followed partition. If its log raises an error, the partition is
+    marked as failed and no longer fetched until its retry."""
     try:
         _check(core, followed, log, duty)
         await _change(log, duty)
     except OttlaError as error:
-        core.set_aside(followed, error, clock.monotonic_ms())
+        core.mark_failed(followed, error, clock.monotonic_ms())
     except Exception as error:
         errors.note("partition", followed.name, error)
-        core.set_aside(followed, error, clock.monotonic_ms())
+        core.mark_failed(followed, error, clock.monotonic_ms())
     else:
         core.done(followed)
 
 
-def contradiction_of(followed: Followed, log: Log, duty: DiskDuty) -> Offset | None:
-    """Return our high watermark if a duty contradicts it, None if the log may be changed so.
+def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDuty) -> Offset | None:
+    """Return our high watermark if a duty would drop committed records. Returns None if the duty
+    drops none, or is allowed to drop them.
 
-    A log that ends in the epoch of the last unclean election, or later, agrees with its outcome:
-    what is below its high watermark was committed since.  What is behind a hole is dropped to be
-    fetched again.
+    If our log ends in the epoch of the last unclean election, or later, it agrees with the outcome
+    of that election. Records below its high watermark were committed after the election. Records
+    behind a hole in the log may be dropped, since they are fetched again.
     """
-    if not isinstance(duty, Truncate | BeginAnew) or duty.offset >= log.high_watermark:
+    if not isinstance(duty, Truncate | TruncateFully) or duty.offset >= log.high_watermark:
         return None
     if log.hole_offset is not None and duty.offset >= log.hole_offset:
         return None
@@ -71,12 +74,13 @@ def contradiction_of(followed: Followed, log: Log, duty: DiskDuty) -> Offset | N
     return None if is_decided else log.high_watermark
 
 
-def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) -> None:
-    """Log a cut.  Raises LeaderLacksRecordsError if it would drop committed records."""
-    if not isinstance(duty, Truncate | BeginAnew):
+def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
+    """Log the truncation that a duty causes. Raises LeaderLacksRecordsError if it would drop
+    committed records."""
+    if not isinstance(duty, Truncate | TruncateFully):
         return
     leader, name = core.leader_id, followed.name
-    if contradiction_of(followed, log, duty) is not None:
+    if violated_high_watermark(followed, log, duty) is not None:
         raise LeaderLacksRecordsError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"{LEADER_LACKS_RECORDS}: this replica's high watermark is "
@@ -119,8 +123,8 @@ def _check(core: FollowerFetch, followed: Followed, log: Log, duty: DiskDuty) ->
         )
 
 
-def _reason_of_cut(followed: Followed, log: Log) -> str:
-    """Return the reason why committed records are cut off, as the end of a sentence."""
+def _reason_of_cut(followed: FollowedPartition, log: Log) -> str:
+    """Return the reason why committed records are truncated, as the end of a sentence."""
     if log.hole_offset is not None:
         return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
     return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"
@@ -131,7 +135,7 @@ async def _change(log: Log, duty: DiskDuty) -> None:
         await log.flush()
     elif isinstance(duty, Truncate):
         await log.truncate_to(duty.offset)
-    elif isinstance(duty, BeginAnew):
+    elif isinstance(duty, TruncateFully):
         await log.truncate_fully_and_start_at(duty.offset)
     elif duty.offset > log.log_start_offset:
         await log.delete_records_before(duty.offset)

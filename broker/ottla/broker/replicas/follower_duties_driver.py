@@ -1,28 +1,30 @@
-"""Runs the duties that follow from one leader's answers and take a disk.
+"""Runs the disk work (duties) that follows from one leader's responses.
 
-The duties of one answer are performed side by side, and the next request waits for them, but not
-for long: a duty that a slow or hanging disk holds up goes on by itself, its partition is not asked
-for until it is done, and all others are.  A log that is being changed is changed to its end, also
-when its partition is left meanwhile; who leaves it can wait for that.
+The duties of one response run concurrently, and the next request waits for them for a short time. A
+duty on a slow or hanging disk then continues in the background. Its partition is not fetched until
+the duty is done; all other partitions are. Every change of a log is completed, even if its
+partition is no longer followed. A caller that stops following a partition can wait for the change
+to end.
 """
 
 from collections.abc import Callable
 
 import trio
 
-from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
-from ottla.broker.replicas.follower_fetch import Flush, Followed, FollowerFetch
+from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
+from ottla.broker.replicas.follower_fetch import Flush, FollowedPartition, FollowerFetch
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""How long partitions wait for another one's duty.  Lower has partitions of a slow disk asked for
-by requests of their own; higher delays all others by as much when a disk begins to hang."""
+"""Milliseconds that the other partitions wait for disk work of one partition. Shorter fetches
+partitions of a slow disk with separate requests; longer delays all other partitions by that time
+when a disk hangs."""
 
 
 class FollowerDuties:
-    """The duties under way for one leader."""
+    """Disk operations in progress on the logs that follow one leader."""
 
     def __init__(
         self,
@@ -32,31 +34,32 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """`on_late` is called when a duty ends that nobody waits for any more."""
+        """`on_late` is called when disk work ends after the fetcher has stopped waiting for it."""
         self._core = core
         self._clock = clock
         self._errors = errors
         self._on_late = on_late
         self._nursery: trio.Nursery | None = None
-        self._changing: set[Followed] = set()
-        self._awaited: set[Followed] = set()
+        self._changing: set[FollowedPartition] = set()
+        self._awaited: set[FollowedPartition] = set()
         self._has_ended = trio.Event()
 
-    def work_in(self, nursery: trio.Nursery) -> None:
-        """Perform duties as tasks of this nursery from now on."""
+    def set_nursery(self, nursery: trio.Nursery) -> None:
+        """Set the nursery in which the disk work runs as tasks."""
         self._nursery = nursery
 
-    def is_changing(self, followed: Followed) -> bool:
-        """Return whether a duty changes the partition's log."""
+    def is_changing(self, followed: FollowedPartition) -> bool:
+        """Return whether disk work in progress is changing the partition's log."""
         return followed in self._changing
 
-    async def wait_done_with(self, followed: Followed) -> None:
-        """Wait until no duty changes the partition's log."""
+    async def wait_done_with(self, followed: FollowedPartition) -> None:
+        """Wait until no disk work is changing the partition's log."""
         while followed in self._changing:
             await self._has_ended.wait()
 
-    def begin(self, followed: Followed, duty: DiskDuty) -> None:
-        """Begin a duty, unless its partition was left meanwhile."""
+    def begin(self, followed: FollowedPartition, duty: DiskDuty) -> None:
+        """Start a duty on a partition's log. Has no effect if the partition is no longer
+        followed."""
         if self._core.find(followed.key) is not followed:
             return
         assert self._nursery is not None
@@ -66,7 +69,8 @@ class FollowerDuties:
         self._nursery.start_soon(self._perform, followed, followed.log, duty)
 
     async def wait(self) -> None:
-        """Wait until the duties are done, or patience ends; the rest go on by themselves."""
+        """Wait until all disk work is done, at most PATIENCE_MS. Unfinished work continues in the
+        background."""
         if not self._awaited:
             return
         with trio.move_on_after(PATIENCE_MS / 1_000):
@@ -76,11 +80,12 @@ class FollowerDuties:
             self._core.hold_back(followed)
         self._awaited.clear()
 
-    async def _perform(self, followed: Followed, log: Log, duty: DiskDuty) -> None:
+    async def _perform(self, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
         try:
-            # A change that has begun is ended, also when its partition is left.
+            # A change of a log is completed once begun, even if its partition is no longer
+            # followed.
             with trio.CancelScope(shield=not isinstance(duty, Flush)):
-                await carry_out(
+                await perform_duty(
                     self._core, followed, log, duty, clock=self._clock, errors=self._errors
                 )
         finally:

@@ -1,48 +1,52 @@
-"""What a follower asks of one leader, and what its logs make of the answers.
+"""Fetches of a follower from one leader, and the effects of the responses on its logs.
 
-Pure: `replica_fetcher_driver` sends the requests and performs the duties that take time.  A replica
-asks from its own end on and names the epoch it wrote last; a leader whose log parts from ours there
-says where, and we cut our log back to what both have (KIP-279, told by Fetch since version 12).
-A partition that cannot be followed is set aside with its reason and tried again later; the others
-go on.
+Pure: `replica_fetcher_driver` sends the requests and runs the duties that take time.  A replica
+fetches from its own log end and reports the epoch of its last record.  If the logs diverge, the
+leader reports the diverging epoch and offset, and we truncate our log (KIP-279, part of Fetch since
+version 12).  A partition that cannot be followed is marked as failed with its reason and retried
+later; the others continue.
 
-Invariants: FollowsInOrder (what is appended begins where our log ends, in the epoch that was asked
-for, and behind nothing that may be another log's), OneBadPartitionHoldsUpNoOther,
-AsksFromWhatIsFlushed (where a flush is demanded: the offset asked for is our promise to have all
-below, also of what we wrote as a leader or followed before).
+Invariants:
+- FollowsInOrder: appended records begin at our log end, and come from the epoch that was requested.
+  They never follow records that may belong to another log.
+- OneBadPartitionHoldsUpNoOther.
+- AsksFromWhatIsFlushed: where a flush is required, the fetch offset promises that all records below
+  it are flushed.  This includes records that we wrote as a leader or fetched before.
 """
 
 import logging
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
-from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
-from ottla.storage.log import Log
+from ottla.model.values import frozen
+from ottla.storage.log.log import Log
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, ReplicaState
 from ottla.wire.messages.fetch_response import EpochEndOffset, PartitionData
 
 logger = logging.getLogger("ottla.broker.replicas")
 
 BACKOFF_MS_FIRST = 20
-"""The first wait after a refusal: most end within milliseconds, when both sides have the same
-metadata.  Lower polls a leader that is not one yet; higher delays every failover by as much."""
+"""Milliseconds before the first retry of a refused fetch.  Most refusals end within milliseconds,
+when both sides have the same metadata.  Smaller polls a broker that does not lead yet; larger
+delays every failover."""
 
-SET_ASIDE_MS_MAX = 30_000
-"""The longest wait where waiting is not what heals: damaged records, a failed disk."""
+RETRY_BACKOFF_MS_MAX = 30_000
+"""Maximum backoff in milliseconds if waiting alone does not help: corrupt records, or a failed
+disk."""
 
 NEVER_MS = 1 << 53
-"""Beyond every clock."""
+"""Time in milliseconds later than any clock."""
 
 NOT_KNOWN = -1
-"""The lag of a replica that the leader has not answered for yet."""
+"""Lag of a replica for which the leader has not answered yet."""
 
 NOT_ASKED = 1 << 63
-"""Above the number of any request."""
+"""Request number above that of any request."""
 
 PASSING = frozenset(
     (
@@ -54,48 +58,58 @@ PASSING = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     )
 )
-"""Refusals while one side has newer metadata than the other; no fault of anybody's."""
+"""Error codes that occur while one side has newer metadata than the other. They indicate no
+fault."""
 
 
 LEADER_LACKS_RECORDS = "the leader lacks committed records"
 
 
 class LeaderLacksRecordsError(RefusedError):
-    """A leader that was elected cleanly lacks records that are committed in our log."""
+    """Raised if a cleanly elected leader lacks records that are committed in our log."""
 
 
-class Truncate(NamedTuple):
-    """Cut the log back: from `offset` on the leader has something else."""
-
-    offset: Offset
-
-
-class FindPlace(NamedTuple):
-    """Ask where the leader's log begins and ends: ours ends outside of it, or begins beyond."""
-
-
-class RaiseStart(NamedTuple):
-    """Let go of records that the leader no longer has."""
+@frozen
+class Truncate:
+    """Instruction to truncate the log from `offset` on, where the leader has different records."""
 
     offset: Offset
 
 
-class BeginAnew(NamedTuple):
-    """Let go of all: it lies below the leader's start, and may be other than what lay there."""
+@frozen
+class FindLogRange:
+    """Instruction to ask the leader for its log start and end offsets. Our log lies outside them,
+    or begins too late."""
+
+
+@frozen
+class RaiseStart:
+    """Instruction to raise our log start offset to the leader's."""
 
     offset: Offset
 
 
-class Flush(NamedTuple):
-    """Make durable what was appended, before the leader is told that we have it."""
+@frozen
+class TruncateFully:
+    """Instruction to delete all records and continue at an offset of the leader's log. Our log ends
+    below the start of the leader's log, or may differ from it."""
+
+    offset: Offset
 
 
-Duty = Truncate | FindPlace | RaiseStart | BeginAnew | Flush
-"""What must be done, and may take time, before the partition is asked for again."""
+@frozen
+class Flush:
+    """Instruction to flush the appended records, which the next fetch acknowledges to the
+    leader."""
 
 
-class Followed:
-    """One partition that follows this leader."""
+Duty = Truncate | FindLogRange | RaiseStart | TruncateFully | Flush
+"""Work on one partition that must be done before the partition is fetched again, and may take
+time."""
+
+
+class FollowedPartition:
+    """One partition that this broker follows, and the state of its fetches."""
 
     __slots__ = (
         "asked_in",
@@ -114,54 +128,56 @@ class Followed:
         self.key = partition.key
         self.leader_epoch = partition.leader_epoch
         self.asked_in = NOT_ASKED
-        """The number of the request that asks for it: answers to earlier ones do not count."""
+        """Number of the first request that includes this partition.  Responses to earlier requests
+        are ignored."""
         self.lag = NOT_KNOWN
-        """Committed records that we lacked when the leader answered last."""
+        """Number of committed records that this replica lacked at the leader's last response."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
-        """Why it does not follow, where waiting alone does not heal that."""
+        """Reason why the partition cannot be followed, if waiting alone does not help."""
         self.shared_end: Offset | None = None
-        """Up to where the leader's log is ours, where that is before our log's start."""
+        """Offset at which the prefix shared with the leader's log ends, if that is below our log
+        start offset."""
 
     @property
     def name(self) -> str:
-        """How people know the partition."""
+        """Topic and index of the partition, for messages."""
         return f"{self.partition.topic}-{self.partition.index}"
 
     @property
     def is_throttled(self) -> bool:
-        """Whether its topic has its replication throttled on the follower's side."""
+        """True if the topic's replication is throttled on the follower's side."""
         partition = self.partition
         throttled = partition.config.follower_replication_throttled_replicas
         return throttled.has(partition.index, partition.local_id)
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it is among the in-sync replicas, or has all that is committed."""
+        """True if the replica is in the ISR, or has all committed records."""
         return self.lag == 0 or self.partition.local_id in self.partition.isr
 
     @property
     def log(self) -> Log:
-        """The replica's log; a partition is followed only while it has one."""
+        """Log of the replica.  A partition is followed only while it has one."""
         log = self.partition.log
         assert log is not None
         return log
 
 
 class FollowerFetch:
-    """Everything this broker follows one leader for."""
+    """All partitions that this broker follows from one leader."""
 
     def __init__(self, leader_id: NodeId, config: BrokerConfig, quota: ReplicationQuota) -> None:
         self.leader_id = leader_id
         self.session = FetchSessionHandler()
         self._config = config
-        self._followed: dict[TopicIdPartition, Followed] = {}
-        self._set_aside: dict[TopicIdPartition, Followed] = {}
-        self._unflushed: dict[TopicIdPartition, Followed] = {}
+        self._followed: dict[TopicIdPartition, FollowedPartition] = {}
+        self._failed: dict[TopicIdPartition, FollowedPartition] = {}
+        self._unflushed: dict[TopicIdPartition, FollowedPartition] = {}
         self._quota = quota
-        self._throttled: dict[TopicIdPartition, Followed] = {}
-        """Left out of requests while the quota is exceeded."""
+        self._throttled: dict[TopicIdPartition, FollowedPartition] = {}
+        """Partitions left out of requests while the replication quota is exceeded."""
         self._throttled_until_ms = NEVER_MS
         self._request_number = 0
 
@@ -169,50 +185,50 @@ class FollowerFetch:
         return len(self._followed)
 
     @property
-    def followed(self) -> Collection[Followed]:
-        """Every partition that follows, set aside or not."""
+    def followed(self) -> Collection[FollowedPartition]:
+        """Every followed partition, including those that failed and wait for a retry."""
         return self._followed.values()
 
     @property
-    def set_aside_count(self) -> int:
-        """How many are left alone for a while."""
-        return len(self._set_aside)
+    def failed_count(self) -> int:
+        """Number of failed partitions that are not fetched until their retry."""
+        return len(self._failed)
 
-    # ---- whom to follow
+    # ---- followed partitions
 
     def follow(self, partition: Partition) -> None:
         """Follow a partition from the next request on."""
-        followed = Followed(partition)
+        followed = FollowedPartition(partition)
         assert followed.key not in self._followed
         self._followed[followed.key] = followed
         self._ask(followed)
 
-    def leave(self, key: TopicIdPartition) -> Followed | None:
-        """Follow a partition no longer; an answer under way changes nothing of it."""
+    def leave(self, key: TopicIdPartition) -> FollowedPartition | None:
+        """Stop following a partition.  A response in flight no longer affects it."""
         followed = self._followed.pop(key, None)
         if followed is not None:
-            self._set_aside.pop(key, None)
+            self._failed.pop(key, None)
             self._unflushed.pop(key, None)
             self._throttled.pop(key, None)
             self.session.forget(key)
         return followed
 
-    def find(self, key: TopicIdPartition) -> Followed | None:
-        """Return the partition if it is followed."""
+    def find(self, key: TopicIdPartition) -> FollowedPartition | None:
+        """Return the partition if it is followed, else None."""
         return self._followed.get(key)
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each partition that is set aside."""
-        for followed in self._set_aside.values():
+        """Yield a sentence for each failed partition that waits for a retry."""
+        for followed in self._failed.values():
             if followed.problem is not None:
                 yield f"{followed.name} does not follow broker {self.leader_id}: {followed.problem}"
 
-    # ---- asking
+    # ---- requests
 
     def request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
-        """Return the next fetch, None while there is nothing to fetch."""
-        for followed in [one for one in self._set_aside.values() if one.retry_at_ms <= now_ms]:
-            del self._set_aside[followed.key]
+        """Return the next fetch request, or None if there is nothing to fetch."""
+        for followed in [one for one in self._failed.values() if one.retry_at_ms <= now_ms]:
+            del self._failed[followed.key]
             self._ask(followed)
         if self._throttled or self._quota.is_limited:
             self._throttle(now_ms)
@@ -231,17 +247,19 @@ class FollowerFetch:
 
     @property
     def next_retry_ms(self) -> int | None:
-        """When a partition that is set aside or throttled is due, None with none."""
-        retry_ms = min((one.retry_at_ms for one in self._set_aside.values()), default=None)
+        """Time in milliseconds of the next retry of a failed or throttled partition. None if there
+        is no such partition."""
+        retry_ms = min((one.retry_at_ms for one in self._failed.values()), default=None)
         if not self._throttled:
             return retry_ms
         until_ms = self._throttled_until_ms
         return until_ms if retry_ms is None else min(retry_ms, until_ms)
 
     def _throttle(self, now_ms: int) -> None:
-        """Leave throttled partitions that are not in sync out of requests, or in again.
+        """Leave throttled partitions that are not in sync out of requests while the quota is
+        exceeded.
 
-        They wait together until the rate has fallen to the limit.
+        They all return to the requests when the rate has fallen to the limit.
         """
         delay_ms = self._quota.delay_ms()
         if not delay_ms:
@@ -258,15 +276,16 @@ class FollowerFetch:
 
     @property
     def has_unflushed(self) -> bool:
-        """Whether something must be flushed before it can be asked for."""
+        """True if a partition must be flushed before it is fetched."""
         return bool(self._unflushed)
 
-    def take_unflushed(self) -> list[Followed]:
-        """Return what must be flushed before it can be asked for; say `done` of each after that."""
+    def take_unflushed(self) -> list[FollowedPartition]:
+        """Remove and return the partitions that must be flushed before the next fetch.  The caller
+        must call `done` for each after its flush."""
         unflushed, self._unflushed = list(self._unflushed.values()), {}
         return unflushed
 
-    def _ask(self, followed: Followed) -> None:
+    def _ask(self, followed: FollowedPartition) -> None:
         log = followed.log
         if log.failure is not None:
             self._hold_failed(followed, log.failure)
@@ -276,7 +295,7 @@ class FollowerFetch:
             self._unflushed[followed.key] = followed
             return
         followed.asked_in = self._request_number + 1
-        fetch_offset, last_epoch = whole_end_of(log)
+        fetch_offset, last_epoch = log_end_of(log)
         self.session.want(
             followed.key,
             FetchPartition(
@@ -289,39 +308,41 @@ class FollowerFetch:
             ),
         )
 
-    def _hold_failed(self, followed: Followed, failure: str) -> None:
-        """Ask no more for a log that takes nothing: the leader would think it caught up."""
+    def _hold_failed(self, followed: FollowedPartition, failure: str) -> None:
+        """Stop fetching a partition whose log rejects appends.  Otherwise the leader would count it
+        as caught up."""
         followed.problem = failure
         followed.retry_at_ms = NEVER_MS
         followed.asked_in = NOT_ASKED
-        self._set_aside[followed.key] = followed
+        self._failed[followed.key] = followed
         self.session.forget(followed.key)
 
-    # ---- answers
+    # ---- responses
 
     def take(
-        self, followed: Followed, data: PartitionData, *, now_ms: int, wall_ms: int
+        self, followed: FollowedPartition, data: PartitionData, *, now_ms: int, wall_ms: int
     ) -> Duty | None:
-        """Take one partition's answer in; return what has to be done before asking again."""
+        """Apply one partition's response. Returns the work (`Duty`) to do before the partition is
+        fetched again, or None."""
         if followed.asked_in > self._request_number:
-            return None  # it was asked for before we began to follow in this epoch
+            return None  # The request was sent before we followed in this epoch.
         try:
             duty = self._taken(followed, data, wall_ms)
         except OttlaError as error:
-            self.set_aside(followed, error, now_ms)
+            self.mark_failed(followed, error, now_ms)
             return None
         if duty is not None:
             followed.asked_in = NOT_ASKED
         return duty
 
-    def _taken(self, followed: Followed, data: PartitionData, wall_ms: int) -> Duty | None:
+    def _taken(self, followed: FollowedPartition, data: PartitionData, wall_ms: int) -> Duty | None:
         log = followed.log
         is_out_of_range = data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         if log.hole_offset is not None and (is_out_of_range or not data.error_code):
             is_within = log.hole_offset > log.log_start_offset
-            return Truncate(log.hole_offset) if is_within else BeginAnew(log.hole_offset)
+            return Truncate(log.hole_offset) if is_within else TruncateFully(log.hole_offset)
         if is_out_of_range:
-            return FindPlace()
+            return FindLogRange()
         if data.error_code:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
         if data.diverging_epoch.epoch >= 0:
@@ -329,11 +350,11 @@ class FollowerFetch:
             if end >= log.log_start_offset:
                 return Truncate(end)
             followed.shared_end = end
-            return FindPlace()
+            return FindLogRange()
         records = data.records
         end_offset = log.end_offset
-        if is_unvouched(log, Offset(data.log_start_offset), followed.leader_epoch):
-            return BeginAnew(end_offset)
+        if may_be_uncommitted(log, Offset(data.log_start_offset), followed.leader_epoch):
+            return TruncateFully(end_offset)
         if records is not None and len(records):
             assert isinstance(records, memoryview)
             log.append_as_follower(records, now_ms=wall_ms)
@@ -354,22 +375,23 @@ class FollowerFetch:
             self._ask(followed)
         return None
 
-    def done(self, followed: Followed) -> None:
-        """Ask for a partition again: its duty is done."""
+    def done(self, followed: FollowedPartition) -> None:
+        """Resume fetching a partition after the work that its last response required is done."""
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 
-    def hold_back(self, followed: Followed) -> None:
-        """Ask no more for a partition whose duty takes long, until it is done; the others go on."""
+    def hold_back(self, followed: FollowedPartition) -> None:
+        """Stop fetching a partition until its long-running work is done; the others continue."""
         if self._followed.get(followed.key) is followed:
             self.session.forget(followed.key)
 
-    def set_aside(self, followed: Followed, error: Exception, now_ms: int) -> None:
-        """Leave a partition alone for a while, longer each time, and remember why."""
+    def mark_failed(self, followed: FollowedPartition, error: Exception, now_ms: int) -> None:
+        """Stop fetching a partition until a retry, after an error, and store the reason. Each
+        consecutive error lengthens the time until the retry."""
         if self._followed.get(followed.key) is not followed:
             return
         is_passing = isinstance(error, RefusedError) and error.code in PASSING
-        longest_ms = self._config.replica_fetch_backoff_ms if is_passing else SET_ASIDE_MS_MAX
+        longest_ms = self._config.replica_fetch_backoff_ms if is_passing else RETRY_BACKOFF_MS_MAX
         if not is_passing:
             if followed.problem != str(error):
                 is_loss = isinstance(error, LeaderLacksRecordsError)
@@ -380,45 +402,50 @@ class FollowerFetch:
         followed.backoff_ms = min(max(BACKOFF_MS_FIRST, 2 * followed.backoff_ms), longest_ms)
         followed.retry_at_ms = now_ms + followed.backoff_ms
         followed.asked_in = NOT_ASKED
-        self._set_aside[followed.key] = followed
+        self._failed[followed.key] = followed
         self.session.forget(followed.key)
 
 
-def whole_end_of(log: Log) -> tuple[Offset, Epoch]:
-    """Return up to where a log is whole, and its last epoch, or -1 if the log has a hole.
+def log_end_of(log: Log) -> tuple[Offset, Epoch]:
+    """Return the end of a log and its last epoch, or -1 twice if the log has a hole.
 
-    A leader takes a follower that fetches from its end for one in sync.
+    A leader counts a follower that fetches from its end as in sync, and leaves a partition without
+    news out of an incremental answer.  No log contains offset -1, so every leader answers with
+    OFFSET_OUT_OF_RANGE and counts nothing.
     """
     if log.hole_offset is None:
         return log.end_offset, log.last_epoch
-    return log.hole_offset, NO_EPOCH
+    return NO_OFFSET, NO_EPOCH
 
 
 def place_of(
-    followed: Followed, leader_start: Offset, leader_end: Offset
-) -> Truncate | BeginAnew | RaiseStart:
-    """Return how a log finds its place in the leader's, which begins and ends there.
+    followed: FollowedPartition, leader_start: Offset, leader_end: Offset
+) -> Truncate | TruncateFully | RaiseStart:
+    """Return the duty after which our log continues the leader's log [leader_start, leader_end).
 
-    A log that begins beyond all it shares with the leader's begins again where the leader's does:
-    at the end of what they share it would lack, unnoticed, all the leader has before.
+    If our log begins after the shared prefix ends, it is emptied and starts again at the leader's
+    log start.  If it continued at the end of the prefix, it would silently lack the leader's
+    earlier records.
     """
     log = followed.log
     shared_end = leader_end if followed.shared_end is None else followed.shared_end
     followed.shared_end = None
     shared_end = min(shared_end, leader_end)
     if shared_end < log.log_start_offset or leader_start > log.end_offset:
-        return BeginAnew(leader_start)
+        return TruncateFully(leader_start)
     if shared_end < log.end_offset:
         return Truncate(shared_end)
     return RaiseStart(min(leader_start, log.high_watermark))
 
 
-def is_unvouched(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
-    """Return whether all that we hold ends where the leader's log begins, and none vouches for it.
+def may_be_uncommitted(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
+    """Return whether our log ends at the leader's log start offset and may contain records that
+    were never committed.
 
-    The leader cannot say where our logs part: it has deleted that.  What no leader has called
-    committed, and this one has not sent, may be something else than what lay there; it would come
-    back to light if we lost our new log start, and its producers' sequences would count at once.
+    The leader has deleted these offsets and cannot report a divergence. A record may differ from
+    the deleted one if no leader reported it as committed and it is from an epoch before this
+    leader's. Such records would be visible again if we lost our new log start offset, and the
+    sequence numbers of their producers would count at once.
     """
     return (
         log.log_start_offset < log.end_offset == leader_start
@@ -428,11 +455,11 @@ def is_unvouched(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
 
 
 def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
-    """Return where to cut our log, by the last epoch of the leader's that is not above ours.
+    """Return the offset at which to truncate our log, given the leader's last epoch not above ours.
 
-    Beyond the leader's end of that epoch it has only later ones; beyond our end of it (or, where
-    we do not know it, of the one before) so do we.  What is left may still differ in an earlier
-    epoch: then the next fetch is told so (KIP-279).
+    From its end offset of that epoch on, the leader has only later epochs.  The same holds for our
+    log from our end offset of that epoch, or of the epoch before if we do not have it.  The
+    remaining records may still differ in an earlier epoch, which the next fetch reports (KIP-279).
     """
     ours = log.end_offset_for_epoch(Epoch(diverging.epoch))
     end_offset = log.end_offset if ours.epoch == NO_EPOCH else ours.offset

@@ -1,10 +1,10 @@
-"""What a leader asks of the controller about its in-sync replicas, and what the answers mean.
+"""ISR changes that a leader requests (AlterPartition), and the controller's answers.
 
-Pure.  A change is a compare-and-set on the partition's leader and partition epoch: the controller
-applies it once or never, and never after the partition has moved on.  So an answer that was lost
-leaves two possibilities open, and the leader keeps both in force (`Partition.maximal_isr`) until it
-knows more.  Only two things end that: an answer that says what became of exactly this change, or
-metadata with a newer partition epoch.
+Pure.  A change is a compare-and-set on the partition's leader epoch and partition epoch.  The
+controller applies it once or never, and never after the partition epoch has advanced.  If an answer
+is lost, both outcomes are possible, and the leader enforces both (`Partition.maximal_isr`) until it
+knows more.  Only two things end that: an answer that decides exactly this change, or metadata with
+a newer partition epoch.
 """
 
 from collections.abc import Iterable
@@ -18,15 +18,17 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Of a replica that has not fetched in this leader's epoch; the controller does not check it."""
+"""Broker epoch of a replica that has not fetched in this leader epoch.  The controller does not
+check it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IsrChange:
-    """One change of one partition's in-sync replicas, from the state named by its two epochs.
+    """One change of a partition's ISR, from the state named by its leader epoch and partition
+    epoch.
 
-    The leader says with every change that it has recovered: whatever its log holds is from now on
-    what the partition holds (KIP-704).
+    Every change also reports that the leader has recovered: from now on the leader's log is the
+    content of the partition (KIP-704).
     """
 
     topic_id: UUID
@@ -34,16 +36,16 @@ class IsrChange:
     leader_epoch: Epoch
     partition_epoch: int
     members: tuple[tuple[NodeId, int], ...]
-    """The replicas that shall be in sync, each with the broker epoch it fetched with (KIP-903)."""
+    """Proposed in-sync replicas, each with the broker epoch of its fetches (KIP-903)."""
 
     @property
     def isr(self) -> frozenset[NodeId]:
-        """The replicas that shall be in sync."""
+        """Proposed in-sync replicas."""
         return frozenset(member for member, _ in self.members)
 
 
 class ChangeOutcome(Enum):
-    """What an answer says about one change."""
+    """Outcome of one change."""
 
     APPLIED = "it is committed, and the answer holds the partition's state"
     REJECTED = "it was not applied and never will be"
@@ -52,7 +54,8 @@ class ChangeOutcome(Enum):
 
 
 REJECTED = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
-"""These say that the partition epoch was right and the change was not made."""
+"""Error codes after which the change was certainly not made: its partition epoch was right, and the
+controller rejected it."""
 
 OVERTAKEN = frozenset(
     (
@@ -64,11 +67,12 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""An answer that was lost may have told of success before: only the metadata knows."""
+"""Error codes that may arrive although the change was made, if an earlier answer that reported
+success was lost. Only the metadata shows the outcome."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:
-    """Say what a partition's error code means for the change it answers."""
+    """Return the outcome of a change from its partition's error code."""
     if code == ErrorCode.NONE:
         return ChangeOutcome.APPLIED
     if code in REJECTED:
@@ -81,7 +85,7 @@ def outcome_of(code: int) -> ChangeOutcome:
 def request_of(
     broker_id: NodeId, broker_epoch: int, changes: Iterable[IsrChange]
 ) -> pb.AlterPartitionRequest:
-    """Build the one request for all these changes."""
+    """Build one AlterPartition request for all changes."""
     by_topic: dict[UUID, list[pb.AlterPartitionProposal]] = {}
     for change in changes:
         by_topic.setdefault(change.topic_id, []).append(
@@ -109,7 +113,7 @@ def request_of(
 def results_of(
     response: pb.AlterPartitionResponse,
 ) -> dict[tuple[bytes, int], pb.AlterPartitionResult]:
-    """Return the answers by topic id and partition."""
+    """Return the results in an AlterPartition response by topic id and partition index."""
     return {
         (topic.topic_id, result.partition_id): result
         for topic in response.topics

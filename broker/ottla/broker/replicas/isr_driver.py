@@ -1,32 +1,40 @@
-"""Sends the ISR changes that `IsrKeeper` decides on, one request after the other, and its ticks."""
+"""Sends the ISR changes that `IsrKeeper` decides, one request at a time, and calls the keeper at
+its deadlines."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.proto import controller_pb2 as pb
+from ottla.telemetry.metrics.instruments import Family
+from ottla.telemetry.metrics.kafka_families import counter
 
 REQUEST_TIMEOUT_MS = 2_000
-"""Shorter asks a slow controller twice; longer waits longer on one that has just died."""
+"""Milliseconds before a request is sent again. Shorter sends it twice to a slow controller; longer
+delays the retry when a controller has just died."""
+
+BEAN = "kafka.server:type=ReplicaManager,name="
 
 
 class IsrController(Protocol):
-    """What it needs of the controller client."""
+    """Interface to the controller for ISR changes."""
 
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Have the active controller decide; RefusedError when there is no answer."""
+        """Send the changes to the active controller.  Raises RefusedError if there is no answer."""
         ...
 
 
 class IsrDriver:
-    """The tasks of one keeper of in-sync replicas."""
+    """Background task that sends the changes of one ISR keeper."""
 
     def __init__(
         self,
@@ -45,8 +53,26 @@ class IsrDriver:
     def _on_due(self) -> None:
         self._is_due.set()
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that sends ISR changes, and its metrics."""
+        parts.task("in-sync replicas", self.run)
+        parts.families(self.families)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of ISR changes."""
+        keeper = self._keeper
+        yield counter(
+            f"{BEAN}IsrShrinksPerSec", "Replicas removed from an ISR.", keeper.shrinks.value
+        )
+        yield counter(f"{BEAN}IsrExpandsPerSec", "Replicas added to an ISR.", keeper.expands.value)
+        yield counter(
+            f"{BEAN}FailedIsrUpdatesPerSec",
+            "ISR changes that the controller did not make.",
+            keeper.failures.value,
+        )
+
     async def run(self) -> None:
-        """Keep the in-sync replicas until cancelled."""
+        """Maintain the in-sync replicas until cancelled."""
         async with trio.open_nursery() as nursery:
             for name, work in (
                 ("lag of replicas", self._tick),

@@ -1,13 +1,14 @@
-"""Decides which in-sync replicas to propose to the controller, and what its answers mean.
+"""Decides which ISR changes to propose to the controller, and how to apply its answers.
 
-Pure.  A replica joins as soon as it has caught up (`note`); lag is looked for every half of
-`replica.lag.time.max.ms`, by a clock that is set right where this process stood still: a leader
-that wakes from a pause must not find all others late.
+Pure. A replica joins the ISR as soon as it has caught up (`note`). Lag is checked every half of
+`replica.lag.time.max.ms`. Pauses of this process are subtracted from the lag, since otherwise a
+leader that wakes from a pause would find all other replicas late.
 
-One request is under way at a time, with every partition whose change is due (`changes`); a
-partition has one change under way until its outcome is known (`on_answer`).  A request whose answer
-is lost (`on_silence`) is repeated with the same changes, for as long as no metadata has overtaken
-them: dropping one would drop the guard it is for the high watermark.
+One request is in flight at a time, with every partition whose change is due (`changes`). A
+partition has at most one pending change until its outcome is known (`on_answer`). If an answer is
+lost (`on_silence`), the request is repeated with the same changes, until metadata with newer
+partition epochs arrives. If a change were dropped, so would be the maximal ISR that protects the
+high watermark.
 """
 
 import logging
@@ -26,40 +27,42 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.proto import controller_pb2 as pb
-from ottla.telemetry.instruments import Counter
+from ottla.telemetry.metrics.instruments import Counter
 
 logger = logging.getLogger("ottla.broker.isr")
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
-"""Lower reaches a recovered controller sooner; higher spares one that is in trouble."""
+"""Maximum milliseconds between retries.  Smaller finds a recovered controller sooner; larger spares
+a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
-"""How long a partition waits whose change the controller rejected: it knows of a fenced broker
-before we do, and the metadata that tells us is on its way."""
+"""Milliseconds that a partition waits after the controller rejected its change.  The controller
+learns of a fenced broker first, and the metadata about it arrives soon after."""
 
 TICK_MS_MAX = 1_000
-"""How often the clock is checked for a pause; a shorter pause than this is not noticed."""
+"""Milliseconds between checks for a pause of the process.  Shorter pauses are not noticed."""
 
 CHANGES_PER_REQUEST_MAX = 2_000
-"""Bounds one request, and one batch of the controller; more go with the next."""
+"""Maximum changes in one request, and thus in one batch of the controller.  Further ones go into
+the next request."""
 
 Changes = Mapping[Partition, IsrChange]
 
 
 class IsrKeeper:
-    """The ISR changes of this broker's partitions: due, unanswered and rejected."""
+    """ISR changes of this broker's partitions: due, unanswered and rejected."""
 
     def __init__(
         self, table: PartitionTable, config: BrokerConfig, broker_epoch: Callable[[], int]
     ) -> None:
-        """`broker_epoch` returns this broker's own, as registered."""
+        """`broker_epoch` returns the epoch under which this broker is registered."""
         self._table = table
         self._node_id = config.node_id
         self._broker_epoch = broker_epoch
         self._check_ms = max(1, config.replica_lag_time_ms_max // 2)
         self.tick_ms = min(TICK_MS_MAX, self._check_ms)
-        """Time between two calls of `on_time`."""
+        """Milliseconds between two calls of `on_time`."""
         self.on_due: Callable[[], None] = lambda: None
         """Called when `changes` may return something."""
         self._due: dict[Partition, None] = {}
@@ -71,19 +74,20 @@ class IsrKeeper:
         self._retry_at_ms: int | None = None
         self._logged_silence = ""
         self.shrinks = Counter()
-        """Changes made that took a replica out."""
+        """Counter of successful changes that removed a replica."""
         self.expands = Counter()
-        """Changes made that took a replica in."""
+        """Counter of successful changes that added a replica."""
         self.failures = Counter()
-        """Changes that the controller did not make."""
+        """Counter of changes that the controller did not make."""
 
     @property
     def unanswered(self) -> Changes:
-        """The changes that the controller was or will be asked for, and has not answered."""
+        """Changes that were sent to the controller and not answered yet."""
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Have `changes` check whether the partition's ISR should grow or be confirmed."""
+        """Mark a partition so that the next call of `changes` checks whether its ISR should grow or
+        be confirmed."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()
@@ -91,14 +95,16 @@ class IsrKeeper:
     # ---- time
 
     def start(self, now_ms: int) -> None:
-        """Begin to watch the clock."""
+        """Start the interval until the first lag check."""
         self._planned_ms = now_ms + self.tick_ms
         self._check_at_ms = now_ms + self._check_ms
 
     def on_time(self, now_ms: int) -> None:
-        """End pauses of rejected changes; look for lag when that is due and the clock did not jump.
+        """Review partitions whose pause after a rejected change is over. If a lag check is due,
+        begin the ISR changes for lagging replicas.
 
-        A tick that is late by more than another one means that this process stood still.
+        If the call is late by more than one interval, this process was paused. The pause is then
+        not counted as lag, and the lag check is postponed.
         """
         self.end_pauses(now_ms)
         late_ms = now_ms - self._planned_ms
@@ -107,23 +113,26 @@ class IsrKeeper:
             self._check_at_ms = now_ms + self._check_ms
         elif now_ms >= self._check_at_ms:
             self._check_at_ms = now_ms + self._check_ms
-            self.look_for_lag(now_ms)
+            self.begin_isr_shrinks(now_ms)
         self._planned_ms = now_ms + self.tick_ms
 
     def _forgive(self, elapsed_ms: int, now_ms: int) -> None:
-        logger.warning("this broker stood still for %d ms; no follower is late for it", elapsed_ms)
+        logger.warning(
+            "this broker was paused for %d ms; no follower counts as late because of that",
+            elapsed_ms,
+        )
         for partition in self._table:
-            partition.forgive_lag(elapsed_ms, now_ms)
+            partition.extend_catch_up_time(elapsed_ms, now_ms)
 
-    def look_for_lag(self, now_ms: int) -> None:
-        """Begin a change of every partition with a replica in sync that lags."""
+    def begin_isr_shrinks(self, now_ms: int) -> None:
+        """Begin a change for every partition whose ISR contains a lagging replica."""
         for partition in self._table:
             self._begin(partition, now_ms, may_shrink=True)
         if self._unanswered:
             self.on_due()
 
     def end_pauses(self, now_ms: int) -> None:
-        """Note partitions again whose changes were rejected long enough ago."""
+        """Check partitions again whose changes were rejected more than REJECTED_PAUSE_MS ago."""
         ended = [one for one, until_ms in self._rejected_until_ms.items() if until_ms <= now_ms]
         for partition in ended:
             del self._rejected_until_ms[partition]
@@ -135,13 +144,14 @@ class IsrKeeper:
             logger.info("%r: from ISR %s to %s", partition, sorted(partition.isr), sorted(wanted))
             self._unanswered[partition] = partition.begin_isr_change(wanted, self._broker_epoch())
 
-    # ---- one request after the other
+    # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the changes to send now: those without an answer again, then those newly due."""
+        """Return the changes to send now: first the unanswered ones again, then the newly due
+        ones."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
-                # Metadata has overtaken it; perhaps another change is due instead.
+                # Metadata has overtaken the change.  Another change may be due instead.
                 del self._unanswered[partition]
                 self._due[partition] = None
         due, self._due = self._due, {}
@@ -150,21 +160,22 @@ class IsrKeeper:
         return dict(list(self._unanswered.items())[:CHANGES_PER_REQUEST_MAX])
 
     def request(self, changes: Changes) -> pb.AlterPartitionRequest:
-        """Return the one request for all these changes."""
+        """Build one request for all changes."""
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:
-        """Return how long to wait before the next request: one that failed is not repeated at once.
+        """Return the milliseconds to wait before the next request, so that a failed one is not
+        repeated at once.
 
-        What becomes due meanwhile goes with it.
+        Changes that become due meanwhile go into the same request.
         """
         return 0 if self._retry_at_ms is None else max(0, self._retry_at_ms - now_ms)
 
     def on_silence(self, reason: str, now_ms: int) -> None:
-        """Keep all changes of a request that was not answered, to be asked for again."""
+        """Keep all changes of a request that was not answered, so that they are sent again."""
         if reason != self._logged_silence:
             self._logged_silence = reason
-            logger.warning("ISR changes are not answered, repeated until then: %s", reason)
+            logger.warning("ISR changes are unanswered and will be repeated: %s", reason)
         self._back_off(now_ms)
 
     def _back_off(self, now_ms: int) -> None:
@@ -172,7 +183,7 @@ class IsrKeeper:
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 
     def on_answer(self, changes: Changes, response: pb.AlterPartitionResponse, now_ms: int) -> None:
-        """Put the answers in force; what is not answered among them is asked for again."""
+        """Apply the controller's answers.  Changes without an answer are sent again."""
         results = results_of(response)
         is_whole = True
         for partition, change in changes.items():
@@ -180,13 +191,15 @@ class IsrKeeper:
             outcome = ChangeOutcome.UNKNOWN if result is None else outcome_of(result.error_code)
             if result is None or outcome is ChangeOutcome.UNKNOWN:
                 is_whole = False
-                # To the end: what cannot be decided must not keep others out of the request.
+                # Move it to the end, so that an undecidable change does not keep others out of the
+                # request.
                 self._unanswered[partition] = self._unanswered.pop(partition)
                 continue
             if self._unanswered[partition] is change:
                 del self._unanswered[partition]
-            self._put_in_force(partition, change, outcome, result, now_ms)
-            # Others may have caught up meanwhile; while OVERTAKEN is open this does nothing.
+            self._apply_change(partition, change, outcome, result, now_ms)
+            # Other replicas may have caught up meanwhile.  This has no effect while an OVERTAKEN
+            # change is pending.
             self.note(partition)
         self._logged_silence = ""
         if is_whole:
@@ -194,7 +207,7 @@ class IsrKeeper:
         else:
             self._back_off(now_ms)
 
-    def _put_in_force(
+    def _apply_change(
         self,
         partition: Partition,
         change: IsrChange,

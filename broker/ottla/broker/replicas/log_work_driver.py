@@ -1,14 +1,14 @@
-"""Does what publishers ask of the disk: in order for each partition, at once for different ones.
+"""Runs the disk work of publishers: in order for each partition, concurrently for different ones.
 
-A publisher that awaited a disk would hold up all metadata of its broker behind one disk that hangs,
-or behind a thousand logs that are made one after the other.  So it asks here and returns.  Steps of
-one partition (by name, for that is what files are called) are done one after the other as they were
-asked for: what is deleted before it is made again stays so.  Each step looks again at what the
-metadata says by then.  How many logs of one directory are worked on at once is the log manager's to
-bound.
+If a publisher awaited a disk, one hanging disk would block all metadata of its broker. So would the
+sequential creation of a thousand logs. Publishers therefore add steps here and return. Steps of one
+partition (by name, since files are named so) run in the order of addition. If a log is deleted and
+then created again, it is therefore deleted first. Each step reads the metadata again when it runs.
+The log manager bounds the number of logs of one directory that are worked on at the same time.
 
-Steps without a waiter are begun a little later and some at a time: the logs of a new topic.  A step
-that was asked for after it begins it, and so does `until_done`.
+Steps without a waiting caller, such as the creation of a new topic's logs, start a little later and
+in small numbers. They start at once when a step for the same partition is added with `add`, or when
+`until_done` waits for it.
 """
 
 from collections import deque
@@ -16,59 +16,61 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.ids import TopicPartition
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
-"""Partitions whose work is begun before other tasks get their turn.  A step that meets no await
-holds the loop for some 100 us; fewer only adds turns."""
+"""Partitions whose work is started before other tasks get their turn. A step without an await
+occupies the event loop for some 100 us. Smaller only adds turns."""
 
 LATER_S = 0.01
-"""How long steps without a waiter stay behind.  Less takes the processor from the answer to who
-created topics, more leaves more to be done when a client comes."""
+"""Seconds that steps without a waiter are delayed.  Shorter takes processor time from the response
+to the client that creates topics.  Longer leaves more work for the time when a client needs the
+topic."""
 
 LATER_AT_ONCE = 64
-"""Partitions without a waiter on which work is begun before others of them are done: two batches of
-the workers that make directories.  Fewer leaves the workers idle, more has a deletion that follows
-a creation wait for more."""
+"""Maximum partitions without a waiter that are worked on at the same time: two batches of the
+workers that create directories.  Smaller leaves the workers idle; larger makes a deletion after a
+creation wait for more."""
 
 
 class LogWork:
-    """The steps asked for and not done yet."""
+    """Steps of disk work that are not done yet, by partition."""
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self._errors = errors or UnexpectedErrors()
         self._steps: dict[TopicPartition, deque[Step]] = {}
         self._to_start: deque[TopicPartition] = deque()
         self._later: dict[TopicPartition, None] = {}
-        """Partitions whose first step has no waiter, in the order in which they were added."""
+        """Partitions whose first step has no waiter, in the order of addition."""
         self._late_room = trio.Semaphore(LATER_AT_ONCE)
         self._is_late_due = trio.Event()
         self._awaited: dict[TopicPartition, trio.Event] = {}
-        """Set when the steps are done of a partition that somebody waits for."""
+        """Event of each partition with a waiter, set when its steps are done."""
         self._is_due = trio.Event()
         self._is_done = trio.Event()
         self._is_done.set()
 
     def __len__(self) -> int:
-        """Return how many partitions have steps that are not done."""
+        """Return the number of partitions with unfinished steps."""
         return len(self._steps)
 
     def add(self, partition: TopicPartition, step: Step) -> None:
-        """Have a step done after those that were asked for of the same partition."""
+        """Add a step that runs after the earlier steps of the same partition."""
         steps = self._steps.get(partition)
         if steps is not None:
             steps.append(step)
-            self.hurry((partition,))
+            self.start_delayed((partition,))
             return
         self._begin(partition, step)
         self._to_start.append(partition)
         self._is_due.set()
 
     def add_later(self, partition: TopicPartition, step: Step) -> None:
-        """Do what `add` does, for a step without a waiter."""
+        """Add a step as `add` does, but start it later, since no caller waits for it."""
         steps = self._steps.get(partition)
         if steps is not None:
             steps.append(step)
@@ -82,8 +84,8 @@ class LogWork:
         if self._is_done.is_set():
             self._is_done = trio.Event()
 
-    def hurry(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin the steps of partitions for which somebody waits from now on."""
+    def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start the delayed steps of partitions that have a waiter now."""
         later = self._later
         if not later:
             return
@@ -94,28 +96,32 @@ class LogWork:
                 self._is_due.set()
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Return whether steps of a partition are not done yet."""
+        """Return whether a partition has unfinished steps."""
         return partition in self._steps
 
-    async def breathe(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let other tasks have a turn."""
         await trio.lowlevel.checkpoint()
 
     async def wait_done(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until all steps of all partitions are done."""
         await self._is_done.wait()
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of these partitions are left, or the time is over."""
+        """Wait until no steps of these partitions are left, or until the timeout."""
         waiting = [partition for partition in partitions if partition in self._steps]
-        self.hurry(waiting)
+        self.start_delayed(waiting)
         with trio.move_on_after(timeout_s):
             for partition in waiting:
                 if partition in self._steps:
                     await self._awaited.setdefault(partition, trio.Event()).wait()
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that runs the steps."""
+        parts.task("opening and deletion of logs", self.run)
+
     async def run(self) -> None:
-        """Do what is asked for until cancelled."""
+        """Run the steps until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_later, nursery)
             while True:
@@ -129,14 +135,14 @@ class LogWork:
                         await trio.lowlevel.checkpoint()
 
     async def _run_later(self, nursery: trio.Nursery) -> None:
-        """Begin the steps without a waiter, some at a time."""
+        """Start the delayed steps, a limited number at a time."""
         while True:
             await self._is_late_due.wait()
             self._is_late_due = trio.Event()
             await trio.sleep(LATER_S)
             while self._later:
                 await self._late_room.acquire()
-                if not self._later:  # meanwhile somebody came who waits for them
+                if not self._later:  # A waiter has arrived and started them.
                     self._late_room.release()
                     break
                 partition = next(iter(self._later))

@@ -1,18 +1,19 @@
-"""One partition as this broker sees it: who leads it, who is in sync, and what is committed.
+"""One partition as this broker sees it: its leader, its in-sync replicas and its high watermark.
 
 Pure: no clock, no await; the log below it appends synchronously.  The metadata image decides who
-leads (`apply`); the followers' fetches decide what is committed (`on_follower_fetch`).  While a
-change of the in-sync set is under way, the *maximal* set (the old and the new members) holds the
-high watermark back, so whichever way the controller decides, nothing committed is lost.  Whoever
-left by the controller's answer counts until metadata says so too: it may be an eligible leader
-under a min.insync.replicas that we have not heard of yet.
+leads (`apply`).  The followers' fetches decide what is committed (`on_follower_fetch`).  While an
+ISR change is pending, the *maximal* ISR (the old and the new members) holds the high watermark
+back.  No committed record is lost, whichever way the controller decides.  A replica removed by the
+controller's answer counts until the metadata has removed it too.  Until then it may be an eligible
+leader under a min.insync.replicas that is not known here yet.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
-(with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966),
-MaximalIsrCoversController (whoever the controller may elect in this epoch is waited for).
+(the high watermark does not advance with fewer in-sync replicas than `min.insync.replicas`,
+KIP-966), MaximalIsrCoversController (each replica that the controller may elect in this epoch is
+waited for).
 
-A partition owns the consequences of its changes: through its `PartitionPort` it wakes the requests
-that wait for them, has its log flushed and its in-sync set reviewed.  No caller does so for it.
+A partition owns the consequences of its changes.  Through its `PartitionPort` it wakes waiting
+requests, and requests flushes of its log and reviews of its ISR.  No caller does so for it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -28,25 +29,25 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.limits import INT64_MAX
-from ottla.model.settings.topic import TOPIC_DEFAULTS, TopicConfig
-from ottla.storage.append_info import AppendInfo, AppendOrigin
-from ottla.storage.log import Log
-from ottla.storage.validate import Accepted
-from ottla.storage.verification import VerificationGuard
+from ottla.model.settings.storage.topic import TOPIC_DEFAULTS, TopicConfig
+from ottla.storage.log.log import Log
+from ottla.storage.log.validate import Accepted
+from ottla.storage.producers.verification import VerificationGuard
+from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 
 ACKS_ALL: Final = -1
 
 
 class Partition:
-    """The leader's or follower's view of one replica on this broker.
+    """One replica on this broker, as a leader or a follower.
 
-    A partition whose log is still being opened or has been removed leads nothing.  Requests that
-    wait for a commit watch `high_watermark_key`, those that wait for records `end_offset_key`;
-    both are woken where the partition leads, follows or fails from now.
+    A partition whose log is still being opened or has been removed does not lead. Requests that
+    wait for a commit watch `high_watermark_key`, and those that wait for records watch
+    `end_offset_key`. Both keys are woken when the partition begins to lead or follow, or fails.
     """
 
     __slots__ = (
-        "_leaving", "_other_maximal_isr", "_port", "config", "damage", "end_offset_key",
+        "_leaving", "_other_maximal_isr", "_port", "_watched", "config", "damage", "end_offset_key",
         "followers", "high_watermark_key", "index", "inspects_records", "is_eligible",
         "is_flush_awaited", "is_internal", "is_leader", "is_reassigning", "is_recovering",
         "is_removed", "isr", "key", "lag_ms_max", "leader_epoch",
@@ -63,34 +64,38 @@ class Partition:
         *,
         local_id: NodeId,
         is_eligible: Callable[[NodeId, int], bool],
-        port: PartitionPort,
+        port: PartitionPort["Partition"],
         lag_ms_max: int = 30_000,
         traffic: TopicTraffic | None = None,
     ) -> None:
-        """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving.
+        """`is_eligible(replica, broker_epoch)` returns whether a replica may be in sync: it is
+        neither fenced nor shutting down.
 
-        `lag_ms_max` (`replica.lag.time.max.ms`): how long a follower may lag and stay in sync.
-        `traffic` is where the topic's bytes are counted.
+        `lag_ms_max` (`replica.lag.time.max.ms`) is the time that an in-sync follower may lag.
+        `traffic` counts the topic's bytes.
         """
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.is_internal = topic in INTERNAL_TOPICS
-        """Whether brokers keep their own state in it: clients write no records there."""
+        """True for an internal topic, to which clients cannot produce."""
         self.key = TopicIdPartition(topic_id, index)
         self.local_id = local_id
         self.is_eligible = is_eligible
         self._port = port
+        self._watched = port.watched
         self.lag_ms_max = lag_ms_max
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.log: Log | None = None
         self.storage_failure: str | None = None
-        """Why there is no log and will be none: its bytes lie, or its disk failed."""
+        """Reason why the log cannot be opened: corrupt data or a failed disk. None if the log is
+        usable."""
         self.damage: str | None = None
-        """What a fetch found wrong with the stored records last; they cannot be served."""
+        """Last corruption of stored records that a fetch found.  They cannot be served."""
         self.config = TOPIC_DEFAULTS
         self.inspects_records = False
-        """Whether a produced batch's records are looked at, or packed by another codec."""
+        """True if the records of a produced batch must be read, or recompressed with another
+        codec."""
         self.is_leader = False
         self.is_removed = False
         self.leader_id = NO_NODE
@@ -101,15 +106,16 @@ class Partition:
         self.is_reassigning = False
         self.isr: frozenset[NodeId] = frozenset()
         self.pending_change: IsrChange | None = None
-        """What the controller has been asked for, until it is known what became of it."""
+        """Change requested from the controller, until its outcome is known."""
         self.is_recovering = False
-        """Elected without all that was committed, and the controller not told yet to go on."""
+        """True after an unclean election, until the controller has confirmed the recovery."""
         self.unclean_leader_epoch = FIRST_EPOCH
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
         self._leaving: frozenset[NodeId] = frozenset()
-        """Who is out of sync by the controller's answers alone, which run ahead of metadata."""
+        """Replicas that the controller's answers removed from the ISR, while the metadata still has
+        them in it."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
@@ -118,12 +124,14 @@ class Partition:
         role = "leader" if self.is_leader else "follower"
         return f"Partition({self.topic}-{self.index}, {role} in epoch {self.leader_epoch})"
 
-    # ---- what produce, fetch and look-ups ask ----
+    # ---- produce, fetch and lookups ----
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
-        """Return the log if this broker leads in that epoch; else refuse with Kafka's code.
+        """Return the log if this broker leads in the client's leader epoch. Raises RefusedError
+        with Kafka's code otherwise.
 
-        `current_leader_epoch` is what the asker believes, -1 when it does not say (KIP-320).
+        `current_leader_epoch` is the client's leader epoch, or -1 if the request has none
+        (KIP-320).
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
@@ -146,11 +154,11 @@ class Partition:
         accepted: Accepted | None = None,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append a client's batch as the leader; the high watermark follows if it can at once.
+        """Append a client's batch as the leader, and advance the high watermark if possible.
 
-        `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag;
-        `accepted` is the batch where it was checked before, `guard` what a transactional one was
-        verified with.
+        `now_ms` is wall time, for the records.  `mono_ms` is monotonic time, for the followers'
+        lag.  `accepted` is the batch if it was validated before.  `guard` is the verification guard
+        of a transactional batch.
         """
         if self.is_internal:
             raise RefusedError(
@@ -158,14 +166,14 @@ class Partition:
             )
         log = self.log
         if log is None or not self.is_leader:
-            log = self.leader_log()  # which refuses
+            log = self.leader_log()  # Raises RefusedError.
         if acks == ACKS_ALL and len(self.isr) < self.min_isr_count:
             raise RefusedError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
             )
         for follower in self.followers.values():
-            # A fetch says nothing of partitions without news: until now it has had everything.
+            # A fetch skips partitions without news, so this follower had every record until now.
             if follower.end_offset >= log.end_offset:
                 follower.caught_up_ms = mono_ms
         info = log.append_as_leader(
@@ -177,9 +185,10 @@ class Partition:
     def begin_verification(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard with which a transaction's first batch may be appended here.
+        """Return the verification guard for the first batch of a transaction.
 
-        None where it is open here already.  Raises RefusedError if the epoch is old.
+        Returns None if the transaction is open here already.  Raises RefusedError if the epoch is
+        old.
         """
         return self.leader_log().begin_verification(
             producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
@@ -194,10 +203,11 @@ class Partition:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> Offset:
-        """Append batches of a coordinator on this broker, as one write; return their end.
+        """Append batches of a coordinator on this broker in one write. Returns their end offset.
 
-        With too few replicas in sync they are written all the same, and committed when more are.
-        `guard` and `transaction_version` are those of transactional batches and of markers.
+        With too few in-sync replicas they are still written, and committed when there are enough.
+        `guard` is given for transactional batches, and `transaction_version` for transaction
+        markers.
         """
         log = self.leader_log()
         info = log.append_as_leader(
@@ -212,27 +222,29 @@ class Partition:
         return info.end_offset
 
     def _on_appended(self, log: Log, mono_ms: int) -> None:
-        if self.end_offset_key in self._port.watched:
+        if self.end_offset_key in self._watched:
             self._port.wake(self.end_offset_key)
         self.advance_high_watermark(mono_ms)
         if self.is_flush_awaited and log.is_flush_due:
             self._port.on_flush_due(self)
 
     def on_flushed(self, log: Log, now_ms: int) -> None:
-        """Count what a flush of `log` made durable, and wake the produces that waited for it.
+        """Advance the high watermark after a flush of `log`, and wake the produce requests that
+        wait for the flush.
 
-        Also where the flush failed: they are answered by that.
+        They are woken also after a failed flush, and are then answered with its error.
         """
         if self.log is log and self.is_leader:
             self.advance_high_watermark(now_ms)
         self._port.wake(self.high_watermark_key)
 
     def on_start_raised(self) -> None:
-        """Wake the followers' fetches: their answers bring the new start of the log."""
+        """Wake the followers' fetches, whose responses report the new log start offset."""
         self._port.wake(self.end_offset_key)
 
     def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
-        """Say how a produce that ended at `end_offset` is answered; None while it must wait."""
+        """Return the error code for a batch that ends at `end_offset`, or None while it is not
+        acknowledged."""
         log = self.log
         if log is None or not self.is_leader:
             if self.storage_failure is not None:
@@ -250,12 +262,13 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        """The end of what is committed; 0 while there is no log."""
+        """End offset of the committed records; 0 while there is no log."""
         return Offset(0) if self.log is None else self.log.high_watermark
 
     @property
     def durable_end(self) -> Offset:
-        """The end of what counts as written: below flush.messages records above what is flushed."""
+        """End offset of the records that count as written. With flush.messages set, this is the
+        flushed end offset plus the allowed number of unflushed records."""
         log = self.log
         assert log is not None
         if not self.is_flush_awaited:
@@ -264,12 +277,13 @@ class Partition:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether something counts only once it is flushed."""
+        """True if the log has unflushed records that count as written only after a flush."""
         return self.log is not None and self.durable_end < self.log.end_offset
 
     @property
     def low_watermark(self) -> Offset:
-        """The lowest log start among the living replicas: what DeleteRecords deleted everywhere."""
+        """Lowest log start offset of the live replicas. Records below it are deleted on all of
+        them."""
         assert self.log is not None
         starts = [
             follower.log_start_offset
@@ -278,10 +292,11 @@ class Partition:
         ]
         return min([self.log.log_start_offset, *starts])
 
-    # ---- what the metadata image says ----
+    # ---- metadata ----
 
     def attach(self, log: Log, now_ms: int) -> None:
-        """Take the opened log; a leader in waiting leads from now."""
+        """Set the opened log. If the metadata names this broker as leader, the partition leads from
+        now on."""
         assert self.log is None
         assert not self.is_removed
         self.log = log
@@ -290,14 +305,15 @@ class Partition:
         self._on_changed()
 
     def change_log(self, log: Log) -> None:
-        """Use another log, which has all that ours has: the replica moved between directories."""
+        """Replace the log by one with all of its records, after a move between directories."""
         assert self.log is not None
         self.log = log
         self._wake()
         self._flush_if_awaited()
 
     def fail(self, reason: str) -> None:
-        """Lead and follow nothing until the next start: the disk of the log failed."""
+        """Stop leading and following until the next start of the broker, because the log's disk
+        failed with `reason`."""
         self.log = None
         self.storage_failure = reason
         self.is_leader = False
@@ -305,8 +321,9 @@ class Partition:
         self.followers.clear()
         self._wake()
 
-    def set_log_aside(self) -> Log:
-        """Lead nothing until the log is attached again; return it: another task changes it yet."""
+    def detach_log(self) -> Log:
+        """Detach and return the log while another task is still changing it. The partition does not
+        lead until a log is attached again."""
         log, self.log = self.log, None
         assert log is not None
         self.is_leader = False
@@ -315,14 +332,14 @@ class Partition:
         return log
 
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
-        """Follow what the controller decided.
+        """Apply the controller's state of the partition.
 
-        The answer to our own change may have told us of this state, or of a later one, already.
+        The answer to our own ISR change may have brought this state already, or a later one.
         """
         if state.partition_epoch < self.partition_epoch:
             return
         if state.partition_epoch > self.partition_epoch:
-            # A change asked for from an older state is in this one, or will never be made.
+            # A change requested in an older state is part of this one, or will never be made.
             self.pending_change = None
         self._leaving = frozenset()
         is_new_epoch = state.leader_epoch > self.leader_epoch
@@ -347,16 +364,17 @@ class Partition:
         self._on_changed()
 
     def apply_config(self, config: TopicConfig, now_ms: int) -> None:
-        """Take changed topic settings."""
+        """Apply changed topic settings."""
         self._apply_config(config)
         if self.is_leader:
             self.advance_high_watermark(now_ms)
         self._flush_if_awaited()
 
     def on_brokers_changed(self, now_ms: int) -> None:
-        """Count replicas again whose brokers are or were fenced: the image has other brokers.
+        """Update the replicas after a change of brokers, which may have fenced or unfenced some.
 
-        Such a replica may join those in sync, or no longer holds up a commit or a deletion.
+        An unfenced replica may join the ISR. A fenced one no longer holds back the high watermark
+        or a deletion.
         """
         if self.is_leader and len(self.isr) < len(self.replicas):
             self.advance_high_watermark(now_ms)
@@ -364,7 +382,8 @@ class Partition:
             self._port.on_isr_due(self)
 
     def remove(self) -> Log | None:
-        """Lead and follow no longer: the topic is deleted or the replica moved; return the log."""
+        """Stop leading and following, because the topic was deleted or the replica moved to another
+        broker. Returns the log."""
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True
@@ -383,13 +402,15 @@ class Partition:
         self._port.wake(self.end_offset_key)
 
     def _flush_if_awaited(self) -> None:
-        """Have what counts only when flushed flushed, though nobody may append here any more."""
+        """Request a flush if there are records that count only when durable. Without it they might
+        never be flushed, since no further append requests one."""
         if self.is_flush_due:
             self._port.on_flush_due(self)
 
     def _apply_config(self, config: TopicConfig) -> None:
         self.config = config
-        # Never more than there are replicas: such a topic could not be written at all (KIP-966).
+        # At most the number of replicas; otherwise such a topic could not be written at all
+        # (KIP-966).
         self.min_isr_count = min(config.min_insync_replicas, max(1, len(self.replicas)))
         self.is_flush_awaited = config.flush_messages < INT64_MAX
         self.inspects_records = (
@@ -403,7 +424,7 @@ class Partition:
         self.is_leader = True
         self.leader_epoch_start_offset = self.log.end_offset
         self.log.assign_epoch(self.leader_epoch, self.leader_epoch_start_offset)
-        # What a follower of an earlier epoch reported may have been truncated since.
+        # A follower may have truncated records since it reported them in an earlier epoch.
         self.followers.clear()
         self._note_replicas(now_ms)
         self.advance_high_watermark(now_ms)
@@ -415,11 +436,12 @@ class Partition:
         }
         self._note_maximal_isr()
 
-    # ---- what is committed, and who is in sync ----
+    # ---- high watermark and in-sync replicas ----
 
     @property
     def maximal_isr(self) -> Collection[NodeId]:
-        """Every replica that the controller may take for one that has all that is committed."""
+        """Every replica that the controller may consider in sync, under the current ISR or a
+        pending change."""
         change, isr = self.pending_change, self.isr
         if change is None and not self._leaving:
             return isr
@@ -440,12 +462,13 @@ class Partition:
         broker_epoch: int,
         now_ms: int,
     ) -> None:
-        """Note where a follower's log begins and ends, as its fetch says.
+        """Store the log start and end offsets that a follower's fetch reports.
 
-        `broker_epoch` is one that the metadata has registered.  A fetch that an earlier life of the
-        follower sent is refused: it may have lost since what it had then (KIP-903).  One that is
-        late may take back what a newer one said: the follower's session, which looks at what has
-        news only, is woken to say it again, also where nothing is ever appended.
+        `broker_epoch` is an epoch that the metadata has registered. Raises RefusedError for a fetch
+        of an earlier incarnation of the follower, which may have lost records since (KIP-903). A
+        delayed fetch may replace the offsets of a newer one. The follower's session, which reads
+        only partitions with news, is then woken to report them again, even if nothing is ever
+        appended.
         """
         log = self.leader_log()
         follower = self.followers.get(replica)
@@ -469,10 +492,11 @@ class Partition:
             self._port.on_isr_due(self)
 
     def advance_high_watermark(self, now_ms: int) -> None:
-        """Commit what every replica of the maximal ISR has, and wake the requests that wait for it.
+        """Commit the records that every replica of the maximal ISR has, and wake the requests
+        waiting for them.
 
-        A caught-up replica that is about to join the ISR is waited for too: else the high
-        watermark could run ahead of it permanently (KIP-966's strict rule needs it to join).
+        A caught-up replica about to join the ISR is waited for as well.  Otherwise the high
+        watermark could run ahead of it permanently, and KIP-966's strict rule needs it to join.
         """
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
@@ -490,16 +514,17 @@ class Partition:
                     committed = min(committed, follower.end_offset)
         if committed > log.high_watermark:
             log.update_high_watermark(committed)
-            if self.high_watermark_key in self._port.watched:
+            if self.high_watermark_key in self._watched:
                 self._port.wake(self.high_watermark_key)
 
     def may_join(self, replica: NodeId) -> bool:
-        """Return whether a replica that is not in sync should be now.
+        """Return whether a replica outside the ISR should join it now.
 
-        It must have all that is committed, and this epoch's start: what an earlier leader
-        committed lies below that, also where our own high watermark does not say so yet.  Whoever
-        has just left holds that back until metadata says so: it would be back at once.  And who
-        ends where our log begins must have heard that: what it holds below may be another log's.
+        It must have all committed records and reach the start offset of this leader epoch.  Records
+        that an earlier leader committed are below that offset, even if our high watermark is still
+        lower.  A replica that has just left must wait until the metadata shows that; otherwise it
+        would return at once.  A follower whose log ends at our log start offset must also start
+        there, since its records below may belong to another log.
         """
         if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
@@ -515,10 +540,10 @@ class Partition:
         )
 
     def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
-        """Return the in-sync set the controller should be asked for, None when it stands.
+        """Return the ISR to request from the controller, or None if no change is due.
 
-        One change at a time.  Lag is looked for only where `may_shrink`: whoever asks has made
-        sure that the clock did not run while this process stood still.
+        Returns None while a change is pending.  Lag counts only if `may_shrink` is True; the caller
+        has then checked that this process was not paused.
         """
         if not self.is_leader or self.pending_change is not None:
             return None
@@ -530,9 +555,10 @@ class Partition:
         return None if wanted == self.isr and not self.is_recovering else wanted
 
     def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
-        """Note that the controller is asked for `isr`; return the change to send.
+        """Store that `isr` is being requested from the controller. Returns the change to send.
 
-        `broker_epoch` is this broker's own.  Until its outcome is known, both sets count.
+        `broker_epoch` is that of this broker. Until the outcome is known, both the old and the new
+        ISR count.
         """
         assert self.is_leader
         assert self.pending_change is None
@@ -562,12 +588,12 @@ class Partition:
         partition_epoch: int,
         now_ms: int,
     ) -> None:
-        """Take in the state in which the controller left us.
+        """Apply the controller's answer to a change of the ISR.
 
-        It is in force before the metadata brings it (KIP-497), but for whoever left: the controller
-        counts in-sync replicas by the min.insync.replicas of now, and keeps those that leave
-        eligible below it, while ours may be older and lower.  An answer that metadata has overtaken
-        or that speaks of another leader's epoch changes nothing.
+        It takes effect before the metadata arrives (KIP-497), except for a replica that left.  The
+        controller applies the current min.insync.replicas and keeps leaving replicas eligible below
+        it, while our value may be older and lower.  An answer that metadata has overtaken, or for
+        another leader epoch, has no effect.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return
@@ -583,10 +609,10 @@ class Partition:
         self.advance_high_watermark(now_ms)
 
     def abandon_isr_change(self, change: IsrChange, now_ms: int) -> None:
-        """Forget a change that the controller has not made and never will.
+        """Drop a pending change that the controller has not made and never will make.
 
-        Only for an answer that is certain of it: else the controller's ISR could be larger than
-        the one that holds our high watermark back.
+        Call it only if that is certain. Otherwise the controller's ISR could be larger than the ISR
+        that holds our high watermark back.
         """
         if self.pending_change is not change:
             return
@@ -594,7 +620,8 @@ class Partition:
         self._note_maximal_isr()
         self.advance_high_watermark(now_ms)
 
-    def forgive_lag(self, elapsed_ms: int, now_ms: int) -> None:
-        """Let time in which this process stood still count against no follower."""
+    def extend_catch_up_time(self, elapsed_ms: int, now_ms: int) -> None:
+        """Add the duration of a pause of this process to each follower's catch-up time, so that it
+        causes no lag."""
         for follower in self.followers.values():
             follower.caught_up_ms = min(now_ms, follower.caught_up_ms + elapsed_ms)

@@ -1,32 +1,34 @@
-"""Where the consequences of a partition's changes go: wakes, flushes, reviews of the ISR.  Pure."""
+"""Callbacks through which a partition wakes requests, and requests flushes and ISR reviews.
+Pure."""
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
+P = TypeVar("P")
 
 
 class WakeKey:
-    """What waiting requests watch: cheap to hash, one of each kind a partition."""
+    """Key that waiting requests watch. It is cheap to hash. Each partition has one key for its high
+    watermark and one for its log end."""
 
     __slots__ = ()
 
 
-class EveryKey(Container[object]):
-    """All keys."""
+class AllKeys(Container[object]):
+    """Container that reports every key as contained."""
 
     def __contains__(self, key: object) -> bool:
         return True
 
 
-class PartitionPort(NamedTuple):
-    """Where the consequences of a partition's changes go; none of them may act on it in return."""
+class PartitionPort(NamedTuple, Generic[P]):
+    """Callbacks for the changes of partitions `P`; none of them may change the partition."""
 
     wake: Callable[[WakeKey], object]
-    on_flush_due: Callable[["Partition"], None]
+    on_flush_due: Callable[[P], None]
     """Called when records wait for a flush; it must not flush before it returns."""
-    on_isr_due: Callable[["Partition"], None]
-    """Called when the in-sync set of a partition led here may have to change."""
-    watched: Container[object] = EveryKey()
-    """The keys that are watched: where most are not, to look costs less than a wake."""
+    on_isr_due: Callable[[P], None]
+    """Called when the ISR of a partition led here may have to change."""
+    watched: Container[object] = AllKeys()
+    """Keys that some request watches.  Checking it costs less than a wake-up, which is rarely
+    needed."""

@@ -1,8 +1,8 @@
-"""The replicas on this broker, found in two dictionary look-ups, and what to say of the others.
+"""Table of the replicas on this broker, and the errors for all other partitions.
 
-Pure.  Requests name topics by name (old versions) or by id; both lead to `dict[index, Partition]`.
-What is not here is looked up in the metadata image, only to choose the right refusal: a topic that
-nobody knows, or a partition that another broker leads.
+Pure. Requests name topics by name (old versions) or by id; both lead to `dict[index, Partition]`,
+so a replica is found by two dictionary lookups. Other partitions are looked up in the metadata
+image only to choose the right error: an unknown topic, or a partition that another broker leads.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ottla.model.ids import NO_EPOCH, NO_NODE, ZERO_UUID
 
 
 class PartitionTable:
-    """Local partitions by (name, index) and (id, index), under the image published last."""
+    """Local partitions by (name, index) and (id, index), with the last published image."""
 
     __slots__ = ("by_id", "by_name", "image", "opening")
 
@@ -24,9 +24,10 @@ class PartitionTable:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[UUID, dict[int, Partition]] = {}
         self.opening: dict[str, dict[Partition, None]] = {}
-        """By topic, the partitions whose logs are being opened for the first time.
+        """Partitions whose logs are being opened for the first time, by topic.
 
-        As asked for: the order of a set is that of where objects lie in memory."""
+        They are in the order in which they were added. A set would be ordered by memory addresses.
+        """
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_id.values():
@@ -36,14 +37,15 @@ class PartitionTable:
         return sum(map(len, self.by_id.values()))
 
     def add(self, partition: Partition) -> None:
-        """Take a new local replica in; a topic made again takes the name over from the old one."""
+        """Add a local replica. The replica of a recreated topic replaces that of the old topic with
+        the same name."""
         indexed = self.by_id.setdefault(partition.topic_id, {})
         assert partition.index not in indexed
         indexed[partition.index] = partition
         self.by_name[partition.topic] = indexed
 
     def remove(self, partition: Partition) -> None:
-        """Forget a local replica."""
+        """Remove a local replica."""
         indexed = self.by_id[partition.topic_id]
         del indexed[partition.index]
         if not indexed:
@@ -52,12 +54,13 @@ class PartitionTable:
                 del self.by_name[partition.topic]
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic, None for an id that no topic has."""
+        """Return the name of a topic, or None if no topic has the id."""
         topic = self.image.topics.get(topic_id)
         return None if topic is None else topic.name
 
     def find(self, topic: str, index: int) -> Partition:
-        """Return the local partition; else refuse as fits what the image knows of it."""
+        """Return the local partition. If it is not on this broker, raises RefusedError with the
+        error code that follows from the metadata image."""
         indexed = self.by_name.get(topic)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:
@@ -68,7 +71,8 @@ class PartitionTable:
         return partition
 
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Return the local partition; else refuse as fits what the image knows of it."""
+        """Return the local partition. If it is not on this broker, raises RefusedError with the
+        error code that follows from the metadata image."""
         indexed = self.by_id.get(topic_id)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:
@@ -81,7 +85,7 @@ class PartitionTable:
         return partition
 
     def current_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[int, int]:
-        """Return (leader, leader epoch) as the image has it, (-1, -1) when it knows neither."""
+        """Return (leader, leader epoch) from the image, or (-1, -1) if the partition is unknown."""
         image = self.image
         known = image.topic(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
         state = None if known is None else known.partitions.get(index)

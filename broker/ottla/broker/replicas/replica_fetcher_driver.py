@@ -1,9 +1,9 @@
-"""Followers at work: one task and one connection for each leader that this broker follows.
+"""Follower tasks: one task and one connection for each leader that this broker follows.
 
-Each task asks, takes the answer in partition by partition, has the duties that come of it performed
-(`follower_duties_driver`) and asks again.  A partition that is left is left at once: whoever leaves
-it waits for a duty under way on its log, never for the network.  A new partition does not wait
-behind a long poll for others.
+Each task sends a fetch, applies the response partition by partition and runs the disk work that
+follows from it (`follower_duties_driver`). Then it fetches again. Following a partition stops
+immediately: the caller waits for running disk work on its log, but never for the network. A new
+partition does not wait behind a long poll for others.
 """
 
 import logging
@@ -12,16 +12,17 @@ from functools import partial
 
 import trio
 
+from ottla.broker.part_registry import PartRegistry
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
-    BeginAnew,
-    FindPlace,
+    FindLogRange,
     Flush,
-    Followed,
+    FollowedPartition,
     FollowerFetch,
     RaiseStart,
     Truncate,
+    TruncateFully,
     place_of,
 )
 from ottla.broker.replicas.partition import Partition
@@ -40,6 +41,8 @@ from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.telemetry.metrics.instruments import Family
+from ottla.telemetry.metrics.kafka_families import gauges
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.list_offsets_request import (
@@ -55,24 +58,31 @@ logger = logging.getLogger("ottla.broker.replicas")
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_MS_FIRST = 20
 RECONNECT_MS_MAX = 1_000
-"""Lower finds a restarted leader sooner; higher spares a machine that is down."""
+"""Maximum milliseconds between connection attempts.  Smaller finds a restarted leader sooner;
+larger spares a machine that is down."""
 
 FAILURES_TOLERATED = 6
-"""Failures in a row after which it is logged that a leader cannot be followed, once: some 2 s."""
+"""Consecutive failures after which a leader that cannot be followed is logged, once.  They take
+some 2 s."""
 
 Left = Callable[[], Awaitable[None]]
-"""Waits until nothing touches the log of a partition that was left."""
+"""Callable that waits until no disk work changes the log of a partition that is no longer
+followed."""
 
 LONG_POLL_MS = 20
-"""A request that is out for so long waits for records, so it may be given up for a new one that
-names more partitions.  Lower gives up answers that are on their way; higher delays failovers."""
+"""Milliseconds after which an unanswered request counts as a long poll.  It may then be abandoned
+for a request that includes more partitions.  Smaller abandons responses that are on their way;
+larger delays failovers."""
 
 TURN_BYTES = 1 << 20
-"""Records appended before other tasks get a turn."""
+"""Bytes of records appended before other tasks get a turn."""
+
+PARTITIONS_PER_SLICE = 1_000
+"""Partitions read for metrics before other tasks get a turn."""
 
 
 class ReplicaFetchers:
-    """All that this broker follows, by leader."""
+    """All followed partitions of this broker, by leader."""
 
     def __init__(
         self,
@@ -84,7 +94,7 @@ class ReplicaFetchers:
         quota: ReplicationQuota,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`quota` is what throttled replicas may fetch of all leaders together."""
+        """`quota` is the replication quota of throttled replicas, for all leaders together."""
         self._config = config
         self._quota = quota
         self._table = table
@@ -99,8 +109,34 @@ class ReplicaFetchers:
     def __len__(self) -> int:
         return len(self._of)
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that fetches, its metrics and its problem reports."""
+        parts.task("follower", self.run)
+        parts.families(self.families)
+        parts.figures(lambda: {"partitions.followed": len(self)})
+        parts.problems(self.problems)
+
+    def families(self) -> Iterator[Family | None]:
+        """Yield the metrics of followers, and None between slices of partitions, where the caller
+        may pause."""
+        longest = 0
+        for at, followed in enumerate(self.followed()):
+            if not at % PARTITIONS_PER_SLICE:
+                yield None
+            longest = max(longest, followed.lag)
+        manager = "kafka.server:type=ReplicaFetcherManager,name="
+        for name, text, value in (
+            ("MaxLag", "Most committed records that a follower on this broker lacks.", longest),
+            (
+                "FailedPartitionsCount",
+                "Partitions whose replication failed and is paused until its next retry.",
+                self.failed_count,
+            ),
+        ):
+            yield gauges(f"{manager}{name}", text, ("clientId",), ((("Replica",), value),))
+
     async def run(self) -> None:
-        """Fetch until cancelled."""
+        """Fetch from all leaders until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -109,11 +145,12 @@ class ReplicaFetchers:
             try:
                 await trio.sleep_forever()
             finally:
-                # Before the nursery closes: metadata may still bring partitions to follow.
+                # Before the nursery closes, since metadata may still add partitions to follow.
                 self._nursery = None
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition's leader, unless that is done already; the log must be there."""
+        """Start to follow a partition's leader. Has no effect if it is followed already. The
+        partition must have a log."""
         key = partition.key
         leader_id = partition.leader_id
         if key in self._of or leader_id in (NO_NODE, self._config.node_id):
@@ -134,7 +171,8 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
-        """Follow these no longer; return what to wait for where a duty still changes the log."""
+        """Stop following partitions. For each partition whose log is still being changed, returns a
+        function that waits for that change."""
         busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             fetcher = self._of.pop(key, None)
@@ -148,15 +186,15 @@ class ReplicaFetchers:
                 fetcher.stop()
         return busy
 
-    def followed(self) -> Iterator[Followed]:
+    def followed(self) -> Iterator[FollowedPartition]:
         """Yield every partition that is followed."""
         for fetcher in list(self._fetchers.values()):
             yield from list(fetcher.core.followed)
 
     @property
-    def set_aside_count(self) -> int:
-        """How many of these are left alone for a while, having failed."""
-        return sum(fetcher.core.set_aside_count for fetcher in self._fetchers.values())
+    def failed_count(self) -> int:
+        """Number of partitions that failed and are not fetched until their retry."""
+        return sum(fetcher.core.failed_count for fetcher in self._fetchers.values())
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each leader or partition that cannot be followed."""
@@ -165,7 +203,7 @@ class ReplicaFetchers:
 
 
 class LeaderFetcher:
-    """Follows one leader; its task ends when there is nothing left to follow."""
+    """Fetcher of one leader. Its task ends when no partition of that leader is left to follow."""
 
     def __init__(
         self,
@@ -188,20 +226,21 @@ class LeaderFetcher:
         self._asked_at = 0.0
         self._is_new_wanted = False
         self._has_more = trio.Event()
-        self.duties = FollowerDuties(core, clock, errors, on_late=self._ask_soon)
+        self.duties = FollowerDuties(core, clock, errors, on_late=self._interrupt_long_poll)
         self._failure: str | None = None
         self._failure_count = 0
-        """Since the leader answered last."""
+        """Number of failures since the leader's last response."""
 
-    # ---- what others ask of it
+    # ---- interface
 
     def follow(self, partition: Partition) -> None:
-        """Follow one more partition; a long poll under way is given up for it."""
+        """Follow one more partition. A long poll in progress is abandoned, since it does not
+        include the partition."""
         self.core.follow(partition)
-        self._ask_soon()
+        self._interrupt_long_poll()
 
-    def _ask_soon(self) -> None:
-        """Give a long poll up that does not name all there is to ask for."""
+    def _interrupt_long_poll(self) -> None:
+        """Abandon a long poll that does not include a partition that must be fetched now."""
         self._has_more.set()
         if self._asking is not None:
             self._is_new_wanted = True
@@ -209,22 +248,23 @@ class LeaderFetcher:
             self._asking.deadline = min(self._asking.deadline, parked_at)
 
     def stop(self) -> None:
-        """End the task; a duty under way is done first."""
+        """Stop the task. Disk work in progress is completed first."""
         self._scope.cancel()
 
     def problems(self) -> Iterator[str]:
-        """Yield why the leader, or some of its partitions, cannot be followed."""
+        """Yield a sentence for each reason why the leader or one of its partitions cannot be
+        followed."""
         if self._failure is not None:
             yield f"broker {self.core.leader_id} cannot be followed: {self._failure}"
         yield from self.core.problems()
 
-    # ---- its task
+    # ---- task
 
     async def run(self) -> None:
-        """Ask and take in, over a new connection each time the last one was lost."""
+        """Fetch and apply responses, reconnecting whenever the connection is lost."""
         with self._scope:
             async with trio.open_nursery() as nursery:
-                self.duties.work_in(nursery)
+                self.duties.set_nursery(nursery)
                 await self._follow_on()
 
     async def _follow_on(self) -> None:
@@ -235,7 +275,7 @@ class LeaderFetcher:
                     host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
                 ) as connection:
                     await self._fetch_over(connection)
-            # With a star: a bug may come together with a cancellation, which goes on.
+            # `except*`, since a bug may arrive together with a cancellation, which continues.
             except* Exception as group:
                 error = only_error(group)
                 if not isinstance(error, OttlaError):
@@ -264,7 +304,7 @@ class LeaderFetcher:
         self._failure = str(error) or repr(error)
         self._failure_count += 1
         if self._failure_count == FAILURES_TOLERATED:
-            # A leader that restarts is back sooner, or is a leader no longer.
+            # A leader that restarts is back sooner than this, or no longer leads.
             logger.warning("broker %s cannot be followed: %s", self.core.leader_id, error)
 
     def _note_success(self) -> None:
@@ -273,13 +313,13 @@ class LeaderFetcher:
         self._failure, self._failure_count = None, 0
 
     async def _fetch_over(self, connection: BrokerConnection) -> None:
-        """Fetch until the connection is lost, or is given up for one without a long poll on it."""
+        """Fetch until the connection is lost, or is abandoned together with a long poll."""
         while True:
             self._has_more = trio.Event()
             await self._flush_all(self.core.take_unflushed())
             request = self.core.request(self._clock.monotonic_ms(), self._broker_epoch())
             if request is None:
-                # What was set aside and is due again may be unflushed: that is work.
+                # A failed partition that is due for its retry may need a flush first.
                 if not self.core.has_unflushed:
                     await self._wait_for_work()
                 continue
@@ -306,11 +346,11 @@ class LeaderFetcher:
     async def _answer(
         self, connection: BrokerConnection, request: FetchRequest
     ) -> FetchResponse | None:
-        """Return the leader's answer, None when the request is given up for a new one."""
+        """Return the leader's response, or None if the request was abandoned for a new one."""
         patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
         retry_ms = self.core.next_retry_ms
         if retry_ms is not None:
-            # What is set aside must not wait behind a long poll for the others.
+            # The retry of a failed partition must not wait behind a long poll for the others.
             wait_ms = max(0, retry_ms - self._clock.monotonic_ms())
             request.max_wait_ms = min(request.max_wait_ms, wait_ms)
         self._is_new_wanted = False
@@ -325,7 +365,7 @@ class LeaderFetcher:
         raise ConnectionLostError(f"{connection.address} did not answer in {patience_ms} ms")
 
     async def _take(self, connection: BrokerConnection, response: FetchResponse) -> None:
-        lost: list[Followed] = []
+        lost: list[FollowedPartition] = []
         turn_bytes = 0
         for topic in response.responses:
             for data in topic.partitions:
@@ -340,9 +380,9 @@ class LeaderFetcher:
                         wall_ms=self._clock.wall_ms(),
                     )
                 except Exception as error:
-                    self._set_aside(followed, error)
+                    self._mark_failed(followed, error)
                     continue
-                if isinstance(duty, FindPlace):
+                if isinstance(duty, FindLogRange):
                     lost.append(followed)
                 elif duty is not None:
                     self.duties.begin(followed, duty)
@@ -353,14 +393,16 @@ class LeaderFetcher:
         await self._find_places(connection, lost)
         await self.duties.wait()
 
-    async def _flush_all(self, unflushed: list[Followed]) -> None:
+    async def _flush_all(self, unflushed: list[FollowedPartition]) -> None:
         for followed in unflushed:
             self.duties.begin(followed, Flush())
         await self.duties.wait()
 
-    # ---- a place in the leader's log
+    # ---- position in the leader's log
 
-    async def _find_places(self, connection: BrokerConnection, lost: list[Followed]) -> None:
+    async def _find_places(
+        self, connection: BrokerConnection, lost: list[FollowedPartition]
+    ) -> None:
         while lost:
             followed = lost[-1]
             try:
@@ -370,23 +412,25 @@ class LeaderFetcher:
                     self.core.done(unplaced)
                 raise
             except OttlaError as error:
-                self.core.set_aside(followed, error, self._clock.monotonic_ms())
+                self.core.mark_failed(followed, error, self._clock.monotonic_ms())
             except Exception as error:
-                self._set_aside(followed, error)
+                self._mark_failed(followed, error)
             else:
                 if duty is not None:
                     self.duties.begin(followed, duty)
             lost.pop()
 
-    def _set_aside(self, followed: Followed, error: Exception) -> None:
-        """Leave a partition alone for a while that met a bug of ours; the others go on."""
+    def _mark_failed(self, followed: FollowedPartition, error: Exception) -> None:
+        """Stop fetching a partition until its retry, because of an unexpected exception (a bug).
+        The other partitions continue."""
         self._errors.note("partition", followed.name, error)
-        self.core.set_aside(followed, error, self._clock.monotonic_ms())
+        self.core.mark_failed(followed, error, self._clock.monotonic_ms())
 
     async def _place_of(
-        self, connection: BrokerConnection, followed: Followed
-    ) -> Truncate | BeginAnew | RaiseStart | None:
-        """Return how the log begins where the leader's does, or loses what that never had."""
+        self, connection: BrokerConnection, followed: FollowedPartition
+    ) -> Truncate | TruncateFully | RaiseStart | None:
+        """Ask the leader for its log start and end offsets. Returns the work (`Duty`) that brings
+        our log within them."""
         end = await self._offset_of_leader(connection, followed, LATEST)
         start = await self._offset_of_leader(connection, followed, EARLIEST)
         if self.core.find(followed.key) is not followed:
@@ -394,7 +438,7 @@ class LeaderFetcher:
         return place_of(followed, start, end)
 
     async def _offset_of_leader(
-        self, connection: BrokerConnection, followed: Followed, timestamp: int
+        self, connection: BrokerConnection, followed: FollowedPartition, timestamp: int
     ) -> Offset:
         asked = ListOffsetsPartition(
             partition_index=followed.key.partition,
@@ -410,7 +454,7 @@ class LeaderFetcher:
         if patience.cancelled_caught:
             raise ConnectionLostError(f"{connection.address} did not answer")
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
-            raise ProtocolError("ListOffsets answers something else than was asked")
+            raise ProtocolError("the ListOffsets response does not match the request")
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise RefusedError(ErrorCode(row_of(found.error_code).code))

@@ -1,14 +1,15 @@
-"""Makes this broker hold the replicas that the metadata says it holds, and lead those it leads.
+"""Applies the metadata to the replicas on this broker: creates, deletes, leads and follows them.
 
-A publisher that waits for no disk: what changes in memory changes at once, and what a disk has to
-do (open, delete, finish a truncation under way) is asked of `LogWork`, whose steps look at the
-metadata of their own time.  Requests are answered from the partition table all the while, with
-NOT_LEADER_OR_FOLLOWER until a new log is there, and as unknown once a topic is deleted.
+It is a publisher that waits for no disk. Changes in memory are made at once. Disk work (open,
+delete, complete a truncation) is added to `LogWork`, whose steps read the metadata again when they
+run. Requests are served from the partition table meanwhile: with NOT_LEADER_OR_FOLLOWER until a new
+log is open, and as unknown once a topic is deleted.
 
-Per partition: the log of a deleted topic is deleted before one of the same name is made.  A
-partition is followed no more before it leads, follows somebody else or goes: while a duty of its
-follower still changes the log, the log is set aside, and the partition leads and follows nothing.
-The first image is compared with all the logs that were recovered by an older one.
+For each partition, the log of a deleted topic is deleted before one of the same name is created.
+This broker stops following a partition before it leads the partition, follows another leader or
+removes it. While disk work of the follower still changes the log, the log is detached, and the
+partition neither leads nor follows. The first image is compared with all the logs that were
+recovered under an older one.
 """
 
 import logging
@@ -18,9 +19,12 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.cluster.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED
-from ottla.broker.cluster.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.broker.cluster.settings.dynamic_settings import (
+    PRODUCER_ID_EXPIRATION_MS,
+    setting_in_force,
+)
+from ottla.broker.cluster.settings.topic_settings import topic_config_of, topic_defaults_of_image
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
@@ -36,33 +40,35 @@ from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition, TopicPartition
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_failures import NoRoomError
-from ottla.storage.log_losses import ReplicaPlacement
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_health import NoRoomError
+from ottla.storage.losses.log_losses import ReplicaPlacement
+from ottla.storage.segments.log_config import LogConfig
 
 logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""How often a log that could not be made is tried again; each try may cost a slow disk a write."""
+"""Milliseconds between attempts to create a log. Shorter costs a slow disk more writes, since each
+attempt may write."""
 
 APPLIED_PER_TURN = 100
-"""Partitions brought up to an image before other tasks get their turn.  Each takes some 20 us: more
-holds the loop for longer, fewer only adds turns."""
+"""Partitions updated to an image before other tasks get their turn.  Each takes some 20 us.  Larger
+occupies the event loop longer; smaller only adds turns."""
 
 
 class TopicSettings(NamedTuple):
-    """One topic's settings as the broker and as its logs need them."""
+    """Settings of one topic, in the form that the broker uses and in the form that its logs use."""
 
     topic: TopicConfig
     log: LogConfig
 
 
 class ReplicaManager:
-    """The publisher of partitions; owns the partition table."""
+    """Publisher that applies the metadata to the replicas of this broker. Owns the partition
+    table."""
 
     def __init__(
         self,
@@ -74,16 +80,17 @@ class ReplicaManager:
         clock: Clock,
         fetchers: Fetchers,
         work: DiskWork,
-        port: PartitionPort,
+        port: PartitionPort[Partition],
         on_placed: Callable[[TopicIdPartition, UUID], None],
         on_led: Callable[[Partition], None] = lambda partition: None,
         traffic: BrokerTraffic | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`port` is given to each partition.
+        """`port` is passed to each partition.
 
-        `on_placed` is told of each replica that lies elsewhere than the metadata says, `on_led` of
-        each that leads since its log has come, perhaps long after the metadata.
+        `on_placed` is called for each replica whose directory differs from the metadata.  `on_led`
+        is called for each replica that begins to lead when its log is opened, perhaps long after
+        the metadata.
         """
         self._config = config
         self._local_id = config.node_id
@@ -100,19 +107,21 @@ class ReplicaManager:
         self._errors = errors or UnexpectedErrors()
         self._has_published = False
         self._without_log: dict[TopicIdPartition, Partition] = {}
-        self._set_aside: set[Partition] = set()
-        """Partitions whose logs a follower's duty still changes."""
+        self._detached: set[Partition] = set()
+        """Partitions whose logs a follower's disk operation is still changing. They neither lead
+        nor follow."""
         self._retry_at_ms = 0
         self._settings: dict[str, TopicSettings] = {}
         self._topic_defaults: dict[str, str] | None = None
 
     @property
     def name(self) -> str:
-        """How faults call this publisher."""
+        """Name of this publisher in fault reports."""
         return "replicas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Lead, follow and forget what the delta says; have logs made and deleted."""
+        """Lead, follow and remove partitions as the delta requires, and request the creation and
+        deletion of logs."""
         if not self._has_published:
             self._begin(image)
         changed = [
@@ -129,14 +138,15 @@ class ReplicaManager:
             self._remove(partition)
         for topic in delta.deleted_topics:
             self._settings.pop(topic.name, None)
-        # Before others get a turn: who asks for a name's new log must find its old one to be gone.
+        # Before other tasks get a turn: a lookup of a recreated topic must not find the old log.
         for partition in removed:
             self._delete_soon(partition, busy.get(partition.key))
         for count, found in enumerate(changed, 1):
             self._apply(image, found, busy.get(found))
             if count % APPLIED_PER_TURN == 0:
-                await self._work.breathe()
-        # Only now: a lower min.insync.replicas must not let a deposed leader commit on its own.
+                await self._work.yield_to_loop()
+        # Only now, since a lower min.insync.replicas must not let a deposed leader commit on its
+        # own.
         self._apply_settings(reset, image)
         if delta.changed_brokers:
             self._note_brokers()
@@ -145,10 +155,10 @@ class ReplicaManager:
         self.retry()
 
     def _begin(self, image: MetadataImage) -> None:
-        """Bring what was recovered by an older image up to the first one that is published.
+        """Apply the first published image to the replicas that were recovered under an older image.
 
-        What had a replica here by that one and has none by this is deleted, as it would have been
-        by the change between the two.
+        A replica assigned here by the older image, and not by this one, is deleted.  The change
+        between the two images would have deleted it.
         """
         self._has_published = True
         self._settings.clear()
@@ -173,7 +183,7 @@ class ReplicaManager:
         for partition in self.table:
             partition.on_brokers_changed(now_ms)
 
-    # ---- what changes at once
+    # ---- changes in memory
 
     def _removed(self, delta: MetadataDelta, image: MetadataImage) -> list[Partition]:
         by_id = self.table.by_id
@@ -199,7 +209,8 @@ class ReplicaManager:
     def _apply(
         self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
     ) -> None:
-        """Bring a local partition up to the image; have its log opened where it has none."""
+        """Apply the image to a local partition. If the partition has no log, request the opening of
+        one."""
         topic = image.topics[found.topic_id]
         state = topic.partitions[found.partition]
         partition = self.table.by_id.get(topic.id, {}).get(found.partition)
@@ -216,25 +227,26 @@ class ReplicaManager:
             )
             self.table.add(partition)
         if until_left is not None and partition.log is not None:
-            self._set_log_aside(partition, until_left)
+            self._detach_log(partition, until_left)
         partition.apply(
             state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
         )
         if partition.log is not None:
             self._follow(partition)
-        elif partition not in self._set_aside:
+        elif partition not in self._detached:
             self._open_soon(partition, state)
 
-    def _set_log_aside(self, partition: Partition, until_left: Left) -> None:
-        """Lead and follow nothing until the follower's duty under way is done with the log."""
-        log = partition.set_log_aside()
-        self._set_aside.add(partition)
+    def _detach_log(self, partition: Partition, until_left: Left) -> None:
+        """Stop leading and following until the follower's running disk operation has finished with
+        the log."""
+        log = partition.detach_log()
+        self._detached.add(partition)
 
         async def take_back() -> None:
             await until_left()
-            self._set_aside.discard(partition)
+            self._detached.discard(partition)
             if not partition.is_removed:
-                # Meanwhile the replica may have moved to another directory, or failed.
+                # The replica may have moved to another directory meanwhile, or failed.
                 with suppress(RefusedError):
                     self._attach(partition, self._logs.get(_name_of(partition)) or log)
                     return
@@ -243,7 +255,7 @@ class ReplicaManager:
         self._work.add(_name_of(partition), take_back)
 
     def _follow(self, partition: Partition) -> None:
-        """Follow the leader, where that is another broker; the log is there."""
+        """Follow the leader, unless this broker is the leader. The partition must have a log."""
         if not partition.is_leader:
             self._fetchers.follow(partition)
 
@@ -252,7 +264,8 @@ class ReplicaManager:
         return broker is not None and broker.is_active and broker_epoch in (broker.epoch, -1)
 
     def _forget_settings(self, delta: MetadataDelta) -> Iterable[str]:
-        """Forget the settings of topics that may have others now; return their names."""
+        """Drop the cached settings of topics that the delta may have changed.  Returns their
+        names."""
         changed = delta.changed_configs
         defaults_changed = any(
             kind == BROKER_RESOURCE and name in ("", str(self._local_id)) for kind, name in changed
@@ -278,7 +291,7 @@ class ReplicaManager:
                 local.apply_config(settings.topic, self._clock.monotonic_ms())
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
-        """Return a topic's settings, the same objects for all that have none of their own."""
+        """Return a topic's settings. All topics without dynamic settings share one object."""
         name = topic if (TOPIC_RESOURCE, topic) in image.configs else ""
         found = self._settings.get(name)
         if found is None:
@@ -296,7 +309,7 @@ class ReplicaManager:
             )
         return found
 
-    # ---- what the disk has to do
+    # ---- disk work
 
     def is_opening(self, topic: str) -> bool:
         """Return whether logs of a topic are being opened here for the first time.
@@ -305,11 +318,12 @@ class ReplicaManager:
         """
         opening = self.table.opening.get(topic)
         if opening is not None:
-            self._work.hurry(map(_name_of, opening))
+            self._work.start_delayed(map(_name_of, opening))
         return opening is not None
 
     def retry(self) -> None:
-        """Try again, when it is time, what could not be made: a full disk may have room again."""
+        """Retry the creation of logs that failed, if it is time: a full disk may have space
+        again."""
         now_ms = self._clock.monotonic_ms()
         if not self._without_log or now_ms < self._retry_at_ms:
             return
@@ -331,11 +345,11 @@ class ReplicaManager:
             logger.error("%s is not deleted: %s", at, error.message)
 
     def _open_soon(self, partition: Partition, state: PartitionState) -> None:
-        """Take the log that is there, or have it made."""
+        """Attach the log if it exists, or request its creation."""
         if partition.storage_failure is not None:
-            return  # `retry` tries it again when it is time
+            return  # `retry` tries again later.
         at = _name_of(partition)
-        if not self._work.has_steps(at):  # one of them may be the log's deletion
+        if not self._work.has_steps(at):  # One of the steps may be the log's deletion.
             with suppress(RefusedError):
                 log = self._logs.get(at)
                 if log is not None and log.topic_id == partition.topic_id:
@@ -348,7 +362,8 @@ class ReplicaManager:
             self._work.add_later(at, partial(self._open_first, partition))
 
     async def _open_first(self, partition: Partition) -> None:
-        """Open a log for the first time, which requests about its topic may wait for."""
+        """Open a partition's log for the first time. Requests for the topic may be waiting for
+        it."""
         try:
             await self._open_log(partition)
         finally:
@@ -366,7 +381,7 @@ class ReplicaManager:
         try:
             log = self._logs.get(at)
             if log is not None and log.topic_id != partition.topic_id:
-                await self._logs.delete(at)  # its topic is gone: this one has the name
+                await self._logs.delete(at)  # Its topic was deleted, and a new topic has the name.
             log = await self._logs.create(
                 at,
                 partition.topic_id,
@@ -384,14 +399,14 @@ class ReplicaManager:
                 self._retry_at_ms = self._clock.monotonic_ms() + OPEN_RETRY_MS
             self._without_log[partition.key] = partition
             return
-        # Meanwhile it may have gone: its deletion comes after this step.
+        # The partition may have been removed meanwhile; its deletion follows this step.
         if not partition.is_removed and partition.log is None:
             self._attach(partition, log)
             self._report_placement(partition, state)
 
     def _attach(self, partition: Partition, log: Log) -> None:
-        """Give a partition its log, under the settings of now, and have it take part."""
-        if log.failure is not None:  # its directory failed while it was set aside
+        """Attach a log to a partition under the current settings, and lead or follow."""
+        if log.failure is not None:  # Its directory failed while the log was detached.
             partition.fail(log.failure)
             return
         settings = self._settings_of(self.table.image, partition.topic).log
@@ -412,22 +427,25 @@ class ReplicaManager:
             self._on_placed(partition.key, placed)
 
     def on_moved(self, at: TopicPartition, log: Log) -> None:
-        """Let a partition use the log that it moved to another directory as; it has all of ours."""
+        """Switch a partition to the log that was moved to another directory, which has all its
+        records."""
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         if partition is not None and partition.log is not None:
             log.config = self._settings_of(self.table.image, at.topic).log
             partition.change_log(log)
 
     def report_place(self, at: TopicPartition, directory_id: UUID) -> None:
-        """Have the controller told where our replica lies, whatever it was told before."""
+        """Report the directory of our replica to the controller, even if another directory was
+        reported before."""
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         if partition is not None:
             self._on_placed(partition.key, directory_id)
 
     def is_placed(self, at: TopicPartition, directory_id: UUID) -> bool:
-        """Return whether the metadata says that our replica lies in this directory.
+        """Return whether the metadata names this directory for our replica.
 
-        Until it does the controller is told so.  Raises RefusedError if there is no such replica.
+        If not, the directory is reported to the controller. Raises RefusedError if there is no such
+        replica.
         """
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         state = None if partition is None else self.table.image.partition(partition.key)
@@ -439,10 +457,10 @@ class ReplicaManager:
         return is_placed
 
     def on_directory_failed(self, path: str, reason: str) -> None:
-        """Take the partitions of a directory that went offline out of all they took part in.
+        """Stop leading and following the partitions of a directory that went offline.
 
-        A follower that went on asking from where its log ended would count as caught up, and rejoin
-        the in-sync replicas with a log that takes nothing.
+        If such a follower continued to fetch from its log end, it would count as caught up.  It
+        would rejoin the ISR with a log that rejects appends.
         """
         failed = [
             partition
@@ -462,11 +480,12 @@ class ReplicaManager:
                 partition.fail(reason)
 
     def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
-        """Return the settings a log is opened with when the broker starts."""
+        """Return the settings with which a partition's log is opened when the broker starts."""
         return self._settings_of(image, partition.topic).log
 
     def directory_id_of(self, image: MetadataImage, partition: TopicPartition) -> UUID | None:
-        """Return the directory in which the cluster knows our replica; None where it knows none."""
+        """Return the id of the directory of our replica according to the metadata, or None if it
+        has none."""
         topic = image.topic(partition.topic)
         state = None if topic is None else topic.partitions.get(partition.partition)
         if state is None or self._local_id not in state.replicas:
@@ -474,7 +493,8 @@ class ReplicaManager:
         return _assigned_directory_of(state, self._local_id)
 
     async def placements_of(self, image: MetadataImage) -> list[ReplicaPlacement]:
-        """Return the replicas that an image has here, for a start to find those that are lost."""
+        """Return the replicas that an image assigns to this broker. At the start they are compared
+        with the logs on disk to find lost ones."""
         placements = []
         for count, (found, state) in enumerate(image.partitions_of(self._local_id), 1):
             is_new = state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
@@ -488,13 +508,13 @@ class ReplicaManager:
                 )
             )
             if count % APPLIED_PER_TURN == 0:
-                await self._work.breathe()
+                await self._work.yield_to_loop()
         return placements
 
     def _forget_losses(self, image: MetadataImage) -> None:
-        """Forget what was lost of replicas that are in sync again, or are not here any longer.
+        """Clear the recorded losses of replicas that are in sync again, or no longer here.
 
-        A follower may be in sync while what is behind a hole is not dropped yet.
+        The loss of a follower with a hole in its log stays, although the follower may be in sync.
         """
         for key, loss in self._logs.losses.items():
             state = image.partition(key)
@@ -512,7 +532,7 @@ class ReplicaManager:
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
-        """Return whether a log found on disk at the start is no replica of ours any more."""
+        """Return whether a log found on disk at the start is no longer a replica of this broker."""
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True
@@ -542,7 +562,7 @@ def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> boo
 
 
 def _is_in_sync(state: PartitionState | None, replica: NodeId) -> bool:
-    """Return True if a replica is in sync with a leader, which has all that was committed."""
+    """Return whether a replica is in the ISR, and thus has all committed records."""
     return state is not None and replica in state.isr and state.leader != NO_NODE
 
 
@@ -551,17 +571,19 @@ def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
 
 
 def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
-    """Return the directory that the cluster knows the replica in; None where it knows none."""
+    """Return the id of the replica's directory according to the metadata, or None if it has
+    none."""
     found = _directory_of(state, replica)
     return None if found in (UNASSIGNED, MIGRATING) else found
 
 
 def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
-    """Return whether a replica is new: no record can be in it.
+    """Return whether a replica is new, so that it cannot have had any record.
 
-    No directory was reported for it yet, or its partition is as it was made.  One that merely
-    fell out of sync is not: an unclean election may still want what it has.  A replica that lost
-    its log is filled again: the controller knows that it lacks records, and elects it last.
+    This is so if no directory was reported for it yet, or if its partition is unchanged since its
+    creation. A replica that only left the ISR is not new: an unclean election may still need its
+    records. A replica that lost its log is filled again. The controller knows that it lacks
+    records, and elects it last.
     """
     if replica in state.lost:
         return True

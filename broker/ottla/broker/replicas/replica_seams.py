@@ -1,4 +1,4 @@
-"""What the replicas of a broker ask of its logs, its followers and its disks' workers."""
+"""Interfaces of a broker's replicas to its logs, its followers and its disk workers."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
@@ -6,16 +6,17 @@ from uuid import UUID
 
 from ottla.broker.replicas.partition import Partition
 from ottla.model.ids import TopicIdPartition, TopicPartition
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_losses import LogLoss
+from ottla.storage.log.log import Log
+from ottla.storage.losses.log_losses import LogLoss
+from ottla.storage.segments.log_config import LogConfig
 
 Left = Callable[[], Awaitable[None]]
-"""Waits until nothing touches the log of a partition that was left."""
+"""Callable that waits until no disk work changes the log of a partition that is no longer
+followed."""
 
 
 class ReplicaDirectory(Protocol):
-    """What it needs of a log directory."""
+    """Properties of a log directory that replicas use."""
 
     @property
     def directory_id(self) -> UUID | None:
@@ -24,28 +25,30 @@ class ReplicaDirectory(Protocol):
 
 
 class ReplicaLogs(Protocol):
-    """What it needs of the log manager."""
+    """Interface of the log manager for replicas."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that serves, with its log."""
+        """Yield every partition that is online, with its log."""
         ...
 
     @property
     def offline(self) -> Mapping[TopicPartition, str]:
-        """The partitions that do not serve, each with its reason."""
+        """Offline partitions, each with its reason."""
         ...
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """The replicas that lack what they promised, until they are whole again."""
+        """Replicas that lost acknowledged records, until they have all records again."""
         ...
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Forget the losses of replicas that are whole again, or deleted."""
+        """Clear the losses of the replicas in `whole`, which have all records again or are
+        deleted."""
         ...
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, None when there is none; RefusedError while it is offline."""
+        """Return a partition's log, or None if there is none.  Raises RefusedError if it is
+        offline."""
         ...
 
     async def create(
@@ -57,57 +60,59 @@ class ReplicaLogs(Protocol):
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, made when it is not there and no other may be missing."""
+        """Return the partition's log. Creates it if it does not exist, unless a directory that
+        might contain it is missing."""
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Take a partition's log away."""
+        """Delete a partition's log."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return the directory a log lies in."""
+        """Return the directory of a partition's log."""
         ...
 
     def apply_retention_soon(self) -> None:
-        """Look for segments that are kept no longer."""
+        """Request a check for segments beyond their retention."""
         ...
 
 
 class Fetchers(Protocol):
-    """What it needs of the followers."""
+    """Interface of the followers for the replica manager."""
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition's leader, unless that is done already."""
+        """Start to follow a partition's leader. Has no effect if it is followed already."""
         ...
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
-        """Follow these no longer; return what to wait for where a log is still being changed."""
+        """Stop following partitions. For each partition whose log is still being changed, returns a
+        function that waits for that change."""
         ...
 
 
 class DiskWork(Protocol):
-    """What it needs of whoever does the work of the disks."""
+    """Interface of the disk workers for the replica manager."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Have a step done after those that were asked for of the same partition."""
+        """Add a step that runs after the earlier steps of the same partition."""
         ...
 
     def add_later(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Do what `add` does, for a step without a waiter."""
+        """Add a step as `add` does, but start it later, since no caller waits for it."""
         ...
 
-    def hurry(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin the steps of partitions for which somebody waits from now on."""
+    def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start the delayed steps of partitions that have a waiter now."""
         ...
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of these partitions are left, or the time is over."""
+        """Wait until no steps of these partitions are left, or until the timeout."""
         ...
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Return whether steps of a partition are not done yet."""
+        """Return whether a partition has unfinished steps."""
         ...
 
-    async def breathe(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let other tasks have a turn."""
         ...

@@ -1,31 +1,36 @@
-"""What has come in and gone out, by topic: plain integers that the data path adds to.
+"""Traffic by topic: plain integers that the data path increments.
 
-Pure.  A partition holds its topic's counts, so counting finds them without a look-up; nothing is
-counted a record.  What a topic had counted stays in the sum of all when the topic leaves this
-broker: a counter never goes back.
+Pure.  A partition has a reference to its topic's counters, so that counting needs no lookup.
+Nothing is counted for each record.  When a topic leaves this broker, its counts remain in the
+broker's sum, since a counter never decreases.
 """
 
 from collections.abc import Iterator
 
-from ottla.telemetry.instruments import Family, MetricKind
-from ottla.telemetry.kafka_names import prometheus_name
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 COUNTS = (
     ("messages_in", "MessagesInPerSec", "Records that producers appended."),
     ("bytes_in", "BytesInPerSec", "Record bytes that producers appended."),
     ("bytes_out", "BytesOutPerSec", "Record bytes that consumers fetched."),
     ("produce_requests", "TotalProduceRequestsPerSec", "Batches that producers appended."),
-    ("fetch_requests", "TotalFetchRequestsPerSec", "Answers to consumers about a partition."),
+    ("fetch_requests", "TotalFetchRequestsPerSec", "Partitions in Fetch responses to consumers."),
     ("failed_produces", "FailedProduceRequestsPerSec", "Batches that were refused."),
-    ("failed_fetches", "FailedFetchRequestsPerSec", "Answers that refused a partition."),
+    (
+        "failed_fetches",
+        "FailedFetchRequestsPerSec",
+        "Fetch responses with an error for a partition.",
+    ),
     ("replication_bytes_in", "ReplicationBytesInPerSec", "Record bytes appended as a follower."),
     ("replication_bytes_out", "ReplicationBytesOutPerSec", "Record bytes that followers fetched."),
 )
-"""Each count, what Kafka calls it (`kafka.server:type=BrokerTopicMetrics`), and what it is."""
+"""Counters of a topic. Each has an attribute name, Kafka's name
+(`kafka.server:type=BrokerTopicMetrics`) and a description."""
 
 
 class TopicTraffic:
-    """The counts of one topic on this broker."""
+    """Counters of one topic on this broker."""
 
     __slots__ = (
         "bytes_in",
@@ -50,8 +55,8 @@ class TopicTraffic:
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
 
-    def note_fetched(self, size: int, *, is_from_follower: bool, is_refused: bool) -> None:
-        """Count one partition's part of a fetch's answer."""
+    def note_fetched(self, size: int, is_from_follower: bool, is_refused: bool) -> None:
+        """Count one partition of a fetch response, with `size` bytes of records."""
         if is_refused:
             self.failed_fetches += 1
         if is_from_follower:
@@ -61,38 +66,39 @@ class TopicTraffic:
             self.bytes_out += size
 
     def add(self, other: "TopicTraffic") -> None:
-        """Take another's counts over."""
+        """Add another topic's counters to these."""
         for name, _, _ in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class BrokerTraffic:
-    """The counts of every topic that has a replica here, and of all together."""
+    """Traffic counters of every topic with a replica here, and of all topics together."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
-        """Of topics that have left, and of requests that named none of ours."""
+        """Counters of topics that have left, and of requests for topics that are not here."""
 
     def of(self, topic: str) -> TopicTraffic:
-        """Return the counts of a topic that has a replica here."""
+        """Return the counters of a topic that has a replica here."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicTraffic()
         return found
 
     def forget(self, topic: str) -> None:
-        """Keep a topic's counts in the sum alone: it has left this broker."""
+        """Drop the counters of a topic that has left this broker.  The broker's sum keeps them."""
         left = self._topics.pop(topic, None)
         if left is not None:
             self._elsewhere.add(left)
 
     def note_failed_produce(self, topic: str) -> None:
-        """Count a batch that was refused; a topic that is not here gets no row of its own."""
+        """Count a refused batch. If the topic has no replica here, only the broker's sum counts
+        it."""
         self._topics.get(topic, self._elsewhere).failed_produces += 1
 
     def families(self) -> Iterator[Family]:
-        """Yield each count, of all topics together and by topic."""
+        """Yield each counter, for all topics together and by topic."""
         topics = list(self._topics.items())
         for attribute, name, text in COUNTS:
             values = [(topic, getattr(traffic, attribute)) for topic, traffic in topics]

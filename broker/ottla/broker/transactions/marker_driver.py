@@ -1,10 +1,10 @@
-"""Sends markers: one task and one connection for each broker that some wait for.
+"""Sends transaction markers: one task and one connection for each broker with waiting markers.
 
-This broker asks itself without a connection.  While a request is under way the markers that follow
-gather, of all transactions, and leave with the next.
+Markers for this broker itself need no connection.  While a request is in flight, the markers of all
+transactions accumulate, and are sent with the next request.
 
-A request that was not answered is sent again, to whom the metadata then names: a marker that is
-written twice says the same.  A broker that cannot be reached costs its own markers time alone.
+An unanswered request is sent again, to the leader in the metadata: a marker that is written twice
+has the same meaning.  An unreachable broker delays only its own markers.
 """
 
 import logging
@@ -15,6 +15,7 @@ from functools import partial
 import trio
 
 from ottla.broker.network.loopback_driver import Loopback
+from ottla.broker.part_registry import PartRegistry
 from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.network.login import starter_of
@@ -31,18 +32,20 @@ logger = logging.getLogger("ottla.broker.transactions")
 CONNECT_TIMEOUT_S = 5.0
 RETRY_MS_FIRST = 20
 RETRY_MS_MAX = 1_000
-"""Pauses before markers are sent again.  Lower finds a new leader sooner, higher spares one that is
-about to start."""
+"""Maximum milliseconds before markers are sent again.  Smaller finds a new leader sooner; larger
+spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
-"""Failures in a row after which it is logged, once, that a broker takes no markers: some 2 s."""
+"""Consecutive failures after which a broker that accepts no markers is logged, once.  They take
+some 2 s."""
 
 IDLE_S = 60.0
-"""How long a connection without markers is kept."""
+"""Seconds for which a connection without markers is kept open."""
 
 
 class MarkerSender:
-    """All markers under way; `on_marked` is called with partitions that have theirs."""
+    """Sends all transaction markers of this broker. `on_marked` is called with each order and those
+    of its partitions that have received their marker."""
 
     def __init__(
         self,
@@ -52,61 +55,70 @@ class MarkerSender:
         errors: UnexpectedErrors | None = None,
         own: Loopback | None = None,
     ) -> None:
-        """`own` serves what this broker asks itself; without it that takes a connection too."""
+        """`own` serves the requests that this broker sends to itself. Without it, they use a
+        connection like all others."""
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
         self._queues = MarkerQueues(self._note_marked)
         self._orders: dict[int, dict[MarkerOrder, None]] = {}
-        """By partition of the transaction state, in the order in which they came."""
+        """Orders whose markers are not all written, by partition of `__transaction_state`, oldest
+        first."""
         self._lanes: dict[NodeId, MarkerLane] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
         self.image: MetadataImage = EMPTY
         self.superseded_count = 0
-        """Number of transactions whose end was left to a newer coordinator or producer."""
+        """Number of transactions that a newer coordinator or producer ended in place of this
+        broker."""
 
     @property
     def name(self) -> str:
-        """The name of this publisher in faults."""
+        """Name of this publisher in fault reports."""
         return "transaction markers"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Find the leaders of partitions that had none."""
+        """Queue the markers of partitions that had no leader, if they have one now."""
         self.image = image
         self._queues.reroute(image)
         self._wake()
 
     def send(self, order: MarkerOrder) -> None:
-        """Have every partition of a transaction marked."""
+        """Send the markers of a transaction to the leaders of its partitions."""
         self._orders.setdefault(order.state_partition, {})[order] = None
         self._queue(order, frozenset(order.missing))
 
     def cancel(self, state_partition: int) -> None:
-        """Send nothing more for a partition of the transaction state."""
+        """Stop sending markers for a partition of `__transaction_state`."""
         for order in self._orders.pop(state_partition, ()):
             order.is_cancelled = True
 
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that sends markers, its metrics and its problem reports."""
+        parts.task("transaction markers", self.run)
+        parts.figures(self.metrics)
+        parts.problems(self.problems)
+
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send markers until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
             self._lanes.clear()
             for orders in list(self._orders.values()):
                 for order in orders:
-                    # What a nursery before this one had taken up is not known any longer.
+                    # The progress of an earlier nursery is unknown.
                     self._queues.add(order, frozenset(order.missing), self.image)
             self._wake()
             try:
                 await trio.sleep_forever()
             finally:
-                # Before the nursery closes: what is queued from now waits for the next one.
+                # Before the nursery closes, so that later markers wait for the next one.
                 self._nursery = None
 
     def metrics(self) -> dict[str, float]:
-        """Return what waits."""
+        """Return the number of waiting markers, and other counts of marker sending."""
         return {
             "transactions.markers.waiting": self._queues.waiting_count,
             "transactions.markers.unknown.destination": self._queues.unknown_count,
@@ -114,10 +126,10 @@ class MarkerSender:
         }
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each broker that takes no markers."""
+        """Yield a sentence for each broker that accepts no markers."""
         for lane in self._lanes.values():
             if lane.failure is not None:
-                yield f"broker {lane.node_id} takes no markers: {lane.failure}"
+                yield f"broker {lane.node_id} accepts no transaction markers: {lane.failure}"
 
     def _note_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
         self._on_marked(order, partitions)
@@ -142,7 +154,7 @@ class MarkerSender:
         while True:
             try:
                 await lane.run()
-            # With a star: a bug may come together with a cancellation, which goes on.
+            # `except*`, since a bug may arrive together with a cancellation, which must continue.
             except* Exception as group:
                 error = only_error(group)
                 if not isinstance(error, OttlaError):
@@ -155,7 +167,9 @@ class MarkerSender:
                 continue
             lane.failure_count += 1
             if lane.failure_count == FAILURES_TOLERATED:
-                logger.warning("broker %s takes no markers: %s", lane.node_id, lane.failure)
+                logger.warning(
+                    "broker %s accepts no transaction markers: %s", lane.node_id, lane.failure
+                )
             backoff_ms = RETRY_MS_FIRST << min(lane.failure_count - 1, 10)
             await trio.sleep(min(backoff_ms, RETRY_MS_MAX) / 1000)
             self._reroute_all_of(lane)
@@ -164,7 +178,8 @@ class MarkerSender:
                 return
 
     def _reroute_all_of(self, lane: "MarkerLane") -> None:
-        """Ask the metadata again who leads what waits for a broker that cannot be reached."""
+        """Queue the markers of an unreachable broker again, for the current leaders of their
+        partitions."""
         lane.has_work = trio.Event()
         batches = []
         while (batch := self._queues.take(lane.node_id)) is not None:
@@ -174,19 +189,19 @@ class MarkerSender:
                 self._queues.add(order, partitions, self.image)
         self._wake()
 
-    # ---- what a lane asks
+    # ---- interface for lanes
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Return what to ask a broker for next."""
+        """Return the next batch of markers for a broker, or None if none is queued."""
         return self._queues.take(node_id)
 
     def give_back(self, batch: MarkerBatch) -> None:
-        """Queue again what was not answered."""
+        """Queue an unanswered batch again."""
         for order, partitions in batch.parts.items():
             self._queue(order, partitions)
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> None:
-        """Note what an answer says; try again later what it refuses."""
+        """Apply a broker's response to a batch. Refused markers are retried later."""
         settled = self._queues.settle(batch, response)
         for order in settled.superseded:
             logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
@@ -202,7 +217,7 @@ class MarkerSender:
 
 
 class MarkerLane:
-    """The markers to one broker."""
+    """Task that sends markers to one broker."""
 
     def __init__(
         self,
@@ -215,16 +230,16 @@ class MarkerLane:
         self._own = own if node_id == config.node_id else None
         self.has_work = trio.Event()
         self.failure: str | None = None
-        """Why it takes none at present."""
+        """Reason why the broker accepts no markers at present."""
         self.failure_count = 0
-        """Since it answered last."""
+        """Number of failures since the broker's last response."""
         self._sender = sender
         self._config = config
 
     async def run(self) -> None:
-        """Send what waits, over one connection, until nothing has waited for a while.
+        """Send batches over one connection, until no marker has been queued for IDLE_S.
 
-        Raises OttlaError if the broker cannot be reached.
+        Raises OttlaError if the broker is unreachable.
         """
         async with self._open() as connection:
             while True:

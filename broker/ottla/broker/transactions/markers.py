@@ -1,11 +1,13 @@
-"""Markers on their way: which broker writes which, and what its answer means.  Pure.
+"""Queues of transaction markers, and the outcome of brokers' responses. Pure.
 
-One `MarkerOrder` is the end of one transaction, asked for when its Prepare record is committed.
-Its partitions wait in the queue of the broker that leads them; where none does, until the metadata
-names one.  Nothing is given up but for a newer coordinator or producer, which ends it itself.
+A `MarkerOrder` lists the partitions that need the marker of one transaction. It is created when the
+transaction's Prepare record is committed. Its partitions wait in the queue of their leader, or
+until the metadata has a leader. An order is dropped only if a newer coordinator or producer ends
+the transaction instead.
 
 Invariants: EveryPartitionIsMarked (an order is done when each of its partitions has its marker or
-is deleted), OneOrderPerProducer (a request names a producer id once: answers name nothing else).
+is deleted), OneOrderPerProducer (a request names a producer id once, since responses identify an
+order by nothing else).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,16 +26,19 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 E = ErrorCode
 
 DROPPED = frozenset((E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION))
-"""Answers of a partition that takes no marker, ever: it is passed over."""
+"""Error codes of a partition that never accepts a marker.  It is skipped."""
 SUPERSEDED = frozenset((E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED))
-"""Answers by which somebody newer ends this transaction.  Any other error is tried again."""
+"""Error codes that mean that a newer coordinator or producer ends this transaction.  Any other
+error is retried."""
 
 PARTITIONS_PER_REQUEST = 2_000
-"""Fewer ask more often, many more hold the leader's loop for longer."""
+"""Maximum markers in one request. Smaller sends more requests; larger blocks the leader's event
+loop longer."""
 
 
 class MarkerOrder:
-    """The markers of one transaction, and which of its partitions have none yet."""
+    """Order to write the markers of one transaction, with the partitions that have no marker
+    yet."""
 
     __slots__ = (
         "coordinator_epoch",
@@ -66,22 +71,22 @@ class MarkerOrder:
         self.transaction_version = transaction_version
         self.missing = set(partitions)
         self.state_partition = state_partition
-        """The partition of `__transaction_state` by whose leadership it was asked for."""
+        """Partition of `__transaction_state` whose leader created the order."""
         self.coordinator_epoch = coordinator_epoch
         self.is_cancelled = False
-        """Whether this broker no longer coordinates the transaction, or somebody newer ends it."""
+        """True if another broker, or a newer producer, ends the transaction."""
 
     def __repr__(self) -> str:
         return f"MarkerOrder({self.transactional_id}, {len(self.missing)} partitions)"
 
 
 class MarkerBatch(NamedTuple):
-    """What one request to one broker asks for."""
+    """The markers of one request to one broker."""
 
     parts: dict[MarkerOrder, frozenset[TopicPartition]]
 
     def request(self) -> WriteTxnMarkersRequest:
-        """Return the request."""
+        """Return the WriteTxnMarkers request for the batch."""
         return WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
@@ -106,15 +111,16 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTop
     ]
 
 
-class Settled(NamedTuple):
-    """What an answer came to."""
+class MarkerOutcome(NamedTuple):
+    """Outcome of a WriteTxnMarkers response."""
 
     retried: list[tuple[MarkerOrder, frozenset[TopicPartition]]]
     superseded: list[MarkerOrder]
 
 
 class MarkerQueues:
-    """What waits for each broker; `on_marked` is called with partitions that are settled."""
+    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with each
+    order and those of its partitions that have received their marker."""
 
     def __init__(self, on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None]) -> None:
         self._on_marked = on_marked
@@ -123,24 +129,25 @@ class MarkerQueues:
 
     @property
     def unknown_count(self) -> int:
-        """Number of transactions with partitions that have no leader."""
+        """Number of transactions in which some partition has no known leader."""
         return len(self._unknown)
 
     @property
     def waiting_count(self) -> int:
-        """Number of markers that wait for a broker."""
+        """Number of queued markers."""
         return sum(
             len(parts) for orders in self._by_broker.values() for parts in orders.values()
         ) + sum(map(len, self._unknown.values()))
 
     def brokers(self) -> Iterator[NodeId]:
-        """Yield the brokers that markers wait for."""
+        """Yield the brokers with queued markers."""
         yield from [node_id for node_id, orders in self._by_broker.items() if orders]
 
     def add(
         self, order: MarkerOrder, partitions: Iterable[TopicPartition], image: MetadataImage
     ) -> None:
-        """Queue partitions for their leaders; those of a deleted topic are settled."""
+        """Queue the markers of partitions for their leaders. Partitions of a deleted topic count as
+        done."""
         if order.is_cancelled:
             return
         gone = set()
@@ -158,13 +165,13 @@ class MarkerQueues:
             self._on_marked(order, frozenset(gone))
 
     def reroute(self, image: MetadataImage) -> None:
-        """Queue for its leader what had none; forget what was cancelled."""
+        """Queue the markers of partitions that have a leader now, and drop cancelled orders."""
         unknown, self._unknown = self._unknown, {}
         for order, partitions in unknown.items():
             self.add(order, partitions, image)
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Return what to ask a broker for next; None where nothing waits for it."""
+        """Remove and return the next batch for a broker. Returns None if its queue is empty."""
         waiting = self._by_broker.get(node_id, {})
         parts: dict[MarkerOrder, frozenset[TopicPartition]] = {}
         producer_ids: set[ProducerId] = set()
@@ -183,18 +190,16 @@ class MarkerQueues:
             self._by_broker.pop(node_id, None)
         return MarkerBatch(parts) if parts else None
 
-    def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> Settled:
-        """Note which partitions have their marker; return what is to be tried again.
-
-        A partition that the answer does not name is tried again too.
-        """
+    def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> MarkerOutcome:
+        """Apply a response. Returns the partitions to retry: those with a temporary error, and
+        those that the response omits."""
         codes: dict[tuple[int, str, int], int] = {
             (marker.producer_id, topic.name, partition.partition_index): partition.error_code
             for marker in response.markers
             for topic in marker.topics
             for partition in topic.partitions
         }
-        settled = Settled([], [])
+        settled = MarkerOutcome([], [])
         for order, partitions in batch.parts.items():
             if order.is_cancelled:
                 continue

@@ -1,25 +1,30 @@
-"""Producer ids at hand: the next block is fetched before the current one is used up (KIP-730)."""
+"""Stock of producer ids: the next block is fetched before the current one is used up (KIP-730)."""
 
 from collections.abc import Awaitable, Callable
 
 import trio
 
 from ottla.broker.logs.producer_ids import Block, ProducerIds
+from ottla.broker.part_registry import PartRegistry
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
 
 FETCHED_BELOW_SHARE = 0.1
-"""The share of a block below which the next one is fetched."""
+"""Fraction of a block below which the next block is requested."""
 
 RETRY_S = 1.0
-"""How long it is waited after a controller had none.  Producers ask again by themselves."""
+"""Seconds before the next request to the controller after a failed one. Producers that wait for an
+id retry meanwhile."""
 
 
 class ProducerIdStock:
-    """The ids of this broker's transactions; `run` keeps some at hand."""
+    """Producer ids for this broker's transactions; `run` keeps the stock filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
-        """`allocate` asks the controller for a block; RefusedError when that fails."""
+        """`allocate` requests a block from the controller. It raises RefusedError if that fails."""
         self._allocate = allocate
         self._ids = ProducerIds()
         self._next: Block | None = None
@@ -29,11 +34,14 @@ class ProducerIdStock:
 
     @property
     def has_some(self) -> bool:
-        """Whether an id is at hand."""
+        """True if an id is in stock."""
         return self._ids.left_count > 0 or self._next is not None
 
     def take(self) -> ProducerId:
-        """Return an id that was never given; COORDINATOR_LOAD_IN_PROGRESS if none is at hand."""
+        """Return a new id.
+
+        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is in stock.
+        """
         taken = self._ids.take()
         if taken is None and self._next is not None:
             self._ids.add_block(self._next)
@@ -46,11 +54,15 @@ class ProducerIdStock:
         return taken
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when an id is at hand, or none came."""
+        """Wait until an id is in stock, or until the timeout."""
         if not self.has_some:
             self._is_low.set()
             with trio.move_on_after(timeout_s):
                 await self._has_news.wait()
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that fetches blocks."""
+        parts.task("producer ids of transactions", self.run)
 
     async def run(self) -> None:
         """Fetch blocks when they are due, until cancelled."""
@@ -59,12 +71,24 @@ class ProducerIdStock:
             try:
                 self._next = await self._allocate()
             except RefusedError:
-                self._tell_waiting()
+                self._notify_waiting()
                 await trio.sleep(RETRY_S)
                 continue
             self._is_low = trio.Event()
-            self._tell_waiting()
+            self._notify_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         news, self._has_news = self._has_news, trio.Event()
         news.set()
+
+
+async def allocate_block(
+    config: BrokerConfig, controller: ControllerClient, broker_epoch: Callable[[], int]
+) -> Block:
+    """Return a block of producer ids from the controller.
+
+    Raises RefusedError if the controller does not answer.
+    """
+    request = pb.AllocateProducerIdsRequest(broker_id=config.node_id, broker_epoch=broker_epoch())
+    answer = await controller.allocate_producer_ids(request, deadline_ms=config.request_timeout_ms)
+    return ProducerId(answer.producer_id_start), answer.producer_id_count

@@ -1,8 +1,9 @@
-"""Writes of the coordinator that wait until they are committed.  Pure."""
+"""Writes of the transaction coordinator that wait until they are committed.  Pure."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ottla.broker.coordinators.commit_wait import StateChangeWait
 from ottla.broker.network.purgatory import WaitingEntry
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.transactions.transaction_shard import StateWrite
@@ -12,15 +13,16 @@ from ottla.model.ids import Epoch, Offset
 E = ErrorCode
 
 TOO_LARGE_CODE = E.UNKNOWN_SERVER_ERROR
-"""What a producer is told whose record is too large for the log."""
+"""Error code for a producer whose record is too large for the log."""
 
 OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 
 
 class StateCommit(WaitingEntry):
-    """One write that waits for the high watermark.
+    """Write that waits until the high watermark has passed it.
 
-    `on_end` is called with what became of it: REQUEST_TIMED_OUT where that is not known yet.
+    `on_end` is called with the outcome as an error code, which is REQUEST_TIMED_OUT if it is still
+    unknown.
     """
 
     __slots__ = ("_end_offset", "_epoch", "_on_end", "_partition", "write")
@@ -42,7 +44,7 @@ class StateCommit(WaitingEntry):
         self.write = write
 
     def try_complete(self) -> bool:
-        """End once it is known what became of the records."""
+        """End the wait if the records are committed or lost. Returns whether it has ended."""
         partition = self._partition
         log = partition.log
         if log is None or not partition.is_leader or partition.leader_epoch != self._epoch:
@@ -56,40 +58,17 @@ class StateCommit(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Report that it is not known yet."""
+        """Report that the outcome is unknown."""
         self._on_end(self.write, E.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Report that what follows the commit met a bug of ours."""
+        """Report the outcome as unknown after an unexpected error in the steps that follow the
+        commit."""
         self._on_end(self.write, E.UNKNOWN_SERVER_ERROR)
 
 
-class CommittedUpTo(WaitingEntry):
-    """Calls `on_news` once: when what it waits for has moved, or at its deadline."""
-
-    __slots__ = ("_on_news",)
-    kind = "TransactionLoad"
-
-    def __init__(self, on_news: Callable[[], None]) -> None:
-        super().__init__()
-        self._on_news = on_news
-
-    def try_complete(self) -> bool:
-        """End: something has moved."""
-        self._on_news()
-        return True
-
-    def on_expire(self) -> None:
-        """End: it is time to look again."""
-        self._on_news()
-
-    def on_fault(self, fault: Exception) -> None:
-        """End."""
-        self._on_news()
-
-
-class CompletionWait(CommittedUpTo):
-    """An add that waits until the transaction before it is complete."""
+class CompletionWait(StateChangeWait):
+    """AddPartitionsToTxn request that waits until the previous transaction is complete."""
 
     __slots__ = ()
     kind = "AddPartitionsToTxn"

@@ -1,11 +1,12 @@
-"""One transactional id: what is known of it, and every step that it may take.  Pure.
+"""One transactional id: its committed state, and the steps that may follow. Pure.
 
-What is known are frozen `TransactionFacts`, exactly what a record of `__transaction_state` holds
-and the last producer epoch beside it.  A step is prepared here, written by the driver, and applied
-when it is committed; until then `pending` names where it leads, and no other step may begin.
+The state is an immutable `TransactionFacts`: the content of a record of `__transaction_state`, and
+in addition the previous producer epoch. A step is prepared here, written by the coordinator, and
+applied when it is committed. Until then `pending` is the state to which the step leads, and no
+other step may begin.
 
-Invariants: OneStepAtATime, FactsAreCommitted (what `facts` says is in the committed log),
-NoMarkerBeforePrepare (markers are asked for from `facts` of a Prepare state alone).
+Invariants: OneStepAtATime, FactsAreCommitted (the content of `facts` is in the committed log),
+NoMarkerBeforePrepare (markers are ordered only from `facts` in a Prepare state).
 """
 
 from collections.abc import Iterable
@@ -19,20 +20,21 @@ from ottla.model.values import frozen
 
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
-"""Only markers carry this epoch: what fences a producer is always one above what it has."""
+"""Highest producer epoch, used only by markers: the fencing epoch is one above the producer's."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
-"""From this epoch on a producer gets another id, whose epochs begin at 0."""
+"""Epoch from which a producer gets a new id, whose epochs begin at 0."""
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
-"""The timeout of transactions that another resource manager ends (KIP-939)."""
+"""Timeout in milliseconds that marks a transaction as ended by another resource manager
+(KIP-939)."""
 
 EPOCH_BUMPS_FROM = 2
-"""The transaction.version from which on every end of a transaction bumps the epoch (KIP-890)."""
+"""First transaction.version in which each end of a transaction bumps the epoch (KIP-890)."""
 
 
 class TransactionStatus(IntEnum):
-    """Kafka's states, numbered as its records do; the last two are never stored."""
+    """Kafka's transaction states, numbered as in its records. The last two are never written."""
 
     EMPTY = 0
     ONGOING = 1
@@ -45,7 +47,7 @@ class TransactionStatus(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name that DescribeTransactions and ListTransactions show."""
+        """Name of the state in DescribeTransactions and ListTransactions."""
         return self.name.title().replace("_", "")
 
 
@@ -54,7 +56,7 @@ S = TransactionStatus
 IDLE = frozenset((S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
 """States in which no transaction is open."""
 PREPARED = frozenset((S.PREPARE_COMMIT, S.PREPARE_ABORT))
-"""States in which the outcome is decided, and markers are under way."""
+"""States in which the outcome is decided and markers are being written."""
 COMPLETED = frozenset((S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
 """States in which every partition has its marker."""
 STORED = frozenset((*IDLE, *PREPARED, S.ONGOING))
@@ -63,55 +65,58 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
     S.EMPTY: IDLE,
     S.ONGOING: IDLE | {S.ONGOING},
     S.PREPARE_COMMIT: frozenset((S.ONGOING,)),
-    # Nothing needs to be open for the abort of a client whose adds may have happened unseen.
+    # An abort needs no open transaction, since its client's adds may have failed or succeeded
+    # without a response.
     S.PREPARE_ABORT: IDLE | {S.ONGOING},
     S.COMPLETE_COMMIT: frozenset((S.PREPARE_COMMIT,)),
     S.COMPLETE_ABORT: frozenset((S.PREPARE_ABORT,)),
     S.DEAD: IDLE,
 }
-"""Where each state is entered from.
+"""States from which each state may be entered.
 
-Kafka's PrepareEpochFence is not among them: to fence a producer and to abort what it had open is
-one step here, which is written as PrepareAbort.
+Kafka's PrepareEpochFence is not among them.  Fencing a producer and aborting its open transaction
+is one step here, which is written as PrepareAbort.
 """
 
 
 @frozen(kw_only=True)
 class TransactionFacts:
-    """What a record says of a transactional id."""
+    """State of one transactional id, as its record stores it."""
 
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    """Its producer id before the last step; it differs after an overflow of epochs alone."""
+    """Producer id before the last step.  It differs from the current one only after an overflow of
+    epochs."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """In a Prepare state whose epoch overflows: the id that follows with Complete."""
+    """Producer id that replaces the current one in the Complete state if the epochs are used up. It
+    is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before the last bump, by which a retry is known.  It is not stored: a retry that
-    comes after a failover is fenced."""
+    """Epoch before the last bump, which identifies a retry.  It is not stored, so that a retry
+    after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_START
     last_update_ms: int
     client_version: int = 0
-    """The transaction.version by whose rules the client took its last step."""
+    """transaction.version of the client's last step."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the next bump needs another producer id."""
+        """True if the next bump of the epoch requires a new producer id."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
     def identity_after_end(self) -> tuple[ProducerId, int]:
-        """The producer id and epoch that a client of version 2 uses for its next transaction."""
+        """Producer id and epoch of the next transaction of a client with transaction.version 2."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
 
 class Transaction:
-    """What is committed of one transactional id, and the step that is not committed yet."""
+    """The committed facts of one transactional id, and its step that is not committed yet."""
 
     __slots__ = ("facts", "pending", "transactional_id")
 
@@ -128,7 +133,8 @@ class Transaction:
     def prepare_epoch_bump(
         self, *, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int
     ) -> TransactionFacts:
-        """Begin a producer's life with an epoch of the same producer id."""
+        """Prepare the step that gives the producer a new epoch of the same producer id. Returns the
+        state after it."""
         assert 0 <= epoch < PRODUCER_EPOCH_MAX
         assert epoch in (self.facts.producer_epoch, self.facts.producer_epoch + 1)
         return self._prepare(
@@ -144,7 +150,8 @@ class Transaction:
     def prepare_rotation(
         self, producer_id: ProducerId, *, timeout_ms: int, is_last_kept: bool, now_ms: int
     ) -> TransactionFacts:
-        """Begin a producer's life with another producer id: the epochs of the old one are used."""
+        """Prepare the step that gives the producer a new producer id, because the epochs of the old
+        one are used up. Returns the state after it."""
         assert producer_id != self.facts.producer_id
         return self._prepare(
             S.EMPTY,
@@ -160,7 +167,8 @@ class Transaction:
     def prepare_add(
         self, partitions: Iterable[TopicPartition], *, client_version: int, now_ms: int
     ) -> TransactionFacts:
-        """Add partitions; the first ones begin a transaction."""
+        """Prepare the step that adds partitions. The first ones begin a transaction. Returns the
+        state after the step."""
         is_first = self.facts.status in IDLE
         return self._prepare(
             S.ONGOING,
@@ -178,11 +186,12 @@ class Transaction:
         next_producer_id: ProducerId,
         now_ms: int,
     ) -> TransactionFacts:
-        """Decide the outcome as the client asked for it."""
+        """Prepare the commit or abort that the client requested. Returns the state after the
+        step."""
         facts = self.facts
         epoch, last_epoch = facts.producer_epoch, facts.last_producer_epoch
         if client_version >= EPOCH_BUMPS_FROM:
-            # At the highest epoch an abort goes on with it, so that the id is of use again.
+            # At the highest epoch an abort keeps that epoch, so that the id stays usable.
             assert is_commit <= (epoch < PRODUCER_EPOCH_MAX)
             epoch, last_epoch = min(epoch + 1, PRODUCER_EPOCH_MAX), epoch
         else:
@@ -194,14 +203,15 @@ class Transaction:
             next_producer_id=next_producer_id,
             client_version=client_version,
             last_update_ms=now_ms,
-            # What is aborted without a partition has begun and ends now.
+            # An abort without partitions begins and ends at once.
             start_ms=facts.start_ms if facts.status is S.ONGOING else now_ms,
         )
 
     def prepare_fence(
         self, *, server_version: int, next_producer_id: ProducerId, now_ms: int
     ) -> TransactionFacts:
-        """Abort what is open, at an epoch that its producer does not have."""
+        """Prepare the abort of the open transaction, with an epoch above that of its producer.
+        Returns the state after the step."""
         assert self.facts.status is S.ONGOING
         if server_version >= EPOCH_BUMPS_FROM:
             return self.prepare_end(
@@ -220,7 +230,7 @@ class Transaction:
         )
 
     def begin_completion(self) -> None:
-        """Let no other step begin while the markers are under way."""
+        """Refuse other steps while the markers are being written."""
         assert self.pending is None
         assert self.facts.status in PREPARED
         self.pending = (
@@ -228,12 +238,12 @@ class Transaction:
         )
 
     def completed_facts(self, now_ms: int) -> TransactionFacts:
-        """Return what is written when every partition has its marker."""
+        """Return the state to write when every partition has its marker."""
         assert self.pending in COMPLETED
         facts = self.facts
         producer_id, epoch = facts.producer_id, facts.producer_epoch
         if facts.client_version >= EPOCH_BUMPS_FROM:
-            # The client never sees the highest epoch: its last one stays the one before.
+            # The client never receives the highest epoch; it keeps the previous one.
             producer_id, epoch = facts.identity_after_end
         return replace(
             facts,
@@ -247,23 +257,23 @@ class Transaction:
         )
 
     def prepare_expiry(self) -> None:
-        """Begin to forget the transactional id."""
+        """Prepare the deletion of the transactional id."""
         self._begin(S.DEAD)
 
-    # ---- their ends
+    # ---- ends of steps
 
     def apply(self, facts: TransactionFacts) -> None:
-        """Take what is committed now."""
+        """Set the committed state. No step is pending then."""
         assert self.pending is facts.status
         self.facts, self.pending = facts, None
 
     def give_up(self) -> None:
-        """Stay as it was: the log did not take the step."""
+        """Drop the pending step, whose append failed."""
         assert self.pending is not None
         self.pending = None
 
     def remove_marked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that have their marker."""
+        """Remove the partitions that have received their marker."""
         assert self.facts.status in PREPARED
         self.facts = replace(self.facts, partitions=self.facts.partitions.difference(partitions))
 

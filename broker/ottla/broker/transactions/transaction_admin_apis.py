@@ -1,19 +1,19 @@
-"""DescribeTransactions and ListTransactions: what operators ask.  Pure."""
+"""DescribeTransactions and ListTransactions.  Pure."""
 
 from collections.abc import Callable
 
 from ottla.broker.authorization.questions import may, may_describe_topic
-from ottla.broker.groups.subscription_regex import TopicRegex, compile_topic_regex, matches
+from ottla.broker.groups.consumer.subscription_regex import TopicRegex, compile_topic_regex, matches
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
-from ottla.broker.transactions.coordinator_port import TransactionDoor
 from ottla.broker.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     Transaction,
     TransactionStatus,
 )
-from ottla.model.acls import AclOperation, ResourceType
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
@@ -32,16 +32,16 @@ NO_DURATION = -1
 
 
 class TransactionAdminApis:
-    """Serves DescribeTransactions 0 and ListTransactions 0-2."""
+    """Handlers of DescribeTransactions (version 0) and ListTransactions (0 to 2)."""
 
-    def __init__(self, coordinator: TransactionDoor, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, coordinator: TransactionCoordinator, wall_ms: Callable[[], int]) -> None:
         self._coordinator = coordinator
         self._wall_ms = wall_ms
 
     def describe(
         self, context: RequestContext, request: DescribeTransactionsRequest
     ) -> HandlerResult:
-        """Answer for each transactional id by itself, once however often it is named."""
+        """Describe each transactional id once, even if it is named several times."""
         return begun(self._describe_all(request, context.permissions))
 
     def _describe_all(
@@ -77,7 +77,7 @@ class TransactionAdminApis:
         )
 
     def list(self, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
-        """Answer with the transactions of this coordinator that pass the filters."""
+        """List the transactions of this coordinator that match the filters."""
         return begun(self._list(request, context.permissions))
 
     def _list(
@@ -94,7 +94,7 @@ class TransactionAdminApis:
         found = []
         for shard in list(self._coordinator.shards()):
             for transaction in list(shard.transactions.values()):
-                if passes.lets_through(transaction) and may(
+                if passes.matches(transaction) and may(
                     permissions,
                     AclOperation.DESCRIBE,
                     ResourceType.TRANSACTIONAL_ID,
@@ -114,9 +114,9 @@ class TransactionAdminApis:
 
 
 class _TransactionFilter:
-    """What ListTransactions asks for.
+    """Filters of a ListTransactions request.
 
-    Raises RefusedError(INVALID_REGULAR_EXPRESSION) for a pattern that is none.
+    Raises RefusedError(INVALID_REGULAR_EXPRESSION) if the pattern is not a regular expression.
     """
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
@@ -131,8 +131,8 @@ class _TransactionFilter:
         if request.transactional_id_pattern:
             self._pattern = compile_topic_regex(request.transactional_id_pattern)
 
-    def lets_through(self, transaction: Transaction) -> bool:
-        """Return whether a transaction is listed."""
+    def matches(self, transaction: Transaction) -> bool:
+        """Return True if a transaction matches the filters."""
         facts = transaction.facts
         is_dying = transaction.pending is TransactionStatus.DEAD
         if is_dying or facts.producer_epoch == NO_PRODUCER_EPOCH:

@@ -1,26 +1,27 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: what producers ask.  Pure.
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn.  Pure.
 
-A handler checks what needs no state and passes the request on; the coordinator answers into the
-slot when what it decided is committed.  AddPartitionsToTxn 4 and later come from the leaders of
-data partitions, for several transactions at once.
+A handler checks everything that does not depend on the state, and passes the request on.  The
+coordinator completes the slot when its decision is committed.  AddPartitionsToTxn 4 and later are
+sent by leaders of data partitions, for several transactions at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker.groups.coordinator_door import Gathering
-from ottla.broker.groups.effects import Asker
-from ottla.broker.groups.placement import partition_of
+from ottla.broker.coordinators.answer_collector import AnswerCollector
+from ottla.broker.coordinators.effects import Responder
+from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.broker.network.steps import StepPace, Steps, begun
-from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.metadata.image import MetadataImage
-from ottla.model.acls import AclOperation, ResourceType
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.wire.apis import ADD_PARTITIONS_OF_BROKERS_FROM
 from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
@@ -45,23 +46,25 @@ E = ErrorCode
 NO_EPOCH_GIVEN = -1
 
 BUMPING_FROM = 5
-"""The first version of EndTxn whose client has its epoch bumped at every end (KIP-890)."""
+"""First version of EndTxn in which every end bumps the client's epoch (KIP-890)."""
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
-"""The first versions whose clients know PRODUCER_FENCED; those before have another word for it."""
+"""For each request, the first version whose clients know PRODUCER_FENCED. Earlier versions get
+another code instead."""
 
 IMPLICIT_VERSION = 2
-"""The transaction.version of a client whose partitions are added by their leaders."""
+"""transaction.version of a client whose partitions are added to its transaction by their
+leaders."""
 
 ID_WAIT_S = 2.0
-"""How long a producer waits for the first block of producer ids; it asks again."""
+"""Seconds that a producer waits for the first block of producer ids.  Its client retries."""
 
 TRANSACTION_COST = 5
-"""What it costs to ask the coordinator for one transaction."""
+"""Cost of one transaction's request to the coordinator, in entries of a response."""
 
 
-def told_as_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
-    """Return a code as a client of this version knows it."""
+def client_code_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
+    """Return an error code that clients of this version know."""
     if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
         return E.INVALID_PRODUCER_EPOCH
     return code
@@ -71,17 +74,19 @@ CreateTopic = Callable[[RequestContext, Sequence[str]], Awaitable[object]]
 
 
 class TransactionApis:
-    """Serves InitProducerId 0-5, AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4 and EndTxn 0-5."""
+    """Handlers of InitProducerId (versions 0 to 5), AddPartitionsToTxn (0 to 5), AddOffsetsToTxn (0
+    to 4) and EndTxn (0 to 5)."""
 
     def __init__(
         self,
-        coordinator: TransactionDoor,
+        coordinator: TransactionCoordinator,
         *,
         image: Callable[[], MetadataImage],
         ids: ProducerIdSupply,
         create_topic: CreateTopic,
     ) -> None:
-        """`create_topic` has a topic made that is missing, and returns when that was tried."""
+        """`create_topic` requests the creation of a missing topic, and returns after the
+        attempt."""
         self._coordinator = coordinator
         self._create_topic = create_topic
         self._image = image
@@ -92,12 +97,12 @@ class TransactionApis:
     def init_producer_id(
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> HandlerResult:
-        """Give a producer its id and epoch; a transactional one has what it left open aborted."""
+        """Assign a producer id and epoch to a producer, and abort its open transaction."""
         if self._ids.has_some:
             return self._init(context, request)
-        return self._init_when_there_are_ids(context, request)
+        return self._init_when_ids_available(context, request)
 
-    async def _init_when_there_are_ids(
+    async def _init_when_ids_available(
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse | None:
         await self._ids.wait(ID_WAIT_S)
@@ -128,7 +133,7 @@ class TransactionApis:
                 transactional_id,
                 expected,
                 timeout_ms=request.transaction_timeout_ms,
-                asker=answer,
+                responder=answer,
                 now=now,
             ),
         )
@@ -145,7 +150,7 @@ class TransactionApis:
     def add_partitions(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> HandlerResult:
-        """Add partitions to transactions, or look whether they are in them."""
+        """Add partitions to transactions, or verify that they belong to them."""
         if context.api_version < ADD_PARTITIONS_OF_BROKERS_FROM:
             return begun(self._add_of_client(context, request))
         return begun(self._add_of_broker(context, request))
@@ -161,7 +166,7 @@ class TransactionApis:
 
         def answer(answer: Any) -> None:
             if isinstance(answer, ErrorCode):
-                answer = told_as_of(AddPartitionsToTxnRequest, answer, version)
+                answer = client_code_of(AddPartitionsToTxnRequest, answer, version)
             context.slot.complete(
                 AddPartitionsToTxnResponse(
                     results_by_topic_v3_and_below=list(_results(topics, answer))
@@ -175,7 +180,7 @@ class TransactionApis:
         producer = NamedProducer(
             ProducerId(request.v3_and_below_producer_id), request.v3_and_below_producer_epoch
         )
-        self._add_or_hold(transactional_id, producer, partitions, asker=answer)
+        self._add_or_hold(transactional_id, producer, partitions, responder=answer)
 
     def _add_of_broker(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -196,13 +201,13 @@ class TransactionApis:
             )
 
         pace = StepPace()
-        gathering = Gathering(len(asked), answer)
+        collector = AnswerCollector(len(asked), answer)
         for at, one in enumerate(asked):
             partitions, refused = yield from self._known(one.topics, is_client=False)
             if refused:
-                gathering.asker(at)(refused)
+                collector.responder(at)(refused)
             else:
-                self._ask(one, partitions, gathering.asker(at))
+                self._ask(one, partitions, collector.responder(at))
             if pace.is_due(TRANSACTION_COST):
                 yield
 
@@ -210,18 +215,22 @@ class TransactionApis:
         self,
         one: AddPartitionsToTxnTransaction,
         partitions: frozenset[TopicPartition],
-        asker: Asker,
+        responder: Responder,
     ) -> None:
         producer = NamedProducer(ProducerId(one.producer_id), one.producer_epoch)
         transactional_id = one.transactional_id
         if not one.verify_only:
             version = IMPLICIT_VERSION
-            self._add(transactional_id, producer, partitions, client_version=version, asker=asker)
+            self._add(
+                transactional_id, producer, partitions, client_version=version, responder=responder
+            )
             return
         self._coordinator.perform(
             transactional_id,
-            asker,
-            lambda shard, now: shard.verify(transactional_id, producer, partitions, asker=asker),
+            responder,
+            lambda shard, now: shard.verify(
+                transactional_id, producer, partitions, responder=responder
+            ),
         )
 
     def _add_or_hold(
@@ -230,22 +239,23 @@ class TransactionApis:
         producer: NamedProducer,
         partitions: frozenset[TopicPartition],
         *,
-        asker: Asker,
+        responder: Responder,
     ) -> None:
-        """Add partitions for a client, which is spared to come again where an end is under way.
+        """Add partitions for a client. If its previous transaction is still ending, wait for that
+        first.
 
-        It is answered by the commit of its transaction before the markers are written, and so often
-        meets them with its next one.
+        A commit is answered before its markers are written. The client's next transaction often
+        begins while they are being written.
         """
         add = partial(self._add, transactional_id, producer, partitions, client_version=0)
 
         def answer(answer: Any) -> None:
             is_busy = answer is E.CONCURRENT_TRANSACTIONS
-            again = partial(add, asker=asker)
+            again = partial(add, responder=responder)
             if not (is_busy and self._coordinator.when_completed(transactional_id, again)):
-                asker(answer)
+                responder(answer)
 
-        add(asker=answer)
+        add(responder=answer)
 
     def _add(
         self,
@@ -254,17 +264,17 @@ class TransactionApis:
         partitions: frozenset[TopicPartition],
         *,
         client_version: int,
-        asker: Asker,
+        responder: Responder,
     ) -> None:
         self._coordinator.perform(
             transactional_id,
-            asker,
+            responder,
             lambda shard, now: shard.add(
                 transactional_id,
                 producer,
                 partitions,
                 client_version=client_version,
-                asker=asker,
+                responder=responder,
                 now=now,
             ),
         )
@@ -276,7 +286,8 @@ class TransactionApis:
         is_client: bool,
         permissions: Permissions | None = None,
     ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
-        """Return the partitions, and the codes that refuse them where some cannot be written."""
+        """Return all partitions that the request names, and an error code for each that cannot be
+        added. If one cannot be added, the others get OPERATION_NOT_ATTEMPTED."""
         image = self._image()
         pace = StepPace()
         partitions: set[TopicPartition] = set()
@@ -307,16 +318,16 @@ class TransactionApis:
     def add_offsets(
         self, context: RequestContext, request: AddOffsetsToTxnRequest
     ) -> HandlerResult:
-        """Add the partition of a group's offsets to a transaction.
+        """Add the partition that stores a group's offsets to a transaction.
 
-        A producer may ask before any group's coordinator was looked for: the first one has the
-        topic of offsets made, and is told to ask again.
+        A producer may send this before any client has looked up a group coordinator. The first such
+        request creates the topic `__consumer_offsets`, and is retried.
         """
         version = context.api_version
 
         def answer(code: ErrorCode) -> None:
-            told = told_as_of(AddOffsetsToTxnRequest, code, version)
-            context.slot.complete(AddOffsetsToTxnResponse(error_code=told))
+            own_code = client_code_of(AddOffsetsToTxnRequest, code, version)
+            context.slot.complete(AddOffsetsToTxnResponse(error_code=own_code))
 
         topic = self._image().topic(OFFSETS_TOPIC)
         if topic is None:
@@ -326,7 +337,7 @@ class TransactionApis:
             request.transactional_id,
             NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
             frozenset((TopicPartition(OFFSETS_TOPIC, index),)),
-            asker=answer,
+            responder=answer,
         )
         return None
 
@@ -337,14 +348,14 @@ class TransactionApis:
     # ---- EndTxn
 
     def end(self, context: RequestContext, request: EndTxnRequest) -> None:
-        """Commit or abort a transaction; answer when that is decided for good."""
+        """Commit or abort a transaction.  Answers when the outcome is committed."""
         version = context.api_version
         is_bumping = version >= BUMPING_FROM
 
         def answer(answer: NamedProducer | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
-                told = told_as_of(EndTxnRequest, answer, version)
-                response = EndTxnResponse(error_code=told)
+                code = client_code_of(EndTxnRequest, answer, version)
+                response = EndTxnResponse(error_code=code)
             elif is_bumping:
                 response = EndTxnResponse(
                     producer_id=answer.producer_id, producer_epoch=answer.epoch
@@ -361,7 +372,7 @@ class TransactionApis:
                 NamedProducer(ProducerId(request.producer_id), request.producer_epoch),
                 is_commit=request.committed,
                 client_version=IMPLICIT_VERSION if is_bumping else 0,
-                asker=answer,
+                responder=answer,
                 now=now,
             ),
         )
@@ -369,7 +380,7 @@ class TransactionApis:
 
 def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProducerIdResponse:
     if isinstance(answer, ErrorCode):
-        code = told_as_of(InitProducerIdRequest, answer, version)
+        code = client_code_of(InitProducerIdRequest, answer, version)
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH_GIVEN)
     return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
 
@@ -377,7 +388,7 @@ def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProduce
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], answer: dict[TopicPartition, ErrorCode] | ErrorCode
 ) -> Iterator[AddPartitionsToTxnTopicResult]:
-    """Yield the answer for each topic, each partition once."""
+    """Yield the result of each topic, with each partition once."""
     for topic in topics:
         yield AddPartitionsToTxnTopicResult(
             name=topic.name,

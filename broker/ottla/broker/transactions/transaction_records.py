@@ -1,12 +1,12 @@
-"""The records of `__transaction_state`, in Kafka's own formats.  Pure.
+"""Records of `__transaction_state`, in Kafka's formats.  Pure.
 
-A key is the int16 0, then the transactional id; a value the int16 0 or 1, then the body.  A null
-value forgets the id.  Keys and values of later versions are passed over when a log is read.
+A key is the int16 0, then the transactional id.  A value is the int16 0 or 1, then the body.  A
+null value is a tombstone.  Keys and values of later versions are skipped when a log is read.
 """
 
 from struct import Struct
 
-from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.coordinators.effects import CoordinatorRecord
 from ottla.broker.transactions.transaction import STORED, TransactionFacts, TransactionStatus
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
@@ -16,10 +16,10 @@ from ottla.wire.messages.transaction_log_value import PartitionsSchema, Transact
 
 KEY_VERSION = 0
 FLEXIBLE_VALUE = 1
-"""The first version of a value with fields that an older reader may pass over."""
+"""First value version with tagged fields, which a reader of an older release may skip."""
 
 TRANSACTIONAL_ID_BYTES_MAX = 32_767
-"""A transactional id longer than this fits no record."""
+"""Bytes of the longest transactional id that fits into a record."""
 
 _int16 = Struct(">h")
 _KEY_PREFIX = _int16.pack(KEY_VERSION)
@@ -27,13 +27,14 @@ _KEY_PREFIX = _int16.pack(KEY_VERSION)
 
 def state_record(
     transactional_id: str, facts: TransactionFacts | None, transaction_version: int = 0
-) -> GroupRecord:
-    """Return the record of a transactional id, that which forgets it where there are no facts.
+) -> CoordinatorRecord:
+    """Return the record of a transactional id, or a tombstone if `facts` is None.
 
-    The value has the version of the cluster's transaction.version, a later one where it must.
+    The version of the value follows from the cluster's transaction.version, but is higher if
+    required.
     """
     key = _KEY_PREFIX + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
-    return GroupRecord(key, None if facts is None else _value(facts, transaction_version))
+    return CoordinatorRecord(key, None if facts is None else _value(facts, transaction_version))
 
 
 def _value(facts: TransactionFacts, transaction_version: int) -> bytes:
@@ -48,7 +49,8 @@ def _value(facts: TransactionFacts, transaction_version: int) -> bytes:
         transaction_last_update_timestamp_ms=facts.last_update_ms,
         transaction_start_timestamp_ms=facts.start_ms,
     )
-    # A client of version 2 may come to a cluster of version 0: what its retries need is kept.
+    # A client of version 2 may use a cluster of version 0.  The value then needs the fields for
+    # retries.
     if transaction_version >= 1 or facts.client_version:
         value.previous_producer_id = facts.previous_producer_id
         value.next_producer_id = facts.next_producer_id
@@ -70,9 +72,10 @@ def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
 def read_state_record(
     key: bytes | None, value: bytes | None
 ) -> tuple[str, TransactionFacts | None] | None:
-    """Return the transactional id and what is known of it now; None for a key of a later version.
+    """Decode a record.  Returns the transactional id and its facts, or None for a key of a later
+    version.
 
-    Raises CorruptDataError if the bytes are not what their version says.
+    Raises CorruptDataError if the bytes do not match their version.
     """
     if key is None:
         raise CorruptDataError("a record of __transaction_state has no key")

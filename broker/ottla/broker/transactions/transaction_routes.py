@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.transactions.coordinator_port import ProducerIdSupply, TransactionDoor
+from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_admin_apis import TransactionAdminApis
 from ottla.broker.transactions.transaction_apis import CreateTopic, TransactionApis
+from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.metadata.image import MetadataImage
 from ottla.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -16,29 +17,17 @@ from ottla.wire.apis import (
     LIST_TRANSACTIONS,
 )
 
-TRANSACTION_API_KEYS = frozenset(
-    (
-        INIT_PRODUCER_ID,
-        ADD_PARTITIONS_TO_TXN,
-        ADD_OFFSETS_TO_TXN,
-        END_TXN,
-        DESCRIBE_TRANSACTIONS,
-        LIST_TRANSACTIONS,
-    )
-)
-"""What `register_transaction_apis` serves."""
-
 
 def register_transaction_apis(
     dispatcher: Dispatcher,
     *,
-    coordinator: TransactionDoor,
+    coordinator: TransactionCoordinator,
     ids: ProducerIdSupply,
     image: Callable[[], MetadataImage],
     wall_ms: Callable[[], int],
     create_topic: CreateTopic,
 ) -> None:
-    """Serve what is asked of transactions."""
+    """Register the handlers of all requests about transactions."""
     producers = TransactionApis(coordinator, image=image, ids=ids, create_topic=create_topic)
     dispatcher.register(INIT_PRODUCER_ID, producers.init_producer_id)
     dispatcher.register(ADD_PARTITIONS_TO_TXN, producers.add_partitions)

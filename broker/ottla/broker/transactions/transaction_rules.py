@@ -1,8 +1,8 @@
-"""What a request may do with a transactional id: the tables of KIP-98, KIP-360 and KIP-890.  Pure.
+"""Rules for requests on a transactional id: the tables of KIP-98, KIP-360, KIP-890.  Pure.
 
-Which rules hold is chosen by the version of each request, never by the cluster: EndTxn 5 is that of
-clients of transaction.version 2, whose epoch is bumped at every end.  A refusal is a RefusedError
-with Kafka's code; a decision has begun the step that it returns.
+The rules follow from the version of each request, never from the cluster's version.  EndTxn 5 is
+sent by clients of transaction.version 2, whose epoch is bumped at every end.  A refusal is a
+RefusedError with Kafka's code.  A decision returns the facts of the step that it has begun.
 """
 
 from collections.abc import Callable, Collection
@@ -25,11 +25,12 @@ from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 S = TransactionStatus
 
 TakeProducerId: TypeAlias = Callable[[], ProducerId]
-"""Returns a new producer id; RefusedError(COORDINATOR_LOAD_IN_PROGRESS) where none is at hand."""
+"""Callable that returns a new producer id. Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if
+none is available."""
 
 
 class NamedProducer(NamedTuple):
-    """A producer id and its epoch, as a request names them."""
+    """Producer id and epoch in a request."""
 
     producer_id: ProducerId
     epoch: int
@@ -47,9 +48,10 @@ def decide_init(
     take_id: TakeProducerId,
     now_ms: int,
 ) -> TransactionFacts:
-    """Begin the step that gives a producer its id and epoch, or that aborts what is open.
+    """Begin the step that assigns an id and epoch to a producer, or that aborts its open
+    transaction.
 
-    The latter leads to PrepareAbort, and the client asks again.
+    The abort leads to PrepareAbort, and the client retries.
     """
     facts = transaction.facts
     if transaction.pending is not None:
@@ -73,7 +75,8 @@ def decide_init(
 
 
 def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
-    """Return whether this may be the producer that got the current id, or the one before."""
+    """Return True if the producer in the request may have the current producer id, or the previous
+    one."""
     is_overflowed = (
         expected.producer_id == facts.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
     )
@@ -82,7 +85,8 @@ def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
 
 
 def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tuple[int, int]:
-    """Return the epoch to give, and the one by which a retry of this request is known."""
+    """Return the epoch to assign to the producer, and the epoch by which a retry of this request is
+    recognized."""
     epoch = facts.producer_epoch
     if expected is None:
         return epoch + 1, NO_PRODUCER_EPOCH
@@ -96,7 +100,8 @@ def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tupl
 def decide_fence(
     transaction: Transaction, *, server_version: int, take_id: TakeProducerId, now_ms: int
 ) -> TransactionFacts:
-    """Begin to abort what is open, so that its producer cannot commit it any longer."""
+    """Begin the step that aborts the open transaction, so that its producer can no longer commit
+    it. Returns the state after the step."""
     is_overflow = server_version >= EPOCH_BUMPS_FROM and transaction.facts.is_epoch_exhausted
     return transaction.prepare_fence(
         server_version=server_version,
@@ -106,7 +111,7 @@ def decide_fence(
 
 
 def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
-    """Return whether a transaction has been open for longer than its producer allowed."""
+    """Return True if a transaction has been open for longer than its timeout."""
     facts = transaction.facts
     return (
         facts.status is S.ONGOING
@@ -127,8 +132,8 @@ def decide_add(
     client_version: int,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that adds partitions; None where all are in the transaction already."""
-    # Not after the id: after an overflow of epochs the new id may be pending yet.
+    """Begin the step that adds partitions.  Returns None if all are in the transaction already."""
+    # Check this before the producer id: after an overflow of epochs the new id may be pending.
     if transaction is not None and transaction.pending is not None:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
     known = _of_producer(transaction, producer)
@@ -143,7 +148,7 @@ def verified(
     producer: NamedProducer,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return for each partition whether it is in the transaction."""
+    """Return an error code for each partition: NONE if it is in the transaction."""
     facts = _of_producer(transaction, producer).facts
     return {
         one: ErrorCode.NONE if one in facts.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -164,7 +169,7 @@ def _of_producer(transaction: Transaction | None, producer: NamedProducer) -> Tr
 # ---- EndTxn
 
 DONE = "done"
-"""The request was served before: the same answer again."""
+"""Rule result for a request that was served before: the same answer is returned again."""
 PREPARE = "prepare"
 FENCED = ErrorCode.PRODUCER_FENCED
 INVALID = ErrorCode.INVALID_TXN_STATE
@@ -181,7 +186,7 @@ END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule]] = {
     S.COMPLETE_COMMIT: (INVALID, DONE),
     S.COMPLETE_ABORT: (DONE, INVALID),
 }
-"""EndTxn 0-4."""
+"""Rules of EndTxn 0 to 4, by the current state of the transaction."""
 
 BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndRule]] = {
     # status: abort retried, abort, commit retried, commit
@@ -192,11 +197,13 @@ BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndR
     S.COMPLETE_COMMIT: (INVALID, PREPARE, DONE, INVALID),
     S.COMPLETE_ABORT: (DONE, PREPARE, FENCED, INVALID),
 }
-"""EndTxn 5: the epoch says whether a request is a retry, or the end of the next transaction.
+"""Rules of EndTxn 5: the epoch decides whether a request is a retry, or the end of the next
+transaction.
 
 A commit at the epoch before an abort is not a retry of the abort: the coordinator aborted on its
-own, as after a timeout.  Kafka answers PRODUCER_FENCED from KAFKA-20785 on, which Streams survives;
-4.4.0 still INVALID_TXN_STATE, which ends a Streams thread."""
+own, as after a timeout.  Kafka returns PRODUCER_FENCED since KAFKA-20785, which Streams survives.
+4.4.0 still returns INVALID_TXN_STATE, which ends a Streams thread.
+"""
 
 
 def decide_end(
@@ -208,7 +215,8 @@ def decide_end(
     take_id: TakeProducerId,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that decides the outcome; None where the request was served before."""
+    """Begin the step that commits or aborts the transaction. Returns the state after it, or None if
+    the request was served before."""
     if transaction is None:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_bumping = client_version >= EPOCH_BUMPS_FROM
@@ -222,7 +230,7 @@ def decide_end(
         return None
     facts = transaction.facts
     if is_bumping and is_commit and facts.producer_epoch == PRODUCER_EPOCH_MAX:
-        raise RefusedError(ErrorCode.PRODUCER_FENCED)  # no epoch is left to commit it with
+        raise RefusedError(ErrorCode.PRODUCER_FENCED)  # No epoch is left with which to commit it.
     is_overflow = is_bumping and facts.is_epoch_exhausted
     return transaction.prepare_end(
         is_commit=is_commit,
@@ -254,7 +262,11 @@ def _bumping_rule(transaction: Transaction, producer: NamedProducer, is_commit: 
     )
     if producer.producer_id != facts.producer_id and not is_overflow_retry:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_retry = is_overflow_retry or facts.producer_epoch == producer.epoch + 1
+    # A client before transaction version 2 ends its transactions at one epoch.  The epoch below is
+    # that of a producer that it fenced.  That producer would otherwise get the epoch of the live
+    # one.
+    is_bumped = facts.client_version >= EPOCH_BUMPS_FROM
+    is_retry = is_overflow_retry or (is_bumped and facts.producer_epoch == producer.epoch + 1)
     if not is_retry and facts.producer_epoch != producer.epoch:
         raise RefusedError(ErrorCode.PRODUCER_FENCED)
     return BUMPING_END_RULES[facts.status][2 * is_commit + (not is_retry)]

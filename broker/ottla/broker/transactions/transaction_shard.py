@@ -1,8 +1,8 @@
-"""The transactional ids of one partition of `__transaction_state`.  Pure.
+"""Transactional ids of one partition of `__transaction_state`.  Pure.
 
-A request's step is decided here and handed to the driver as a `StateWrite`; it is applied when its
-record is committed, and only then answered, and only then are markers asked for.  Until then every
-other step of that id is refused with CONCURRENT_TRANSACTIONS.
+A request's step is decided here and returned as a `StateWrite`.  When its record is committed, the
+step is applied and answered, and its markers are ordered.  Until then every other step of that id
+is refused with CONCURRENT_TRANSACTIONS.
 
 Invariants: those of `transaction.py`.
 """
@@ -10,11 +10,15 @@ Invariants: those of `transaction.py`.
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from ottla.broker.groups.effects import Asker, Instant
-from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.coordinators.effects import (
+    CoordinatorRecord,
+    Instant,
+    Responder,
+    ShardEffects,
+)
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.transaction import (
     COMPLETED,
@@ -43,44 +47,35 @@ from ottla.model.settings.transactions import TransactionConfig
 logger = logging.getLogger("ottla.broker.transactions")
 
 LOOKED_AT_PER_STEP = 2_000
-"""Transactional ids that are looked at before other tasks have their turn: about a millisecond."""
+"""Transactional ids checked per step, before other tasks get their turn: about a millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
-"""Expired transactional ids whose tombstones are one write."""
+"""Expired transactional ids in one write of tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
-"""How long it is waited for the commit of a write that no client waits for, before it is logged."""
+"""Milliseconds after which a write that no client waits for is logged if it is not committed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StateWrite:
-    """Records to append, and what follows."""
+    """Records to append, and the callbacks for their commit or failure."""
 
-    records: list[GroupRecord]
+    records: list[CoordinatorRecord]
     timeout_ms: int
-    """How long the asker waits for the commit."""
+    """Milliseconds that the client waits for the commit."""
     on_committed: Callable[[Instant], None]
     on_refused: Callable[[], None]
-    """Called where the log did not take the records."""
-    asker: Asker | None = None
+    """Called if the append of the records failed."""
+    responder: Responder | None = None
     answer: Any = None
-    """What the asker is told when the records are committed."""
+    """Response to send when the records are committed."""
 
 
-@dataclass(slots=True)
-class ShardEffects:
-    """What has been decided and not been performed yet."""
-
-    writes: list[StateWrite] = field(default_factory=list)
-    answers: list[tuple[Asker, Any]] = field(default_factory=list)
-    orders: list[MarkerOrder] = field(default_factory=list)
-    """Markers to be sent: their transactions are prepared, and that is committed."""
-    completed: list[str] = field(default_factory=list)
-    """Transactional ids whose next transaction may begin."""
+TransactionEffects: TypeAlias = ShardEffects[StateWrite]
 
 
 class TransactionShard:
-    """The transactions of one partition, coordinated by its leader."""
+    """Transactions of one partition of `__transaction_state`, coordinated by its leader."""
 
     def __init__(
         self,
@@ -91,29 +86,29 @@ class TransactionShard:
         take_id: TakeProducerId,
         server_version: Callable[[], int],
     ) -> None:
-        """`server_version` returns the level of transaction.version that the cluster has now."""
+        """`server_version` returns the cluster's current transaction.version."""
         self._config = config
         self.index = index
-        """Of the partition."""
+        """Index of the partition of `__transaction_state`."""
         self._coordinator_epoch = coordinator_epoch
         self._take_id = take_id
         self._server_version = server_version
-        self._effects = ShardEffects()
+        self._effects: TransactionEffects = ShardEffects()
         self._uncompleted: list[Transaction] = []
         self.transactions: dict[str, Transaction] = {}
-        """By transactional id."""
+        """Transactions by transactional id."""
         self.counts: Counter[TransactionStatus] = Counter()
-        """Number of these in each state."""
+        """Number of transactional ids by state."""
 
-    def take_effects(self) -> ShardEffects:
-        """Return what there is to do; it is the caller's now."""
+    def take_effects(self) -> TransactionEffects:
+        """Return and clear the effects decided since the last call."""
         effects, self._effects = self._effects, ShardEffects()
         return effects
 
     # ---- loading
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Take what a record of the log says.  Raises CorruptDataError if it says nothing."""
+        """Apply a record of the log.  Raises CorruptDataError if it cannot be read."""
         said = read_state_record(key, value)
         if said is None:
             raise CorruptDataError("a key of a later version")
@@ -137,7 +132,7 @@ class TransactionShard:
         self.counts[facts.status] += 1
 
     def resume(self, now: Instant) -> Iterator[None]:
-        """Send the markers again of what was prepared by a coordinator before this one."""
+        """Send the markers again of transactions that an earlier coordinator prepared, in steps."""
         for at, transaction in enumerate(list(self.transactions.values())):
             if transaction.facts.status in PREPARED:
                 self._send_markers(transaction, now)
@@ -152,10 +147,10 @@ class TransactionShard:
         expected: NamedProducer | None,
         *,
         timeout_ms: int,
-        asker: Asker,
+        responder: Responder,
         now: Instant,
     ) -> None:
-        """Give a producer its id and epoch; the answer is a NamedProducer or a code."""
+        """Assign an id and epoch to a producer.  The answer is a NamedProducer or an error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             if not 0 < timeout_ms <= self._config.timeout_ms_max:
@@ -171,13 +166,13 @@ class TransactionShard:
                 now_ms=now.wall_ms,
             )
         except RefusedError as refusal:
-            self._effects.answers.append((asker, refusal.code))
+            self._effects.answers.append((responder, refusal.code))
             return
         answer: Any = NamedProducer(facts.producer_id, facts.producer_epoch)
         if facts.status is not TransactionStatus.EMPTY:
-            # What was open is aborted first; that epoch is told to no client.
+            # The open transaction is aborted first, at an epoch that no client gets.
             answer = ErrorCode.CONCURRENT_TRANSACTIONS
-        self._write(transaction, facts, asker, answer)
+        self._write(transaction, facts, responder, answer)
 
     def _new_transaction(self, transactional_id: str, timeout_ms: int, now: Instant) -> Transaction:
         facts = TransactionFacts(
@@ -194,10 +189,10 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         *,
         client_version: int,
-        asker: Asker,
+        responder: Responder,
         now: Instant,
     ) -> None:
-        """Add partitions to the open transaction, or begin one; the answer is a code."""
+        """Add partitions to the open transaction, or begin one.  The answer is an error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_add(
@@ -208,13 +203,13 @@ class TransactionShard:
                 now_ms=now.wall_ms,
             )
         except RefusedError as refusal:
-            self._effects.answers.append((asker, refusal.code))
+            self._effects.answers.append((responder, refusal.code))
             return
         if facts is None:
-            self._effects.answers.append((asker, ErrorCode.NONE))
+            self._effects.answers.append((responder, ErrorCode.NONE))
         else:
             assert transaction is not None
-            self._write(transaction, facts, asker, ErrorCode.NONE)
+            self._write(transaction, facts, responder, ErrorCode.NONE)
 
     def verify(
         self,
@@ -222,15 +217,16 @@ class TransactionShard:
         producer: NamedProducer,
         partitions: Collection[TopicPartition],
         *,
-        asker: Asker,
+        responder: Responder,
     ) -> None:
-        """Answer a code for all partitions, or one for each."""
+        """Verify that partitions belong to the open transaction. The answer is an error code for
+        all, or one for each."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
         except RefusedError as refusal:
             answer = refusal.code
-        self._effects.answers.append((asker, answer))
+        self._effects.answers.append((responder, answer))
 
     def end(
         self,
@@ -239,10 +235,11 @@ class TransactionShard:
         *,
         is_commit: bool,
         client_version: int,
-        asker: Asker,
+        responder: Responder,
         now: Instant,
     ) -> None:
-        """Commit or abort; the answer is a code, or the NamedProducer of the next transaction."""
+        """Commit or abort the open transaction. The answer is an error code, or the NamedProducer
+        of the next transaction."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_end(
@@ -254,19 +251,19 @@ class TransactionShard:
                 now_ms=now.wall_ms,
             )
         except RefusedError as refusal:
-            self._effects.answers.append((asker, refusal.code))
+            self._effects.answers.append((responder, refusal.code))
             return
         assert transaction is not None
         if facts is None:
             again = NamedProducer(transaction.facts.producer_id, transaction.facts.producer_epoch)
-            self._effects.answers.append((asker, again))
+            self._effects.answers.append((responder, again))
         else:
-            self._write(transaction, facts, asker, NamedProducer(*facts.identity_after_end))
+            self._write(transaction, facts, responder, NamedProducer(*facts.identity_after_end))
 
     # ---- time
 
     def abort_timed_out(self, now: Instant) -> Iterator[None]:
-        """Abort what has been open for longer than its producer allowed, in steps."""
+        """Abort transactions that have been open for longer than their timeout, in steps."""
         for at, transaction in enumerate(list(self.transactions.values())):
             if is_timed_out(transaction, now.wall_ms):
                 try:
@@ -277,7 +274,7 @@ class TransactionShard:
                         now_ms=now.wall_ms,
                     )
                 except RefusedError:
-                    continue  # no producer id is at hand: the next check finds it again
+                    continue  # No producer id is available; the next check tries again.
                 logger.info(
                     "%s is aborted: its transaction was open for longer than %d ms",
                     transaction.transactional_id,
@@ -288,7 +285,7 @@ class TransactionShard:
                 yield
 
     def expire(self, now: Instant) -> Iterator[None]:
-        """Forget transactional ids without a transaction for their expiration, in steps."""
+        """Delete transactional ids that were unused for their expiration time, in steps."""
         oldest_ms = now.wall_ms - self._config.id_expiration_ms
         expired = []
         for at, transaction in enumerate(list(self.transactions.values())):
@@ -326,7 +323,11 @@ class TransactionShard:
     # ---- writes, markers
 
     def _write(
-        self, transaction: Transaction, facts: TransactionFacts, asker: Asker | None, answer: Any
+        self,
+        transaction: Transaction,
+        facts: TransactionFacts,
+        responder: Responder | None,
+        answer: Any,
     ) -> None:
         def on_committed(now: Instant) -> None:
             self._apply(transaction, facts)
@@ -344,12 +345,12 @@ class TransactionShard:
                 timeout_ms=facts.timeout_ms,
                 on_committed=on_committed,
                 on_refused=on_refused,
-                asker=asker,
+                responder=responder,
                 answer=answer,
             )
         )
 
-    def _record(self, transaction: Transaction, facts: TransactionFacts) -> GroupRecord:
+    def _record(self, transaction: Transaction, facts: TransactionFacts) -> CoordinatorRecord:
         return state_record(transaction.transactional_id, facts, self._server_version())
 
     def _send_markers(self, transaction: Transaction, now: Instant) -> None:
@@ -374,7 +375,8 @@ class TransactionShard:
     def on_marked(
         self, order: MarkerOrder, partitions: Collection[TopicPartition], now: Instant
     ) -> None:
-        """Note markers that are written; with the last of them the transaction is complete."""
+        """Note the partitions that have received their marker. The last one completes the
+        transaction."""
         transaction = self.transactions[order.transactional_id]
         order.missing.difference_update(partitions)
         transaction.remove_marked(partitions)
@@ -393,31 +395,34 @@ class TransactionShard:
                 records=[self._record(transaction, facts)],
                 timeout_ms=UNANSWERED_TIMEOUT_MS,
                 on_committed=on_committed,
-                # It stays pending: there is no other outcome.
+                # The transaction stays pending, since there is no other outcome.
                 on_refused=lambda: self._uncompleted.append(transaction),
             )
         )
 
     @property
     def uncompleted_count(self) -> int:
-        """Number of transactions whose completion the log did not take yet."""
+        """Number of transactions whose completion failed to be appended."""
         return len(self._uncompleted)
 
     def complete_again(self, now: Instant) -> None:
-        """Write once more what the log did not take."""
+        """Retry the completions whose append failed."""
         uncompleted, self._uncompleted = self._uncompleted, []
         for transaction in uncompleted:
             self._complete(transaction, now)
 
-    # ---- what is there
+    # ---- queries
 
     def is_completing(self, transactional_id: str) -> bool:
-        """Return whether the markers of a transaction are under way, or its last record."""
+        """Return True while the markers of a transaction, or its last record, are being written."""
         transaction = self.transactions.get(transactional_id)
         return transaction is not None and transaction.pending in COMPLETED
 
     def described(self, transactional_id: str) -> TransactionFacts:
-        """Return what is known of a transactional id; TRANSACTIONAL_ID_NOT_FOUND if nothing is."""
+        """Return the facts of a transactional id.
+
+        Raises RefusedError with TRANSACTIONAL_ID_NOT_FOUND if there are none.
+        """
         transaction = self.transactions.get(transactional_id)
         if (
             transaction is None

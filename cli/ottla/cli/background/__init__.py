@@ -1,4 +1,4 @@
-"""Commands that continue after the terminal has its prompt back.
+"""Commands that continue in the background after the shell prompt is back.
 
-detached.py  runs a command's body in a background process until that reports readiness
+detached.py  runs a command's body in a background process, and waits until it is ready
 """

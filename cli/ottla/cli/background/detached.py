@@ -1,8 +1,8 @@
-"""A command's body in a background process: `ottla up --detach`.
+"""The body of a command in a background process: `ottla up --detach`.
 
-The process has a session of its own, reads nothing, and prints to a log file.  The command waits
-until the body reports that it is ready, prints the report, and returns.  If the body ends first,
-or the command is interrupted, nothing is left running.
+The process has a session of its own, reads no input, and prints to a log file.  The command waits
+until the body reports that it is ready, prints the report, and returns.  If the body ends first, or
+the command is interrupted, no process is left running.
 """
 
 import os
@@ -17,24 +17,27 @@ from select import select
 from typing import IO, NoReturn
 
 from ottla.cli.terminal import draw, is_watched, note, say_block, wipe
+from ottla.node.local.interrupts_driver import interrupt
 
 FAILED = 1
 LOG_BYTES_MAX = 16 << 20
-"""What the log file may hold; past it, it starts again, so that it never fills a disk."""
+"""Largest size of the log file in bytes.  A larger file is emptied, so that it never fills a
+disk."""
 LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
-"""What the command shows of the log of a start; more would flood the terminal."""
+"""Number of bytes shown from the log of the start. More would flood the terminal."""
 LOOK_S = 0.1
-"""How often a person sees the elapsed time change."""
+"""Interval, in seconds, at which the displayed elapsed time is updated."""
 
 Report = Callable[[str], None]
-"""Tells the waiting command that the body is ready, with the text to print."""
+"""Function by which the body reports that it is ready, with the text to print."""
 
 
 def run_detached(body: Callable[[Report], int], log: Path, *, name: str) -> int:
-    """Run `body` in a background process; return 0 when it is ready, 1 if it ended before."""
+    """Run `body` in a background process. Returns 0 when the body is ready, or 1 if the process
+    ended before that."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a+b") as printed:  # open before the body, which may remove the directory
+    with log.open("a+b") as printed:  # opened first: the body may remove its directory
         return _run_and_wait(body, log, printed, name)
 
 
@@ -47,7 +50,7 @@ def _run_and_wait(body: Callable[[Report], int], log: Path, printed: IO[bytes], 
     if child == 0:
         _run_in_background(body, log, writer)
     os.close(writer)
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         text = _wait_for_report(reader, name)
     except KeyboardInterrupt:
@@ -69,7 +72,7 @@ def _run_and_wait(body: Callable[[Report], int], log: Path, printed: IO[bytes], 
 
 
 def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) -> NoReturn:
-    """Run the body in this forked process, and end with its code."""
+    """Run the body in this forked process, and exit with the body's exit code."""
     code = FAILED
     try:
         os.setsid()
@@ -87,9 +90,10 @@ def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) ->
 
 
 def _redirect(log: Path) -> None:
-    """Have nothing to read, and the log to print to: no terminal or pipe of the caller stays."""
+    """Redirect standard input to /dev/null, and both outputs to the log.  No terminal or pipe of
+    the caller stays open."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    # Appending, so that the log may be emptied while nodes print to it.
+    # Opened for appending, so that the log can be emptied while nodes print to it.
     to_log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(nothing, 0)
     os.dup2(to_log, 1)
@@ -100,12 +104,14 @@ def _redirect(log: Path) -> None:
 
 def _report_and_go_on(writer: int, text: str, log: Path) -> None:
     _report(writer, text)
-    # Not before: what is ready by now may have been forked, which a thread forbids.
+    # The thread starts only now: a process with threads could not fork the nodes, and all are
+    # forked when the body reports.
     threading.Thread(target=_bound_log, args=(log,), daemon=True).start()
 
 
 def _report(writer: int, text: str) -> None:
-    """Hand the text over.  Raises KeyboardInterrupt if the waiting command is gone."""
+    """Send the report to the waiting command.  Raises KeyboardInterrupt if that command has
+    ended."""
     try:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(text.encode())
@@ -114,7 +120,8 @@ def _report(writer: int, text: str) -> None:
 
 
 def _wait_for_report(reader: int, name: str) -> str:
-    """Return the whole text, or nothing if the process ended."""
+    """Return the complete report, or an empty string if the background process ended without a
+    report."""
     began_at = time.monotonic()
     parts = []
     while True:
@@ -138,8 +145,4 @@ def _bound_log(log: Path) -> None:
             if log.stat().st_size > LOG_BYTES_MAX:
                 os.truncate(log, 0)
         except OSError:
-            pass  # the directory may be gone before the process
-
-
-def _raise_interrupt(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
+            pass  # the directory may be removed before the process ends

@@ -1,8 +1,8 @@
-"""`--add-scram` of 'ottla storage format', as Kafka's tool has it.
+"""Option `--add-scram` of 'ottla storage format', in the format of Kafka's tool.
 
-`SCRAM-SHA-512=[name=al,password=pw]`, also with `iterations`, `salt` (base64), and `saltedpassword`
-(base64, with `salt`) in place of `password`.  Values may be quoted.  What it holds is a secret: no
-error shows it.
+An example is `SCRAM-SHA-512=[name=al,password=pw]`.  Further keys are `iterations`, `salt`
+(base64), and `saltedpassword` (base64, with `salt`) in place of `password`.  Values may be quoted.
+The text is a secret, so no error shows it.
 """
 
 import re
@@ -11,7 +11,7 @@ from base64 import b64decode
 
 from ottla.metadata.records import Record, scram_credential_record
 from ottla.model.errors import ConfigError
-from ottla.model.scram import (
+from ottla.model.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     SCRAM_BY_NAME,
@@ -28,7 +28,10 @@ _PART = re.compile(r'\s*([a-z]+)=(?:"([^"]*)"|([^",\]]*))\s*(?:,|$)')
 
 
 def first_credential(text: str) -> Record:
-    """Return the record of a credential that a new cluster begins with; ConfigError for none."""
+    """Return the metadata record of a SCRAM credential for a new cluster.
+
+    Raises ConfigError if the text is no valid credential.
+    """
     whole = _WHOLE.fullmatch(text.strip())
     hashing = None if whole is None else SCRAM_BY_NAME.get(whole[1])
     if whole is None or hashing is None:

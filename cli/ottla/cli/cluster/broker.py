@@ -2,15 +2,12 @@
 
 import argparse
 
-from ottla.cli.cluster.node_process import config_of, configure_node, run_node
+from ottla.cli.cluster.node_process import NODE_OPTIONS, config_of, run_node
 from ottla.cli.imports import importing_for_good
 from ottla.model.settings.broker import load_broker_config
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla broker'."""
-    configure_node(parser)
-    parser.epilog = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain ID'."
+OPTIONS = NODE_OPTIONS
+EPILOG = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain ID'."
 
 
 def run(arguments: argparse.Namespace) -> int:

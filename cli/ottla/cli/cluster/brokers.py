@@ -1,4 +1,4 @@
-"""`ottla broker`: the registered brokers as the cluster has them, and the verbs of `removal`."""
+"""`ottla broker`: the registered brokers, their draining, and the verbs of `removal`."""
 
 import argparse
 from dataclasses import asdict
@@ -9,13 +9,12 @@ import trio
 from ottla.cli.cluster.health import broker_reasons, broker_standing
 from ottla.cli.cluster.log_dirs import (
     LIST_TIMEOUT_S,
+    LOG_DIRS,
     ask,
     ask_bytes,
-    configure_log_dirs,
-    log_dirs,
 )
-from ottla.cli.cluster.removal.remove import configure_remove, remove
-from ottla.cli.cluster.removal.unregister import configure_unregister, unregister
+from ottla.cli.cluster.removal.remove import REMOVE
+from ottla.cli.cluster.removal.unregister import UNREGISTER
 from ottla.cli.cluster.survey import (
     SurveyedBroker,
     SurveyedPartition,
@@ -25,16 +24,14 @@ from ottla.cli.cluster.survey import (
     registered,
 )
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
     counted,
     print_json,
     print_table,
-    run_async,
 )
+from ottla.cli.options import option
 from ottla.cli.terminal import say
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
@@ -56,44 +53,11 @@ COLUMNS = (
     "free_bytes",
 )
 DRAIN_TIMEOUT_S = 40.0
-"""The broker itself says so when the controller takes longer than it should."""
+"""Longest wait for the answer to a drain.  With less, the command gives up before the broker can
+report that the controller is slow."""
 SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla broker'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser(
-        "list", help="list all registered brokers, with the bytes of their logs and on their disks"
-    )
-    describe = verbs.add_parser("describe", help="show one broker")
-    drain = verbs.add_parser(
-        "drain", help="move a broker's leaderships to other brokers; it keeps its replicas"
-    )
-    drain.add_argument("--undo", action="store_true", help="allow it to lead again")
-    drain.add_argument(
-        "--force",
-        action="store_true",
-        help="drain it although partitions are left without a leader",
-    )
-    for verb in (describe, drain):
-        verb.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
-    others = (configure_log_dirs(verbs), configure_unregister(verbs), configure_remove(verbs))
-    for verb in (list_, describe, drain, *others):
-        add_cluster_arguments(verb)
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -111,7 +75,7 @@ async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show one broker: what it does, what is wrong with it, and its numbers."""
+    """Show one broker: its state, its problems, and its metrics."""
     partitions = partitions_of(await admin.cluster.metadata())
     broker = await _find(admin, arguments.id)
     (held,) = await ask(admin, [NodeId(broker.id)], timeout_s=LIST_TIMEOUT_S)
@@ -134,7 +98,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Have a broker give its leaderships away, or take part again; return when that is done."""
+    """Make a broker hand over its leaderships or, with --undo, accept leaderships again. Returns
+    when that is done."""
     broker = await _find(admin, arguments.id)
     if not (arguments.undo or arguments.force):
         _check_leaders_remain(broker, partitions_of(await admin.cluster.metadata()))
@@ -162,16 +127,6 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {
-    "list": list_brokers,
-    "describe": describe,
-    "drain": drain,
-    "logdirs": log_dirs,
-    "unregister": unregister,
-    "remove": remove,
-}
-
-
 async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
     for broker in await brokers_of(admin, only=broker_id):
         return broker
@@ -182,7 +137,8 @@ async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
 
 
 async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
-    """Wait until the broker that answers us knows it too, so that the next command does."""
+    """Wait until the broker that answers our requests also knows the new state, so that the next
+    command sees it."""
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(
             broker.id == broker_id and broker.is_fenced != is_fenced
@@ -215,3 +171,26 @@ def _row(
         "bytes": size_bytes,
         "free_bytes": broker.usable_bytes,
     }
+
+
+VERBS = (
+    admin_verb(
+        "list",
+        "list all registered brokers, with the bytes of their logs and on their disks",
+        list_brokers,
+    ),
+    admin_verb(
+        "describe", "show one broker", describe, option("id ID", "node.id of the broker", type=int)
+    ),
+    admin_verb(
+        "drain",
+        "move a broker's leaderships to other brokers; it keeps its replicas",
+        drain,
+        option("--undo", "allow it to lead again"),
+        option("--force", "drain it although partitions are left without a leader"),
+        option("id ID", "node.id of the broker", type=int),
+    ),
+    LOG_DIRS,
+    UNREGISTER,
+    REMOVE,
+)

@@ -1,7 +1,8 @@
-"""The files of a local cluster: who runs where, and each node's .properties.
+"""The files of a local cluster: the addresses of its nodes, and each node's .properties.
 
-Ids and ports are picked once and kept, so that a cluster comes back where it was.  Its identity
-(the cluster's id, each controller's directory id) is too; `cluster_format` gives it to directories.
+Ids and ports are chosen once and kept, so that a cluster restarts under the same addresses.  The
+cluster id and each controller's directory id are kept too; `cluster_format` writes them into the
+directories.
 """
 
 import json
@@ -14,25 +15,25 @@ from typing import TYPE_CHECKING
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
-from ottla.model.settings.sasl import is_sasl_key
-from ottla.model.settings.security import PROTOCOL_MAP
+from ottla.model.settings.security.sasl import is_sasl_key
+from ottla.model.settings.security.security_keys import PROTOCOL_MAP
 from ottla.node.clock_driver import RealRng
-from ottla.node.local_nodes_driver import free_port, free_ports
-from ottla.node.private_files_driver import write_private
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.node.local.local_nodes_driver import free_port, free_ports
+from ottla.node.local.private_files_driver import write_private
+from ottla.storage.directories.meta_properties import uuid_to_text
 
 if TYPE_CHECKING:
-    from ottla.node.secure_cluster_driver import SecureCluster
+    from ottla.node.local.secure_cluster_driver import SecureCluster
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
 PORT_DEFAULT = 9092
 PORT_END = 1 << 16
 REPLICAS_DEFAULT = 3
-"""Replicas of a topic when nobody says how many, in a cluster that has as many brokers."""
+"""Default replication factor of topics, in a cluster that has at least this number of brokers."""
 MIN_INSYNC_OF_THREE = 2
-"""Of three replicas one may be away and acks=all still goes on; with 1, a lone survivor would
-acknowledge what no other broker has."""
+"""Default of min.insync.replicas for three replicas.  With 2, acks=all succeeds while one replica
+is down; with 1, a lone survivor would acknowledge records that no other broker has."""
 
 PROMETHEUS_PORT = "metrics.prometheus.port"
 
@@ -47,24 +48,25 @@ REPLICATION_KEYS = (
 
 @dataclass(slots=True)
 class ListedNode:
-    """One process of the cluster, as cluster.json names it."""
+    """One process of the cluster, as stored in cluster.json."""
 
     id: int
     address: str
     dir: str
     pid: int = 0
     directory_id: str = ""
-    """A controller's only: with its id, what makes it the voter it is."""
+    """Directory id of a controller; a voter is identified by its node id and this id.  Empty for a
+    broker."""
 
     @property
     def port(self) -> int:
-        """The port of the address."""
+        """Port of the node's address."""
         return int(self.address.rpartition(":")[2])
 
 
 @dataclass(slots=True)
 class ClusterPlan:
-    """A whole local cluster."""
+    """The plan of a local cluster: its directory, controllers, brokers and settings."""
 
     directory: Path
     host: str
@@ -73,18 +75,19 @@ class ClusterPlan:
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
-    """Once formatted, never again: a controller that lost its directory lost its vote."""
+    """True after the first format.  The controllers are never formatted again: one that lost its
+    directory lost its vote."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
-    """Its certificates and users, where it asks who everyone is."""
+    """Certificates and users of a secure cluster; None for a cluster without authentication."""
 
     @property
     def bootstrap(self) -> str:
-        """The addresses clients are given."""
+        """Bootstrap addresses of the brokers, in the form that clients are configured with."""
         return ",".join(node.address for node in self.brokers)
 
     def write(self) -> None:
-        """Write cluster.json at once (a reader sees the old or the new one)."""
+        """Write cluster.json atomically: a reader sees either the old or the new file."""
         path = self.directory / CLUSTER_FILE
         part = path.with_suffix(".part")
         content = {
@@ -110,7 +113,7 @@ class ClusterPlan:
             "min.insync.replicas": str(self.min_insync_replicas),
             **self.settings,
         }
-        # How clients log in is a matter of brokers' listeners: a controller would refuse it.
+        # Login settings of clients are for brokers' listeners: a controller would refuse them.
         of_controllers = {
             key: text
             for key, text in shared.items()
@@ -150,18 +153,20 @@ class ClusterPlan:
         write_private(path, text)  # a setting may be a password
 
     def _own_settings(self, index: int) -> dict[str, str]:
-        """Return what nodes of one machine cannot share, brokers first and then controllers."""
+        """Return the settings that differ between the nodes of one machine: ports and directories,
+        brokers first."""
         port = self.settings.get(PROMETHEUS_PORT, "")
         return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
 
 
 def properties_of(role: str, node: ListedNode) -> Path:
-    """Return where a node's settings stand: beside its directory, never inside it."""
+    """Return the path of a node's settings file. The file is beside the node's directory, never
+    inside it."""
     return Path(node.dir).with_name(f"{role}-{node.id}.properties")
 
 
 def log_file_of(role: str, node: ListedNode) -> Path:
-    """Return where a node logs to: with the other nodes of its cluster."""
+    """Return the path of a node's log file. The log files of all nodes are in one directory."""
     return Path(node.dir).parent / "logs" / f"{role}-{node.id}.log"
 
 
@@ -174,10 +179,12 @@ def make_plan(
     brokers: int | None,
     is_secure: bool = False,
 ) -> ClusterPlan:
-    """Plan a cluster in `directory`, or take up the one that is there, secure if it was made so.
+    """Plan a cluster in `directory`, or load the plan that exists there, which stays secure if it
+    was created so.
 
-    Without a `port` the first broker has the one it had, or the default; 0 means one that is free.
-    Without numbers there is one of each, or as many as there are.
+    Without a `port`, the first broker keeps its previous port or gets the default; 0 means a free
+    port.  Without counts of nodes, an existing plan keeps its counts, and a new one has one of
+    each.
     """
     existing = directory / CLUSTER_FILE
     if existing.exists():
@@ -230,9 +237,10 @@ def make_plan(
 
 
 def _opened(directory: Path) -> "SecureCluster":
-    """Return the certificates and users of a directory; ConfigError without what makes them."""
+    """Open the certificates and users of a directory.  Raises ConfigError if the packages that
+    create them are not installed."""
     try:
-        from ottla.node.secure_cluster_driver import open_secure_cluster
+        from ottla.node.local.secure_cluster_driver import open_secure_cluster
     except ImportError:
         hint = install_hint("secure")
         raise ConfigError(
@@ -242,7 +250,7 @@ def _opened(directory: Path) -> "SecureCluster":
 
 
 def _make_secure(plan: ClusterPlan) -> None:
-    """Give nodes that have none their certificates, and clients their settings."""
+    """Create certificates for nodes that have none, and write the settings of clients."""
     if plan.secure is None:
         return
     nodes = [("controller", node.id) for node in plan.controllers]
@@ -252,7 +260,7 @@ def _make_secure(plan: ClusterPlan) -> None:
 
 
 def check_replication(plan: ClusterPlan) -> None:
-    """Raise ConfigError if a setting wants more replicas than there are brokers."""
+    """Raise ConfigError if a setting requires more replicas than there are brokers."""
     count = len(plan.brokers)
     for key in REPLICATION_KEYS:
         wanted = plan.settings.get(key, "")
@@ -264,7 +272,7 @@ def check_replication(plan: ClusterPlan) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process of this id runs (and is no zombie)."""
+    """Return whether a process with this id is running and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -273,7 +281,8 @@ def is_alive(pid: int) -> bool:
 
 
 def is_node(pid: int) -> bool:
-    """Return whether a process runs and is one of ours, so that no stranger is ever signalled."""
+    """Return whether a process is running and is a node of Ottla. The check prevents signals to
+    unrelated processes."""
     try:
         return b"ottla" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_alive(pid)
     except OSError:
@@ -281,7 +290,7 @@ def is_node(pid: int) -> bool:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ConfigError if the port cannot be listened on, with the reason."""
+    """Raise ConfigError, with the reason, if the port cannot be bound."""
     reason = _why_not_free(host, port)
     if reason is not None:
         raise ConfigError(
@@ -292,7 +301,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether the port can be listened on."""
+    """Return whether the port can be bound."""
     return _why_not_free(host, port) is None
 
 
@@ -325,7 +334,7 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Clust
             broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
         check_port(host, broker.port)
     for controller in controllers:
-        # Only this cluster knows where its controllers listen: they may move.
+        # Only this cluster uses the ports of its controllers, so they may change.
         if not is_free(host, controller.port):
             controller.address = f"{host}:{free_port(host)}"
     return ClusterPlan(
@@ -354,5 +363,6 @@ def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | Non
 
 
 def _escaped(value: str) -> str:
-    """Return a value as a file has it that is read back the same, on one line."""
+    """Return a value escaped for one line of a .properties file. Parsing the line gives the
+    original value."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

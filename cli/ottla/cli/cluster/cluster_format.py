@@ -1,8 +1,9 @@
 """Formats the controllers of a local cluster: the explicit first start that a quorum needs.
 
-Every controller gets the same initial voters, each with the directory id that the plan kept for it.
-Invariant FormattedOnce: what `cluster.json` calls formatted is never formatted again, so that a
-controller whose directory was wiped says so instead of voting a second time.
+Every controller gets the same initial voters, each with the directory id that the plan has for it.
+Invariant FormattedOnce: a cluster that `cluster.json` marks as formatted is never formatted again.
+A controller whose directory was wiped therefore fails with an error, and does not vote a second
+time.
 """
 
 from argparse import Namespace
@@ -12,28 +13,28 @@ import trio
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode
 from ottla.model.ids import NodeId
-from ottla.node.forked_process_driver import fork_process, may_fork
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
+from ottla.node.local.forked_process_driver import fork_process, may_fork
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.storage.disk import RealDisk
-from ottla.storage.meta_properties import uuid_from_text
+from ottla.storage.directories.meta_properties import uuid_from_text
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 
 def format_plan(plan: ClusterPlan) -> None:
     """Format the directories of all controllers, if the plan is new, and mark it as formatted."""
     if plan.is_formatted:
         return
-    # The ids stand in the file before any directory has them: a first start that was interrupted
-    # goes on with the same ones.
+    # The file has the ids before any directory does, so that a repetition of an interrupted first
+    # start uses the same ids.
     plan.write()
     trio.run(_format_controllers, plan)
     _mark(plan)
 
 
-def format_apart(plan: ClusterPlan) -> Callable[[], int]:
-    """Begin to format as `format_plan` does, in a forked process; return what waits for its code.
+def format_in_child(plan: ClusterPlan) -> Callable[[], int]:
+    """Start `format_plan` in a forked process.  Returns a function that waits for its exit code.
 
-    The threads by which it waits for disks would keep this process from forking nodes.
+    Formatting waits for disks on threads; in this process they would prevent the forking of nodes.
     """
     if plan.is_formatted or not may_fork():
         format_plan(plan)

@@ -2,14 +2,11 @@
 
 import argparse
 
-from ottla.cli.cluster.node_process import config_of, configure_node, run_node
+from ottla.cli.cluster.node_process import NODE_OPTIONS, config_of, run_node
 from ottla.cli.imports import importing_for_good
 from ottla.model.settings.controller import load_controller_config
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla controller'."""
-    configure_node(parser)
+OPTIONS = NODE_OPTIONS
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,26 +4,29 @@ import argparse
 import os
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
 from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
+    CONNECTION,
+    FORMAT,
     bootstrap_of,
     counted,
     print_json,
     print_table,
     run_async,
 )
+from ottla.cli.options import option
 from ottla.cli.security import certificate_findings, listener_findings
 from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.cli.terminal import note
+from ottla.cli.verbs import verb
 from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.pipeline.doctor.doctor import (
     AnswerState,
     DoctorAnswer,
@@ -38,64 +41,8 @@ from ottla.pipeline.doctor.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
 UNHEALTHY = 2
 MAX_TIMESTAMP = -3
-"""Asked for as a time: the record with the largest timestamp."""
+"""Timestamp of a ListOffsets request that means the record with the largest timestamp (KIP-734)."""
 COLUMNS = ("QUESTION", "STATE", "FOUND", "WHAT TO DO")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare what can be looked at."""
-    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    spark = subjects.add_parser(
-        "spark",
-        help="check Java, Python packages, workers, a small query, and brokers if they are named",
-    )
-    spark.add_argument(
-        "--master", default="local[1]", help="master that runs the query (default: local[1])"
-    )
-    spark.add_argument(
-        "--timeout",
-        type=float,
-        default=TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="time for the query, in seconds (default: %(default)g)",
-    )
-    spark.add_argument("--no-query", action="store_true", help="do not start Spark")
-    spark.add_argument("--verbose", action="store_true", help="show the output of Spark too")
-    add_cluster_arguments(spark)
-    add_format_argument(spark)
-    retention = subjects.add_parser(
-        "retention",
-        help="find topics that keep records too long because a timestamp is ahead of the clock",
-    )
-    add_cluster_arguments(retention)
-    add_format_argument(retention)
-    certificates = subjects.add_parser(
-        "certificates", help="certificates of a node: ends, names, who vouches for them"
-    )
-    listeners = subjects.add_parser(
-        "listeners", help="encryption, certificates and logins of addresses, seen from outside"
-    )
-    listeners.add_argument(
-        "addresses",
-        nargs="?",
-        metavar="HOST:PORT,…",
-        help="what to connect to (default: the brokers of the cluster that is named)",
-    )
-    add_cluster_arguments(listeners)
-    add_format_argument(listeners)
-    certificates.add_argument("file", metavar="FILE", help="settings of a broker or controller")
-    add_format_argument(certificates)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print every finding; exit code 2 when one has failed."""
-    if arguments.subject == "retention":
-        return run_async(lambda: _look_at_retention(arguments))
-    if arguments.subject == "certificates":
-        return _look_at_certificates(arguments)
-    if arguments.subject == "listeners":
-        return run_async(lambda: _look_at_listeners(arguments))
-    return _look_at_spark(arguments)
 
 
 async def _look_at_retention(arguments: argparse.Namespace) -> int:
@@ -136,7 +83,7 @@ async def _look_at_retention(arguments: argparse.Namespace) -> int:
 
 
 async def _look_at_listeners(arguments: argparse.Namespace) -> int:
-    # Other subjects connect to nothing.
+    # The other subjects open no connection.
     from ottla.cli.security.doctor_listeners import look_at_listeners
     from ottla.client.network.tls import TLS
 
@@ -221,3 +168,51 @@ def _as_json(finding: DoctorAnswer) -> dict[str, str | None]:
         "found": finding.found,
         "cure": finding.cure or None,
     }
+
+
+VERBS = (
+    verb(
+        "spark",
+        "check Java, Python packages, workers, a small query, and brokers if they are named",
+        _look_at_spark,
+        option(
+            "--master MASTER", "master that runs the query (default: local[1])", default="local[1]"
+        ),
+        option(
+            "--timeout SECONDS",
+            "time for the query, in seconds (default: %(default)g)",
+            type=float,
+            default=TIMEOUT_SECONDS,
+        ),
+        option("--no-query", "do not start Spark"),
+        option("--verbose", "show the output of Spark too"),
+        *CONNECTION,
+        FORMAT,
+    ),
+    verb(
+        "retention",
+        "find topics that keep records too long because a timestamp is ahead of the clock",
+        lambda arguments: run_async(partial(_look_at_retention, arguments)),
+        *CONNECTION,
+        FORMAT,
+    ),
+    verb(
+        "certificates",
+        "check a node's certificates: expiry, names, issuers",
+        _look_at_certificates,
+        option("file FILE", "settings of a broker or controller"),
+        FORMAT,
+    ),
+    verb(
+        "listeners",
+        "check encryption, certificates and logins of addresses from outside",
+        lambda arguments: run_async(partial(_look_at_listeners, arguments)),
+        option(
+            "addresses HOST:PORT,…",
+            "addresses to check (default: the brokers of the cluster)",
+            nargs="?",
+        ),
+        *CONNECTION,
+        FORMAT,
+    ),
+)

@@ -9,21 +9,23 @@ from pathlib import Path
 
 from ottla.cli.cluster.cluster_file import is_alive, is_node
 from ottla.cli.common import CLUSTER_FILE, DIRECTORY_DEFAULT, counted, read_cluster_file
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import say
 from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
 STARTER_TIMEOUT_S = 10.0
-"""What 'ottla up' needs to notice that its nodes ended, with room to spare."""
+"""Longest wait, in seconds, for 'ottla up' to notice that its nodes have ended. The value includes
+a margin."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla down'."""
-    parser.add_argument("--dir", default=DIRECTORY_DEFAULT, help="the directory of 'ottla up'")
+OPTIONS: tuple[Declared, ...] = (
+    option("--dir DIR", "the directory of 'ottla up'", default=DIRECTORY_DEFAULT),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask brokers, then controllers, to shut down; end by force what does not."""
+    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop are killed."""
     path = Path(arguments.dir) / CLUSTER_FILE
     if not path.exists():
         raise ConfigError("--dir", f"{path} is not there, so no cluster was started from it")
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     for role in ("brokers", "controllers"):
         pids = [node["pid"] for node in cluster[role] if is_node(node["pid"])]
         for pid in pids:
-            _send_signals(pid, signal.SIGTERM, signal.SIGCONT)  # a paused one would not hear it
+            _send_signals(pid, signal.SIGTERM, signal.SIGCONT)  # a paused process ignores SIGTERM
         stopped += len(pids)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while any(map(is_alive, pids)) and time.monotonic() < deadline:
@@ -45,14 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _send_signals(pid: int, *numbers: signal.Signals) -> None:
-    """Send signals to a process; one that has ended meanwhile is what was asked for."""
+    """Send signals to a process.  Does nothing if it has ended."""
     with suppress(ProcessLookupError):
         for number in numbers:
             os.kill(pid, number)
 
 
 def _end_starter(pid: object) -> None:
-    """Wait for the 'ottla up' of these nodes, which ends with them; ask it to if it does not."""
+    """Wait for the 'ottla up' that started these nodes; it ends when they do. Sends SIGTERM if it
+    keeps running."""
     if not isinstance(pid, int) or not is_node(pid):
         return
     for asks in (False, True):

@@ -1,8 +1,8 @@
-"""What other users of the machine may do to a node's files: one warning at its start.
+"""Access of other users of the machine to a node's files: one warning when the node starts.
 
-A key that all can read refuses the start (model/tls/context_driver.py).  What is left is warned of:
-directories and files that others may write, and, where a node has secrets, directories that others
-may read: the metadata log has keys of users, logs have records.
+A private key that all users can read refuses the start (model/tls/context_driver.py).  This module
+warns of the rest: directories and files that other users may write, and, if a node has secrets,
+directories that they may read.  The metadata log has keys of users, and logs have records.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NAMED_MAX = 4
-"""Paths that the warning names; the rest is counted."""
+"""Maximum number of paths that the warning names; it only counts the others."""
 
 CONFIDED = stat.S_IROTH
 CHANGED = stat.S_IWOTH
@@ -20,7 +20,8 @@ CHANGED = stat.S_IWOTH
 def warning_of_modes(
     directories: Iterable[str], files: Iterable[str], *, has_secrets: bool
 ) -> str | None:
-    """Return the sentence about directories and files that are open to others, None without."""
+    """Return a warning about directories and files that are open to other users, or None if there
+    are none."""
     wanted = CHANGED | CONFIDED if has_secrets else CHANGED
     found = [
         *_open(directories, wanted, "750"),
@@ -36,16 +37,17 @@ def warning_of_modes(
 
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
-    """Yield the paths that others have such a right to, each once; what is not there has none."""
+    """Yield each distinct path whose mode grants other users the given right. Paths that do not
+    exist are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted
         except OSError:
-            continue  # the start itself says so where it is needed
+            continue  # the start itself reports a missing file that it needs
         if has_right and _is_reached_by_others(path):
             yield path, mode
 
 
 def _is_reached_by_others(path: str) -> bool:
-    """Return whether all directories above let other users through."""
+    """Return whether other users may traverse all parent directories of the path."""
     return all(above.stat().st_mode & stat.S_IXOTH for above in Path(path).resolve().parents)

@@ -1,9 +1,10 @@
-"""Nodes forked from `ottla up`, which imports once what several of them need.
+"""Nodes forked from `ottla up`, which imports once the modules that several nodes need.
 
-What a single node needs it imports itself, while the others do the same or start already.
+Modules that only one node needs are imported by that node, while the other nodes import theirs or
+start.
 
-A node is its own process with its own session, log, signals and restart, and `ps -f` shows it as
-one that is started by `ottla broker FILE`.
+A node is a process with its own session, log, signals and restart.  `ps -f` shows it as one that
+was started by `ottla broker FILE`.
 """
 
 import os
@@ -16,8 +17,8 @@ from typing import NamedTuple, NoReturn
 from ottla.cli.cluster.node_process import quiet_grpc
 from ottla.cli.imports import importing_for_good
 from ottla.cli.process_title import show_as
-from ottla.node.forked_process_driver import fork_process, may_fork
-from ottla.node.local_nodes_driver import (
+from ottla.node.local.forked_process_driver import fork_process, may_fork
+from ottla.node.local.local_nodes_driver import (
     PARENT_VARIABLE,
     READY_VARIABLE,
     NodeProcess,
@@ -33,15 +34,14 @@ OF_ALL = (
     "ottla.node.log_output_driver",
     "ottla.node.process_driver",
     "ottla.node.properties",
-    "ottla.node.quorum_metrics",
+    "ottla.node.quorum.quorum_metrics",
     "ottla.node.seams_driver",
     "ottla.rpc.cluster_id",
-    "ottla.telemetry.exporters_driver",
-    "ottla.telemetry.metrics_http_driver",
-    "ottla.wire.api_permissions",
+    "ottla.telemetry.exporters.exporters_driver",
+    "ottla.telemetry.metrics.metrics_http_driver",
 )
-"""What every node imports, by the modules that import the rest of it; some 40 small ones that
-nothing else imports are left to the nodes."""
+"""Modules whose import loads nearly all modules of a node. About 40 small modules, which no other
+module imports, are imported later by each node."""
 OF_ROLE = {
     "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
     "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
@@ -49,20 +49,21 @@ OF_ROLE = {
 
 
 class StartedNode(NamedTuple):
-    """A node's process, and the pipe on which it says that it serves."""
+    """The process of a node, and the pipe on which the node reports that it is serving."""
 
     process: NodeProcess
     ready_reader: int
 
 
 def spawn_node(role: str, properties: Path) -> StartedNode:
-    """Start a node that imports all by itself."""
+    """Start a node as a new process, which imports all its modules itself."""
     started = start_node(role, properties)
     return StartedNode(started.process, started.ready_reader)
 
 
 def preload(role: str | None = None) -> None:
-    """Import what every node needs, and with a role what its nodes need."""
+    """Import the modules that every node needs; if `role` is given, also those that nodes of that
+    role need."""
     quiet_grpc()
     with importing_for_good():
         for module in (*OF_ALL, *(OF_ROLE[role] if role else ())):
@@ -70,9 +71,10 @@ def preload(role: str | None = None) -> None:
 
 
 def fork_node(role: str, properties: Path, *, count: int = 1) -> StartedNode:
-    """Fork a node from this process; start one by itself where this process has threads.
+    """Fork a node from this process, or start a new process if this one has threads.
 
-    With a `count` of nodes above 1, what nodes of the role need is imported once for all of them.
+    If `count`, the number of nodes of this role, is above 1, the modules of the role are imported
+    once for all of them.
     """
     if not may_fork():
         return spawn_node(role, properties)
@@ -98,5 +100,6 @@ def _run(role: str, properties: Path) -> NoReturn:
     from ottla.cli.main import main
 
     sys.argv[1:] = [role, str(properties)]
-    show_as(["ottla", *sys.argv[1:]])
+    # A short command line of `ottla up` has no room for the path of the file.
+    show_as(["ottla", *sys.argv[1:]], ["ottla", role, properties.name])
     main(sys.argv[1:])

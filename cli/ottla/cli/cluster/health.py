@@ -1,4 +1,4 @@
-"""Judges a survey: every reason why the cluster is not well, and what to do.  Pure."""
+"""Judges a survey: every reason why the cluster is unhealthy, with its remedy.  Pure."""
 
 from collections.abc import Iterator
 
@@ -15,19 +15,20 @@ from ottla.cli.common import counted
 from ottla.model.settings.quorum import QuorumConfig
 
 SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
-"""A voter fetches all the time; one that has not for twice the time after which it would stand for
-election itself is gone, paused or cut off."""
+"""Time since a voter's last fetch, in ms, after which the voter is considered stopped, paused or
+disconnected. It is twice the time after which a voter without a fetch would stand for election."""
 
 CLOCKS_APART_MS_MAX = 2_000
-"""Clocks kept by NTP differ by less; asking takes less, too.  More makes retention and lookups by
-time differ from broker to broker."""
+"""Largest normal difference between two nodes' clocks, in ms.  Clocks kept by NTP differ by less,
+and the request takes less too.  A larger difference makes retention and lookups by time differ
+between brokers."""
 
 NAMES_SHOWN = 3
 DRAINS = ("DRAINING", "DRAINED")
 
 
 def reasons_of(survey: Survey) -> list[str]:
-    """Return why the cluster is not healthy; nothing when it is."""
+    """Return the reasons why the cluster is unhealthy; empty if it is healthy."""
     return [
         *quorum_reasons(survey.quorum),
         *(reason for broker in survey.brokers for reason in broker_reasons(broker)),
@@ -36,7 +37,7 @@ def reasons_of(survey: Survey) -> list[str]:
 
 
 def warnings_of(survey: Survey) -> list[str]:
-    """Return what does no harm to records, but will surprise somebody."""
+    """Return findings that put no record at risk but may surprise an operator."""
     return [
         *survey.quorum.warnings.splitlines(),
         *(
@@ -69,7 +70,7 @@ def _clock_warnings(survey: Survey) -> Iterator[str]:
 
 
 def _throttle_warnings(survey: Survey) -> Iterator[str]:
-    """Yield throttles that a command left behind: a replica that falls out of sync would crawl."""
+    """Yield throttles that a command left behind; they slow a replica that has to catch up."""
     for what, names, is_in_use in (
         (
             "replication",
@@ -93,7 +94,7 @@ def _throttle_warnings(survey: Survey) -> Iterator[str]:
 
 
 def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
-    """Yield what is wrong with the controllers."""
+    """Yield the problems of the controllers."""
     if quorum.failure:
         yield (
             f"the controller quorum does not answer ({quorum.failure.rstrip('.')}); "
@@ -114,7 +115,7 @@ def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
 
 
 def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
-    """Yield what is wrong with one broker."""
+    """Yield the problems of one broker."""
     if broker.state in DRAINS:
         yield (
             f"broker {broker.id} is {broker.state.lower()}; "
@@ -139,7 +140,7 @@ def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
 def partition_reasons(
     partitions: list[SurveyedPartition], min_insync: dict[str, int]
 ) -> Iterator[str]:
-    """Yield what is wrong with partitions, worst first."""
+    """Yield the problems of partitions, worst first."""
     leaderless = [one.name for one in partitions if one.leader_id < 0]
     few = [one.name for one in partitions if is_under_min_insync(one, min_insync)]
     under = [one.name for one in partitions if one.is_under_replicated]
@@ -154,13 +155,14 @@ def partition_reasons(
 
 
 def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]) -> bool:
-    """Return whether acks=all is refused; fewer replicas than the setting must all be in."""
+    """Return whether the partition refuses writes with acks=all. If a partition has fewer replicas
+    than min.insync.replicas, all of them must be in sync."""
     wanted = min(min_insync.get(partition.topic, 1), len(partition.replicas))
     return len(partition.isr) < wanted
 
 
 def broker_standing(broker: SurveyedBroker) -> str:
-    """Return a broker's place in the cluster in one word."""
+    """Return a broker's state in the cluster in one word."""
     if broker.state in DRAINS:
         return broker.state.lower()
     if broker.is_fenced:
@@ -169,7 +171,7 @@ def broker_standing(broker: SurveyedBroker) -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a time as a person says it."""
+    """Return a duration in words."""
     seconds = ms / 1000
     if seconds < 120:
         return f"{seconds:.0f} s"

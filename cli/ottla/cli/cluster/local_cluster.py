@@ -1,7 +1,8 @@
-"""The processes of one plan: started together, watched, started again if asked, stopped in order.
+"""The processes of one cluster plan. They are started together, watched, restarted if requested,
+and stopped in order.
 
-One loop waits for everything: a pipe of each node that says when it serves, and a descriptor of
-each process that says when it ended.
+One loop waits for all events: a pipe of each node reports when the node serves, and a process
+descriptor reports when the process ended.
 """
 
 import os
@@ -14,21 +15,23 @@ from selectors import EVENT_READ, DefaultSelector
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, properties_of
 from ottla.cli.cluster.forked_nodes import StartedNode, spawn_node
 from ottla.cli.terminal import draw, is_watched, note
-from ottla.node.local_nodes_driver import READY, NodeProcess, end_nodes
+from ottla.node.local.local_nodes_driver import READY, NodeProcess, end_nodes
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
-"""How often the line that shows the progress of a start is drawn again."""
+"""Interval, in seconds, at which the progress of a start is drawn."""
 
 BROKERS_STOP_S = 20.0
-"""What is killed after this had leaderships that could not be moved; less would cut that short."""
+"""Longest time, in seconds, that brokers may take to stop before they are killed. With less,
+controlled shutdown could not hand over all leaderships."""
 CONTROLLERS_STOP_S = 10.0
 
 RESTART_PAUSE_S = 1.0
 RESTART_PAUSE_S_MAX = 30.0
-"""The pause doubles up to here: what dies at once does not keep the machine busy."""
+"""Largest pause before a restart.  The pause doubles up to this value, so that a node that ends at
+once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
-"""What served for so long begins with the short pause again."""
+"""Run time after which a node's next restart has the short pause again."""
 
 REFUSED = 1
 UNHEALTHY = 2
@@ -36,7 +39,7 @@ UNHEALTHY = 2
 
 @dataclass(slots=True)
 class Member:
-    """One node of the cluster and the process that is it; owns the process."""
+    """One node of the cluster, and the process that it owns."""
 
     role: str
     node: ListedNode
@@ -48,17 +51,18 @@ class Member:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the node in messages."""
         return f"{self.role} {self.node.id}"
 
     @property
     def command(self) -> str:
-        """What starts it by hand."""
+        """Command that starts the node by hand."""
         return f"ottla {self.role} {properties_of(self.role, self.node)}"
 
 
 class LocalCluster:
-    """The processes of one plan, each started by `start` with its role and file; owns them."""
+    """The running processes of one cluster plan. The `start` function is called with the role and
+    the settings file of each node."""
 
     def __init__(
         self,
@@ -75,10 +79,11 @@ class LocalCluster:
         self._selector = DefaultSelector()
 
     def start(self) -> int:
-        """Start all nodes and wait until all serve; return 0, or why not: 1 refused, 2 unhealthy.
+        """Start all nodes and wait until all serve.  Returns 0, 1 if a node was refused, or 2 if a
+        node is unhealthy.
 
-        A broker serves when a quorum has unfenced it, so that all brokers' serving is the whole
-        cluster's.
+        A broker serves once the quorum has unfenced it, so the cluster serves when all its brokers
+        do.
         """
         began_at = time.monotonic()
         for member in self._members:
@@ -99,9 +104,10 @@ class LocalCluster:
         return 0
 
     def watch(self) -> int:
-        """Report each node that ends, and start it again if that was asked; return when all ended.
+        """Report each node that ends, and restart it if that was requested.  Returns when all have
+        ended.
 
-        0 when all were told to stop.
+        Returns 0 if every node was asked to stop.
         """
         code = 0
         while any(member.process or member.restart_at for member in self._members):
@@ -115,7 +121,8 @@ class LocalCluster:
         return code
 
     def stop(self) -> None:
-        """Stop what runs: brokers first, whose controlled shutdown needs the controllers."""
+        """Stop the running nodes: brokers first, since their controlled shutdown needs the
+        controllers."""
         for role, patience_s in (("broker", BROKERS_STOP_S), ("controller", CONTROLLERS_STOP_S)):
             running = [
                 member.process
@@ -136,7 +143,7 @@ class LocalCluster:
         self._selector.register(os.pidfd_open(member.process.pid), EVENT_READ, (True, member))
 
     def _events(self, timeout_s: float | None) -> Iterator[Member]:
-        """Wait for what happens next; yield the nodes that ended."""
+        """Wait for the next events; yield the nodes that ended."""
         for key, _ in self._selector.select(timeout_s):
             is_end, member = key.data
             if is_end:
@@ -155,11 +162,12 @@ class LocalCluster:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _on_ended(self, member: Member) -> int:
-        """Say how a node ended and what comes now; return what it means for the exit code."""
+        """Report that a node ended and what happens next. Returns the exit code that this end
+        contributes."""
         code = _code(member)
         member.process = None
         if code == 0:
-            note(f"{member.name} was told to stop, and did")
+            note(f"{member.name} was asked to stop, and stopped")
             return 0
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         if not self._restarts:
@@ -179,6 +187,6 @@ def _code(member: Member) -> int:
 
 
 def _draw(line: str) -> None:
-    """Draw the line of progress again, where somebody looks."""
+    """Redraw the progress line if the output is a terminal."""
     if is_watched():
         draw(line)

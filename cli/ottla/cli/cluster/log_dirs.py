@@ -1,4 +1,5 @@
-"""`ottla broker logdirs`: the log directories of brokers, as each says (DescribeLogDirs)."""
+"""`ottla broker logdirs`: the log directories of brokers, as each reports them
+(DescribeLogDirs)."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,15 +9,19 @@ from typing import Any
 import trio
 
 from ottla.cli.common import print_json, print_table
+from ottla.cli.options import option
+from ottla.cli.verbs import admin_verb
 from ottla.client.admin_parts.admin_brokers import BrokerCalls, LogDirDescription
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""A broker with a hundred thousand replicas answers in a second."""
+"""Longest wait, in seconds, for one broker. A broker with a hundred thousand replicas answers
+within a second."""
 
 LIST_TIMEOUT_S = 3.0
-"""A list of brokers or topics waits no longer for one that hangs; the others' bytes are shown."""
+"""Longest wait of a list of brokers or topics for one broker that hangs; the bytes of the others
+are shown."""
 
 DIRECTORY_COLUMNS = (
     "BROKER",
@@ -34,7 +39,7 @@ REPLICA_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "LAG", 
 
 @dataclass(slots=True)
 class BrokerDirectories:
-    """A broker's log directories, or why they are not known."""
+    """Log directories of one broker, or the reason why they are unknown."""
 
     broker: NodeId
     failure: str = ""
@@ -42,7 +47,7 @@ class BrokerDirectories:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes of all replicas there; None where they are not known."""
+        """Size of all replicas of the broker in bytes, or None if unknown."""
         if self.failure:
             return None
         replicas = (one for directory in self.directories for one in directory.replicas.values())
@@ -56,9 +61,10 @@ async def ask(
     *,
     timeout_s: float = BROKER_TIMEOUT_S,
 ) -> list[BrokerDirectories]:
-    """Ask brokers, or all of them, at once; one that does not answer costs its own answer alone.
+    """Describe the log directories of the given brokers, or of all brokers, concurrently. If one
+    broker does not answer, the answers of the others are still returned.
 
-    Raises RefusedError if a broker is not one of the cluster.
+    Raises RefusedError if a broker does not belong to the cluster.
     """
     present = sorted(one.node for one in (await admin.describe_cluster(has_fenced=True)).brokers)
     for broker in brokers:
@@ -76,7 +82,7 @@ async def ask(
 
 
 async def ask_bytes(admin: BrokerCalls) -> list[BrokerDirectories]:
-    """Ask all brokers for what they hold, for a list that has more to show than that."""
+    """Describe the log directories of all brokers with the short timeout of a list."""
     return await ask(admin, timeout_s=LIST_TIMEOUT_S)
 
 
@@ -95,20 +101,8 @@ async def _ask_one(
         one.failure = str(error)
 
 
-def configure_log_dirs(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
-) -> argparse.ArgumentParser:
-    """Declare the verb."""
-    parser = verbs.add_parser("logdirs", help="show the log directories of brokers")
-    parser.add_argument(
-        "ids", type=int, nargs="*", metavar="ID", help="node.id of a broker (default: all)"
-    )
-    parser.add_argument("--replicas", action="store_true", help="show each replica too")
-    return parser
-
-
 async def log_dirs(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
-    """Show each directory, or with --replicas what lies in it."""
+    """Show each log directory, or with --replicas the replicas in it."""
     found = await ask(admin, [NodeId(broker) for broker in arguments.ids])
     if arguments.format == "json":
         print_json([_as_json(one) for one in found])
@@ -179,3 +173,12 @@ def _as_json(one: BrokerDirectories) -> dict[str, Any]:
             for directory in one.directories
         ],
     }
+
+
+LOG_DIRS = admin_verb(
+    "logdirs",
+    "show the log directories of brokers",
+    log_dirs,
+    option("ids ID", "node.id of a broker (default: all)", type=int, nargs="*"),
+    option("--replicas", "show each replica too"),
+)

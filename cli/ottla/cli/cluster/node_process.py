@@ -1,8 +1,8 @@
-"""How one node runs in the foreground: its file read, its warnings said, its readiness told.
+"""A node in the foreground: reads its settings file, prints warnings, reports that it is ready.
 
-Environment variables serve whoever starts nodes: OTTLA_READY_FD names a pipe that gets one `+` when
-the node serves, OTTLA_PARENT_PID the process whose end must be the node's end too, NOTIFY_SOCKET
-the socket on which systemd waits for a unit of Type=notify.
+Environment variables serve the process that starts nodes.  OTTLA_READY_FD is a pipe that receives
+one `+` when the node serves.  OTTLA_PARENT_PID is the process with whose end the node ends.
+NOTIFY_SOCKET is the socket on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
@@ -14,35 +14,32 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ottla.cli.cluster.file_modes import warning_of_modes
+from ottla.cli.options import Declared, option
 from ottla.cli.secret_files import warn_of_secrets
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.version import VERSION
-from ottla.node.local_nodes_driver import PARENT_VARIABLE, READY, READY_VARIABLE
+from ottla.node.local.local_nodes_driver import PARENT_VARIABLE, READY, READY_VARIABLE
 
 C = TypeVar("C")
 
 _LOGGER = logging.getLogger("ottla.node")
 
 LOOK_UP_S = 2.0
-"""How long a start waits for the name service; it answers in ms, or is down."""
+"""Longest wait, in seconds, for the name service when a node starts. The name service either
+answers within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
-"""`run_broker` or `run_controller`: takes the config and `ready`, returns when told to stop."""
+"""Signature of `run_broker` and `run_controller`. They are called with the config and `ready`, and
+return after the node was asked to stop."""
 
 
-def configure_node(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that both kinds of node take."""
-    parser.add_argument("config", metavar="CONFIG", help=".properties file with Kafka's keys")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting that overrides the file's; may be repeated",
-    )
+NODE_OPTIONS: tuple[Declared, ...] = (
+    option("config CONFIG", ".properties file with Kafka's keys"),
+    option("--set KEY=VALUE ...", "setting that overrides the file's; may be repeated"),
+)
 
 
 def config_of(
@@ -50,11 +47,12 @@ def config_of(
     role: str,
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
-    """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
-    from ottla.node.private_files_driver import keep_others_out
+    """Read the node's settings, and warn of unknown keys. Raises ConfigError if a value is
+    invalid."""
+    from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties
 
-    keep_others_out()
+    restrict_umask()
     quiet_grpc()
     path = Path(arguments.config)
     try:
@@ -92,13 +90,14 @@ def config_of(
 
 
 def quiet_grpc() -> None:
-    """Keep gRPC, once it is imported, from saying on its own what our one sentence says already."""
+    """Silence gRPC's own log as soon as gRPC is imported. The errors that Ottla prints give the
+    same reason in one sentence."""
     if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
         os.environ["GRPC_VERBOSITY"] = "NONE"
 
 
 def _warn_of_modes(config: Any, path: Path) -> None:
-    """Warn of directories and files of a node that every user of the machine may read or write."""
+    """Warn of a node's directories and files that every user of the machine may read or write."""
     ends = [*getattr(config, "listener_tls", {}).values(), *getattr(config, "tls", {}).values()]
     ends += [config.dial_tls] if config.dial_tls is not None else []
     sasl = getattr(config, "sasl", None)
@@ -112,7 +111,7 @@ def _warn_of_modes(config: Any, path: Path) -> None:
 
 
 def _warn_of_unknown(file: str, unknown: set[str]) -> None:
-    """Refuse slips; name the keys of Kafka that have no meaning here in one line."""
+    """Refuse misspelt keys; list in one line the keys of Kafka that have no effect here."""
     from ottla.model.settings.dynamic import broker_definitions
     from ottla.model.settings.kafka_keys import keys_of_kafka
     from ottla.model.settings.misspelt import meant_key
@@ -133,9 +132,9 @@ def _warn_of_unknown(file: str, unknown: set[str]) -> None:
 
 
 def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
-    """Yield the advertised addresses whose host this machine cannot find, with the reason.
+    """Yield each advertised address whose host this machine cannot resolve, with the reason.
 
-    The name service may take long, so it is asked for a bounded time; no answer is no problem yet.
+    The name service may be slow, so the wait is bounded; no answer in time counts as no problem.
     """
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait
@@ -160,32 +159,33 @@ def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keys_of_any_role() -> set[str]:
-    """Return the keys that some node knows: one file of settings may serve both roles."""
-    from ottla.model.settings.authorizer import AuthorizerConfig
+    """Return the keys that the broker or the controller knows, since one settings file may serve
+    both roles."""
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
     from ottla.model.settings.quotas import MutationQuotaConfig
+    from ottla.model.settings.security.authorizer import AuthorizerConfig
 
     kinds = (BrokerConfig, ControllerConfig, MutationQuotaConfig, AuthorizerConfig)
     return {key for kind in kinds for key in definitions(kind)}
 
 
 def run_node(body: Body, config: Any, *, role: str) -> int:
-    """Run a node until it is told to stop."""
+    """Run a node until it is asked to stop."""
     import trio
 
     from ottla.model.errors import only_error
     from ottla.node.log_output_driver import log_to_outputs
-    from ottla.node.process_driver import keep_out_of_collections, prepare_process
+    from ottla.node.process_driver import exempt_from_gc, prepare_process
 
     parent = os.environ.get(PARENT_VARIABLE)
-    prepare_process(dies_with_parent=parent is not None)
+    prepare_process(name=f"{role}-{config.node_id}", dies_with_parent=parent is not None)
     lines = log_to_outputs(config.log_output, f"{role} {config.node_id}")
     if parent is not None and os.getppid() != int(parent):
-        return 0  # it ended before we could ask the kernel to tell us
+        return 0  # the parent ended before the kernel was asked to signal its end
     _log_start(role, config)
-    keep_out_of_collections()
+    exempt_from_gc()
     try:
         trio.run(partial(body, config, ready=_tell_ready))
     except BaseExceptionGroup as group:
@@ -203,7 +203,7 @@ def run_node(body: Body, config: Any, *, role: str) -> int:
 
 
 def _log_start(role: str, config: Any) -> None:
-    """Log what runs here: version, role, listeners, directories."""
+    """Log the start of the node: version, role, listeners, directories."""
     listeners = [str(one) for one in config.listeners]
     directories = list(config.log_dirs) if role == "broker" else [config.metadata_log_dir]
     _LOGGER.info(
@@ -234,7 +234,7 @@ def _tell_ready() -> None:
 
 
 def _notify(address: str) -> None:
-    """Say READY=1 as sd_notify does; an address that begins with @ is an abstract one."""
+    """Send READY=1 as sd_notify does.  An address that begins with @ is an abstract socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:

@@ -1,4 +1,4 @@
-"""`ottla quorum status`: who leads the controllers, and how far the others are behind."""
+"""`ottla quorum status`: the leader of the controllers, and how far the others are behind."""
 
 import argparse
 
@@ -6,15 +6,12 @@ from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
     print_json,
-    run_async,
     table,
 )
 from ottla.cli.terminal import note, say_block
-from ottla.client.admin import open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 
 UNHEALTHY = 2
 COLUMNS = (
@@ -29,36 +26,22 @@ COLUMNS = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla quorum'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    status = verbs.add_parser(
-        "status", help="show leader, epoch, high watermark, voters and observers"
-    )
-    add_cluster_arguments(status)
-    add_format_argument(status)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print the quorum's state; exit code 2 when there is no leader, or a voter is silent."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            quorum = await quorum_of(admin)
-        reasons = list(quorum_reasons(quorum))
-        if arguments.format == "json":
-            print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})
-        elif not quorum.failure:
-            say_block(shown(quorum))
-        for reason in reasons if arguments.format == "table" else ():
-            note(f"ottla quorum: {reason}")
-        return UNHEALTHY if reasons else 0
-
-    return run_async(body)
+async def status(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Print the quorum's state.  Returns exit code 2 if there is no leader, or a voter does not
+    fetch."""
+    quorum = await quorum_of(admin)
+    reasons = list(quorum_reasons(quorum))
+    if arguments.format == "json":
+        print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})
+    elif not quorum.failure:
+        say_block(shown(quorum))
+    for reason in reasons if arguments.format == "table" else ():
+        note(f"ottla quorum: {reason}")
+    return UNHEALTHY if reasons else 0
 
 
 def shown(quorum: SurveyedQuorum) -> str:
-    """Return the quorum as a person reads it."""
+    """Return the quorum as text for people."""
     rows = [
         _row(replica, "leader" if replica.id == quorum.leader_id else "voter")
         for replica in quorum.voters
@@ -81,3 +64,6 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
         replica.address or None,
         replica.directory_id or None,
     )
+
+
+VERBS = (admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),)

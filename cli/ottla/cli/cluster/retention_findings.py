@@ -1,4 +1,4 @@
-"""Judges whether retention by age can do its work on topics.  Pure."""
+"""Finds topics whose retention by age is delayed by timestamps in the future. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from ottla.cli.common import counted
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""How far a timestamp may be ahead of our clock unreported, as in the broker's log."""
+"""Largest normal lead of a timestamp over our clock, in ms. The broker's log uses the same
+limit."""
 
 COLUMNS = ("TOPIC", "STATE", "FOUND", "WHAT TO DO")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAges:
-    """What is known of one topic: its settings, and the newest timestamp of each partition."""
+    """Settings of one topic, and the newest timestamp of each of its partitions."""
 
     topic: str
     cleanup_policy: str
@@ -24,7 +25,7 @@ class TopicAges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionFinding:
-    """One topic whose retention by age is held up."""
+    """One topic whose retention by age is delayed by a timestamp in the future."""
 
     topic: str
     partitions: Sequence[int]
@@ -33,13 +34,13 @@ class RetentionFinding:
 
     @property
     def found(self) -> str:
-        """What was found, as a sentence."""
+        """The finding as a sentence."""
         at = datetime.fromtimestamp(self.newest_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"{counted(len(self.partitions), 'partition')} with records of up to {at}"
 
 
 def retention_findings(topics: Sequence[TopicAges], now_ms: int) -> Iterator[RetentionFinding]:
-    """Yield the topics that keep records for longer, for one of them is ahead of the clock."""
+    """Yield the topics that keep records too long because a timestamp is ahead of the clock."""
     for one in topics:
         if "delete" not in one.cleanup_policy or one.retention_ms < 0:
             continue

@@ -1,4 +1,4 @@
-"""`ottla status`: is the cluster healthy, and if not, why not."""
+"""`ottla status`: the health of the cluster, and the reasons if it is unhealthy."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -11,18 +11,19 @@ import trio
 from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
 from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedQuorum, survey
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
+    CONNECTION,
+    FORMAT,
     bootstrap_of,
     print_json,
     run_async,
     table,
 )
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError, RefusedError, code_of
-from ottla.storage.disk_room import amount
+from ottla.storage.directories.disk_room import amount
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
@@ -30,7 +31,7 @@ HEALTHY = 0
 UNHEALTHY = 2
 TIMEOUT_S = 10.0
 WATCH_S = 2.0
-"""Between two looks of --watch."""
+"""Interval, in seconds, between two surveys of --watch."""
 COLOURS = {
     "healthy": Colour.GREEN,
     "NOT HEALTHY": Colour.RED,
@@ -39,20 +40,19 @@ COLOURS = {
     "BROKER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
-"""Between the two looks that say how fast a recovery is: less is a guess, more is waited for."""
+"""Interval, in seconds, between the two samples that give the rate of a recovery.  Less makes the
+rate a guess; more makes the user wait."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla status'."""
-    add_cluster_arguments(parser)
-    add_format_argument(parser)
-    parser.add_argument(
-        "--watch", action="store_true", help=f"refresh every {WATCH_S:g} s until Ctrl-C"
-    )
+OPTIONS: tuple[Declared, ...] = (
+    *CONNECTION,
+    FORMAT,
+    option("--watch", f"refresh every {WATCH_S:g} s until Ctrl-C"),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the state of the cluster; exit code 0 when healthy, 2 when not."""
+    """Print the state of the cluster.  Returns exit code 0 if it is healthy, 2 if not."""
 
     if arguments.watch and arguments.format == "json":
         raise ConfigError("--watch", "shows a table only; leave out --format json")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
-    """Show the state again and again; a cluster that does not answer is shown as that."""
+    """Show the state repeatedly; a cluster that does not answer is shown as unreachable."""
     while True:
         try:
             text = shown(await look())
@@ -92,7 +92,7 @@ async def _found(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def status_of(admin: Admin) -> dict[str, Any]:
-    """Ask the cluster and return its state as the JSON says it."""
+    """Survey the cluster and return its state in the JSON form."""
     try:
         return judged(await survey(admin))
     except (RefusedError, ConnectionLostError):
@@ -100,7 +100,7 @@ async def status_of(admin: Admin) -> dict[str, Any]:
 
 
 def judged(found: Survey) -> dict[str, Any]:
-    """Return a survey with its judgement, as the JSON says it."""
+    """Return a survey with its judgement in the JSON form."""
     reasons = reasons_of(found)
     return {
         "healthy": not reasons,
@@ -121,7 +121,7 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def quorum_json(quorum: SurveyedQuorum) -> dict[str, Any]:
-    """Return the quorum as the JSON says it."""
+    """Return the quorum in the JSON form."""
     return {
         "leader_id": quorum.leader_id,
         "epoch": quorum.epoch,
@@ -145,9 +145,9 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
 
 
 def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
-    """Return how far a directory's recovery is, and how long it takes, given what was done before.
+    """Return the progress of a directory's recovery, and the estimated time left, as text.
 
-    `done_before` is the count of bytes one `RATE_INTERVAL_S` ago.
+    `done_before` is the number of bytes recovered one `RATE_INTERVAL_S` ago.
     """
     text = f"recovered {min(100, 100 * row.bytes_done // row.bytes_total)} %"
     if row.remaining_segments:
@@ -160,7 +160,8 @@ def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
 
 
 async def _starting(admin: Admin) -> dict[str, Any]:
-    """A broker that is not running yet answers only for itself."""
+    """Return the state of a broker that is still starting. Such a broker reports only its own
+    state."""
     node = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
     if node.error_code:
         raise RefusedError(code_of(node.error_code), node.error_message)
@@ -185,7 +186,7 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> str:
-    """Return the state as a person reads it."""
+    """Return the state as text for people."""
     quorum, partitions = found["quorum"], found["partitions"]
     columns = ("id", "address", "standing", "state")
     rows = [
@@ -209,7 +210,7 @@ def shown(found: dict[str, Any]) -> str:
 
 
 def _room(directories: list[dict[str, Any]]) -> str | None:
-    """Return what is free where a broker has least of it, in bytes and percent."""
+    """Return the free space of the broker that has the least, in bytes and percent."""
     measured = [one for one in directories if one["total_bytes"] > 0]
     if not measured:
         return None

@@ -6,7 +6,10 @@ from uuid import UUID
 
 from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.common import print_table, run_async
-from ottla.cli.terminal import note, say
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
+from ottla.cli.options import option
+from ottla.cli.terminal import say
+from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
@@ -14,62 +17,20 @@ from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.node.private_files_driver import keep_others_out
+from ottla.node.local.private_files_driver import restrict_umask
 from ottla.node.properties import parse_properties
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.voter_opening import damages_of
 from ottla.raft.transitions import Standing
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
-from ottla.storage.disk import RealDisk
-from ottla.storage.meta_properties import uuid_from_text, uuid_to_text
+from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
+from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_text
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla storage'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    format_ = verbs.add_parser("format", help="format the directories of one node")
-    format_.add_argument("--config", "-c", required=True, help=".properties file of the node")
-    format_.add_argument(
-        "--cluster-id",
-        "-t",
-        help="id of the cluster, the same on every node; see 'ottla storage random-uuid'",
-    )
-    format_.add_argument(
-        "--initial-controllers",
-        metavar="ID@HOST:PORT:DIRECTORY_ID,…",
-        help="first voters, the same list on every controller",
-    )
-    format_.add_argument(
-        "--add-scram",
-        "-S",
-        action="append",
-        default=[],
-        metavar="MECHANISM=[name=…,password=…]",
-        help="user of the new cluster, the same on every controller; also iterations=, salt="
-        " and saltedpassword= (base64); may be repeated",
-    )
-    verbs.add_parser("random-uuid", help="print an id for a new cluster or directory")
-    accept = verbs.add_parser(
-        "accept-loss",
-        help="have a controller vote again that lost metadata; with --yes, else show the loss",
-        description="A controller whose metadata log or vote was lost or damaged neither votes nor"
-        " leads before it has caught up. Where no leader can be elected any more, this command has"
-        " the stopped controller vote with what it has: metadata that only it had are lost for"
-        " good. Choose the controller with the highest end offset.",
-    )
-    accept.add_argument("--config", "-c", required=True, help=".properties file of the controller")
-    accept.add_argument("--yes", action="store_true", help="accept the loss (default: show it)")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb."""
-    if arguments.verb == "random-uuid":
-        say(uuid_to_text(RealRng().uuid()))
-        return 0
-    if arguments.verb == "accept-loss":
-        return _accept_loss(arguments)
-    return _format(arguments)
+def _random_uuid(arguments: argparse.Namespace) -> int:
+    say(uuid_to_text(RealRng().uuid()))
+    return 0
 
 
 def _read_properties(arguments: argparse.Namespace) -> dict[str, str]:
@@ -88,22 +49,23 @@ def _accept_loss(arguments: argparse.Namespace) -> int:
         async with RealDisk([directory]) as disk:
             lock = lock_directory(disk, directory, setting="metadata.log.dir")
             try:
-                verdict = await accept_loss(
-                    disk, config, RealClock(), is_decided=bool(arguments.yes)
-                )
+                verdict = await accept_loss(disk, config, RealClock(), is_decided=False)
+                checkpoint = verdict.checkpoint
+                if checkpoint.election.standing is Standing.FULL:
+                    say(
+                        f"controller {config.node_id} has all that it acknowledged; nothing is lost"
+                    )
+                    return 0
+                say(f"controller {config.node_id}: {damages_of(verdict)}")
+                say(f"it has the metadata up to offset {checkpoint.flushed.offset}")
+                if await confirm_in_loop(
+                    arguments, "accept that what is missing is lost for good?"
+                ):
+                    await accept_loss(disk, config, RealClock(), is_decided=True)
+                    say("it votes again from its next start on; what is missing is lost for good")
+                return 0
             finally:
                 unlock_directory(lock)
-        checkpoint = verdict.checkpoint
-        if checkpoint.election.standing is Standing.FULL:
-            say(f"controller {config.node_id} has all that it acknowledged; nothing is lost")
-            return 0
-        say(f"controller {config.node_id}: {damages_of(verdict)}")
-        say(f"it has the metadata up to offset {checkpoint.flushed.offset}")
-        if arguments.yes:
-            say("it votes again from its next start on; what is missing is lost for good")
-        else:
-            note("nothing was changed; --yes accepts the loss")
-        return 0
 
     return run_async(body)
 
@@ -142,7 +104,7 @@ def _format(arguments: argparse.Namespace) -> int:
     except CorruptDataError as error:
         raise ConfigError("--cluster-id", str(error)) from None
 
-    keep_others_out()
+    restrict_umask()
 
     async def body() -> int:
         async with RealDisk() as disk:
@@ -163,7 +125,7 @@ def _format(arguments: argparse.Namespace) -> int:
 
 
 def parse_initial_controllers(text: str | None) -> VoterSet | None:
-    """Read `id@host:port:directoryId,…`; ConfigError says what is allowed."""
+    """Parse `id@host:port:directoryId,…`.  Raises ConfigError with the valid form."""
     if not text:
         return None
     try:
@@ -187,8 +149,47 @@ def _voter(part: str) -> Voter:
 
 
 def _directory_id(node_id: NodeId, voters: VoterSet | None) -> UUID:
-    """Return the id the list of voters gives this node, or a new one."""
+    """Return the directory id of this node in the list of voters, or a new one."""
     for voter in voters or ():
         if voter.id == node_id:
             return voter.directory_id
     return RealRng().uuid()
+
+
+VERBS = (
+    verb(
+        "format",
+        "format the directories of one node",
+        _format,
+        option("--config -c CONFIG", ".properties file of the node", required=True),
+        option(
+            "--cluster-id -t CLUSTER_ID",
+            "id of the cluster, the same on every node; see 'ottla storage random-uuid'",
+        ),
+        option(
+            "--initial-controllers ID@HOST:PORT:DIRECTORY_ID,…",
+            "first voters, the same list on every controller",
+        ),
+        option(
+            "--add-scram -S MECHANISM=[name=…,password=…] ...",
+            "user of the new cluster, the same on every controller; also iterations=, salt= and "
+            "saltedpassword= (base64); may be repeated",
+        ),
+    ),
+    verb(
+        "random-uuid",
+        "print an id for a new cluster or directory",
+        _random_uuid,
+    ),
+    verb(
+        "accept-loss",
+        "have a controller vote again that lost metadata",
+        _accept_loss,
+        option("--config -c CONFIG", ".properties file of the controller", required=True),
+        CONFIRMATION,
+        description="A controller whose metadata log or vote was lost or damaged neither votes "
+        "nor leads before it has caught up. Where no leader can be elected any more, this command "
+        "has the stopped controller vote with what it has: metadata that only it had are lost "
+        "for good. Choose the controller with the highest end offset.",
+    ),
+)

@@ -1,7 +1,7 @@
-"""What the cluster says of itself, asked once: its quorum, its brokers, its partitions.
+"""One survey of a cluster: its quorum, its brokers, its partitions.
 
-Every broker is asked for itself, all at once and each for a short while only: one that hangs costs
-its own answer and nobody else's.  It judges nothing; `health` does.
+Every broker is asked about itself, concurrently and with a short timeout, so that a broker that
+hangs affects only its own answer.  This module judges nothing; `health` does.
 """
 
 import time
@@ -17,29 +17,29 @@ from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.model.errors import OttlaError, RefusedError, code_of
 from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TIMEOUT_S = 5.0
 NODE_TIMEOUT_S = 3.0
-"""A broker that needs longer to say how it is, is not well."""
+"""Longest wait, in seconds, for one broker. A slower broker counts as unhealthy."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
-"""Logs that move between directories of a broker."""
+"""Metric of a broker: the number of logs that are being moved between its log directories."""
 
 REPLICATION_THROTTLES = ("throttle.leader", "throttle.follower")
 LOG_DIRS_THROTTLE = "throttle.log.dirs"
-"""Rates that were set for one broker."""
+"""Name under which rates set for one broker's moves between directories are shown."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedReplica:
-    """One voter or observer, as the quorum's leader sees it."""
+    """One voter or observer, as the quorum's leader describes it."""
 
     id: int
     directory_id: str
@@ -47,13 +47,13 @@ class SurveyedReplica:
     log_end_offset: int
     lag: int
     last_fetch_ms_ago: int | None
-    """None when the leader has not heard of it; on the leader's own clock."""
+    """Time since the last fetch, by the leader's clock, or None if the leader has seen none."""
     last_caught_up_ms_ago: int | None
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedQuorum:
-    """The controllers; `failure` says why nothing else is known."""
+    """State of the controllers, or the `failure` because of which it is unknown."""
 
     leader_id: int = -1
     epoch: int = -1
@@ -64,23 +64,23 @@ class SurveyedQuorum:
     warnings: str = ""
     failure: str = ""
     clock_ahead_ms: int | None = None
-    """How far the leader's wall clock is ahead of ours."""
+    """Lead of the wall clock of the quorum leader over ours, in ms."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedDirectory:
-    """The room of one directory of a broker, as it was measured last."""
+    """Space of one directory of a broker at its last measurement."""
 
     path: str
     state: str
-    """ok, filling or full."""
+    """One of ok, filling and full."""
     total_bytes: int
     usable_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedBroker:
-    """One registered broker; `failure` says why it did not answer for itself."""
+    """One registered broker. `failure` gives the reason if the broker did not answer."""
 
     id: int
     host: str
@@ -97,27 +97,27 @@ class SurveyedBroker:
 
     @property
     def address(self) -> str:
-        """Return where clients are sent."""
+        """Address by which clients reach the broker."""
         return f"{self.host}:{self.port}"
 
     @property
     def usable_bytes(self) -> int | None:
-        """Return what is free on the volume that has least; None where nothing is known."""
+        """Free bytes of the broker's fullest volume, or None if unknown."""
         return min((one.usable_bytes for one in self.directories), default=None)
 
     @property
     def epoch(self) -> int:
-        """Return the broker epoch, -1 where it did not answer."""
+        """Broker epoch, or -1 if the broker did not answer."""
         return int(self.metrics.get(EPOCH_METRIC, -1))
 
     def has_throttle(self, *names: str) -> bool:
-        """Return whether the broker has one of these rates set for itself."""
+        """Return whether one of these rates is set for the broker."""
         return not self.metrics.keys().isdisjoint(names)
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedPartition:
-    """One partition as metadata has it."""
+    """One partition as metadata describes it."""
 
     name: str
     topic: str
@@ -127,26 +127,28 @@ class SurveyedPartition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
+        """True if a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """Everything asked, answered."""
+    """All answers of one survey."""
 
     cluster_id: str | None
     quorum: SurveyedQuorum
     brokers: list[SurveyedBroker]
     partitions: list[SurveyedPartition]
     min_insync: dict[str, int]
-    """Of the topics that have under-replicated partitions."""
+    """min.insync.replicas of the topics that have under-replicated partitions."""
     reassignment_count: int = 0
-    """Partitions that move between brokers; asked for where a broker is throttled."""
+    """Number of partitions that are being moved between brokers. It is requested only if a broker
+    is throttled."""
 
 
 async def survey(admin: Admin) -> Survey:
-    """Ask the cluster everything; refuse when its broker does not serve metadata yet."""
+    """Survey the cluster. Raises RefusedError if the broker that answers our requests does not
+    serve metadata yet."""
     metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
@@ -171,11 +173,11 @@ async def _count_of_reassignments(admin: Admin) -> int:
     try:
         return len(await admin.list_reassignments())
     except (RefusedError, ConnectionLostError):
-        return 1  # unknown: no throttle is said to be left over
+        return 1  # unknown: no throttle is reported as left over
 
 
 async def quorum_of(admin: Admin) -> SurveyedQuorum:
-    """Ask for the quorum's state, as its leader has it."""
+    """Return the quorum's state as its leader describes it."""
     try:
         with trio.fail_after(QUORUM_TIMEOUT_S):
             found = await admin.ask_quorum()
@@ -203,7 +205,8 @@ async def quorum_of(admin: Admin) -> SurveyedQuorum:
 
 
 async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedBroker]:
-    """Ask who is registered, and each of them (or `only` that one) how it is; in order of ids."""
+    """Return the registered brokers in order of ids, each with its own answer. If `only` is given,
+    only the broker with that id is returned."""
     brokers = [one for one in await registered(admin) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
         for broker in brokers:
@@ -212,7 +215,7 @@ async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedB
 
 
 def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
-    """Return every partition of an answer."""
+    """Return every partition of a metadata response."""
     return [
         SurveyedPartition(
             name=f"{topic.name}-{row.partition_index}",
@@ -227,7 +230,7 @@ def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
 
 
 async def registered(admin: Admin) -> list[SurveyedBroker]:
-    """Ask who is registered, in order of ids; nobody is asked for itself."""
+    """Return the registered brokers in order of ids, without asking each of them."""
     found = await admin.describe_cluster(has_fenced=True)
     return [
         SurveyedBroker(
@@ -297,7 +300,7 @@ def _replica(state: QuorumReplica, leader: QuorumReplica | None, address: str) -
     def ago(timestamp: int) -> int | None:
         if leader is None or timestamp < 0:
             return None
-        # The leader says of itself that it fetched now.
+        # The leader reports the present time as its own last fetch.
         return max(0, leader.last_fetch_ms - timestamp)
 
     end_offset = state.end_offset if leader is None else leader.end_offset
@@ -318,7 +321,7 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return what a broker has: partitions led, replicas, and how many of either are not well."""
+    """Return the counts of a broker: partitions led, replicas, and the unhealthy ones of either."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

@@ -1,6 +1,6 @@
-"""`ottla up`: a local cluster of real processes, which live as long as this command does.
+"""`ottla up`: a local cluster of real processes, which stop when this command ends.
 
-With --detach they live as long as a process in the background, until `ottla down`.
+With --detach, a background process runs the nodes until `ottla down`.
 """
 
 import argparse
@@ -24,63 +24,25 @@ from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.common import DIRECTORY_DEFAULT, table
 from ottla.cli.imports import importing_for_good
+from ottla.cli.options import Declared, option
 from ottla.cli.own_command import own_command
 from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
-from ottla.node.private_files_driver import keep_others_out
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla up'."""
-    for role in ("controllers", "brokers"):
-        parser.add_argument(
-            f"--{role}",
-            type=_count,
-            metavar="N",
-            help="number of nodes (default: as many as --dir has, else 1)",
-        )
-    parser.add_argument("--host", default="localhost", help="address to listen on")
-    parser.add_argument(
-        "--port",
-        type=_port,
-        help="port of the first broker; 0 for a free one (default: the one it had, else "
-        f"{PORT_DEFAULT})",
-    )
-    parser.add_argument(
-        "--dir",
-        default=DIRECTORY_DEFAULT,
-        help=f"directory of the data (default: {DIRECTORY_DEFAULT})",
-    )
-    parser.add_argument(
-        "--ephemeral", action="store_true", help="use a temporary directory, removed at the end"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="Kafka setting of every node, those of logins of every broker; may be repeated",
-    )
-    parser.add_argument(
-        "--restart", action="store_true", help="restart a node that dies, and report it"
-    )
-    parser.add_argument(
-        "--secure",
-        action="store_true",
-        help="certificates of its own, logins over TLS, and ACLs; the user admin may do everything",
-    )
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="return when the cluster is ready, and leave it running until 'ottla down'",
-    )
+from ottla.node.local.interrupts_driver import interrupt
+from ottla.node.local.private_files_driver import restrict_umask
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the cluster, say what to do next, and wait for the end."""
-    keep_others_out()
-    directory = Path(tempfile.mkdtemp(prefix="ottla-") if arguments.ephemeral else arguments.dir)
-    is_ours = arguments.ephemeral  # and goes when this process is done with it
+    """Start the cluster, print the next steps, and wait until the cluster ends."""
+    restrict_umask()
+    if arguments.ephemeral and arguments.dir is not None:
+        raise ConfigError("--dir", "excludes --ephemeral, which removes its directory; give one")
+    directory = Path(
+        tempfile.mkdtemp(prefix="ottla-")
+        if arguments.ephemeral
+        else arguments.dir or DIRECTORY_DEFAULT
+    )
+    is_ours = arguments.ephemeral  # and is removed when this process ends
     try:
         plan = make_plan(
             directory,
@@ -94,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_replication(plan)
         plan.write_properties()
         finish_format = _format(plan)
-        preload()  # meanwhile
+        preload()  # imports run while the controllers are formatted
         code = finish_format()
         if code:
             return code
@@ -119,13 +81,14 @@ def _start(plan: ClusterPlan, role: str, properties: Path) -> StartedNode:
 
 
 def _format(plan: ClusterPlan) -> Callable[[], int]:
-    """Begin to format a plan that is new; return what waits for the exit code."""
+    """Start formatting the controllers of a new plan. Returns a function that waits for the exit
+    code."""
     if plan.is_formatted:
         return lambda: 0
     with importing_for_good():
-        from ottla.cli.cluster.cluster_format import format_apart
+        from ottla.cli.cluster.cluster_format import format_in_child
 
-    return format_apart(plan)
+    return format_in_child(plan)
 
 
 def _serve_detached(
@@ -140,8 +103,8 @@ def _serve_detached(
 
 
 def _serve(cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str) -> int:
-    """Run the cluster until it ends or we are told to stop; return the exit code."""
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    """Run the cluster until it ends or is asked to stop.  Returns the exit code."""
+    signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
     try:
         code = cluster.start()
@@ -165,7 +128,7 @@ def _say_report(text: str) -> None:
 def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
     rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
     rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
-    # The directory names all brokers, and in fewer words.
+    # The directory stands for all brokers, and is shorter.
     is_one = len(plan.brokers) == 1
     where = f"--bootstrap {plan.bootstrap}" if is_one else f"--dir {plan.directory}"
     ottla = own_command()
@@ -184,7 +147,7 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
 
 
 def _access(plan: ClusterPlan) -> str:
-    """Return how clients reach the cluster."""
+    """Return how clients connect to the cluster, as text."""
     if plan.secure is None:
         return f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  "
     secure = plan.secure
@@ -209,12 +172,39 @@ def _port(text: str) -> int:
     return port
 
 
-def _raise_interrupt(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
     return key.strip(), value.strip()
+
+
+OPTIONS: tuple[Declared, ...] = (
+    *(
+        option(
+            f"--{role} N",
+            "number of nodes (default: as many as --dir has, else 1)",
+            type=_count,
+        )
+        for role in ("controllers", "brokers")
+    ),
+    option("--host HOST", "address to listen on", default="localhost"),
+    option(
+        "--port PORT",
+        "port of the first broker; 0 for a free one (default: the one it had, else "
+        f"{PORT_DEFAULT})",
+        type=_port,
+    ),
+    option("--dir DIR", f"directory of the data (default: {DIRECTORY_DEFAULT})"),
+    option("--ephemeral", "use a temporary directory, removed at the end"),
+    option(
+        "--set KEY=VALUE ...",
+        "Kafka setting of every node, those of logins of every broker; may be repeated",
+    ),
+    option("--restart", "restart a node that dies, and report it"),
+    option(
+        "--secure",
+        "create certificates; require TLS, logins and ACLs; the user admin may do everything",
+    ),
+    option("--detach", "return when the cluster is ready, and leave it running until 'ottla down'"),
+)

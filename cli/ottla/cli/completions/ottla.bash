@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -71,12 +71,12 @@ _ottla_row() {
       argument='@topics' ;;
     'topic elect')
       verbs=''
-      options='-h --help -p --partition --unclean --yes --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help -p --partition --unclean --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='-p= --partition= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic reassign')
       verbs=''
-      options='-h --help --brokers --evacuate --plan --cancel --verify --log-dir -r --replicas --execute --save --watch --throttle --log-dir-throttle --replica-alter-log-dirs-throttle --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --brokers --evacuate --plan --cancel --verify --log-dir -r --replicas --dry-run --yes --execute --save --watch --throttle --log-dir-throttle --replica-alter-log-dirs-throttle --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--brokers= --evacuate= --plan=@file --log-dir= -r= --replicas= --save=@file --throttle= --log-dir-throttle= --replica-alter-log-dirs-throttle= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic storage')
@@ -181,7 +181,7 @@ _ottla_row() {
       argument='@groups' ;;
     'group reset')
       verbs=''
-      options='-h --help --topic --to-earliest --to-latest --to-offset --to-datetime --shift-by --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --topic --to-earliest --to-latest --to-offset --to-datetime --shift-by --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--topic=@topics --to-offset= --to-datetime= --shift-by= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'group delete')
@@ -301,7 +301,7 @@ _ottla_row() {
       argument='@dir' ;;
     'log recover')
       verbs=''
-      options='-h --help --all --yes --format'
+      options='-h --help --all --dry-run --yes --execute --format'
       values='--format=table|json'
       argument='@dir' ;;
     'storage')
@@ -312,7 +312,7 @@ _ottla_row() {
     'storage format')
       verbs=''
       options='-h --help --config -c --cluster-id -t --initial-controllers --add-scram -S'
-      values='--config= -c= --cluster-id= -t= --initial-controllers= --add-scram= -S='
+      values='--config=@file -c=@file --cluster-id= -t= --initial-controllers= --add-scram= -S='
       argument='' ;;
     'storage random-uuid')
       verbs=''
@@ -321,8 +321,8 @@ _ottla_row() {
       argument='' ;;
     'storage accept-loss')
       verbs=''
-      options='-h --help --config -c --yes'
-      values='--config= -c='
+      options='-h --help --config -c --dry-run --yes --execute'
+      values='--config=@file -c=@file'
       argument='' ;;
     'controller')
       verbs=''
@@ -361,7 +361,7 @@ _ottla_row() {
       argument='' ;;
     'broker remove')
       verbs=''
-      options='-h --help --yes --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --dry-run --yes --execute --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cleaner')
@@ -484,6 +484,16 @@ _ottla_row() {
       options='-h --help'
       values=''
       argument='@file' ;;
+    'export')
+      verbs=''
+      options='-h --help --to --follow --json --schema --isolation-level --file-size --commit-interval --compression --catalog-option --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--to= --schema= --isolation-level=read_committed|read_uncommitted --file-size= --commit-interval= --compression=zstd|snappy|lz4|gzip|none --catalog-option= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@topics' ;;
+    'sql')
+      verbs=''
+      options='-h --help --json --schema --isolation-level --memory --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--schema= --isolation-level=read_committed|read_uncommitted --memory= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json|csv'
+      argument='' ;;
     'world')
       verbs='run soak replay bugs fuzz list'
       options='-h --help'

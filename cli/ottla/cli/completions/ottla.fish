@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files or an Iceberg table' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain access control entries' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files or an Iceberg table' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -40,7 +40,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'topic'
             set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'
-            set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'add partitions to topics' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories; without --execute only show how' 'show the bytes of a topic’s replicas'
+            set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'add partitions to topics' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories' 'show the bytes of a topic’s replicas'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -89,13 +89,13 @@ function __ottla_row
         case 'topic elect'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '-p' '--partition' '--unclean' '--yes' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic reassign'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--dry-run' '--yes' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--brokers=' '--evacuate=' '--plan=@file' '--log-dir=' '-r=' '--replicas=' '--save=@file' '--throttle=' '--log-dir-throttle=' '--replica-alter-log-dirs-throttle=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic storage'
@@ -130,7 +130,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'token'
             set -g __ottla_verbs 'create' 'list' 'renew' 'end'
-            set -g __ottla_summaries 'make a token for the user who asks' 'list tokens, without what they are proven by' 'let a token hold for longer' 'end a token at once, and its sessions'
+            set -g __ottla_summaries 'create a token for the current user' 'list tokens, without their secrets' 'extend the lifetime of a token' 'end a token at once, and its sessions'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -160,7 +160,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'acl'
             set -g __ottla_verbs 'list' 'create' 'delete' 'explain'
-            set -g __ottla_summaries 'list entries' 'allow or deny something' 'delete entries' 'show which entry decides what a user asks'
+            set -g __ottla_summaries 'list ACLs' 'create ACLs that allow or deny operations' 'delete ACLs' 'show which ACL decides whether a user may do an operation'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -190,7 +190,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'group'
             set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
-            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show the lag of each partition' 'move a group’s offsets; without --execute only show' 'delete groups without members, with their offsets'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show the lag of each partition' 'show and move a group’s committed offsets' 'delete groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -221,7 +221,7 @@ function __ottla_row
         case 'group reset'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'group delete'
@@ -328,7 +328,7 @@ function __ottla_row
             set -g __ottla_argument '@topics'
         case 'log'
             set -g __ottla_verbs 'dump' 'index' 'snapshot' 'checkpoint' 'verify' 'recover'
-            set -g __ottla_summaries 'show log, index, snapshot and checkpoint files' 'show indexes, and entries that do not match their log' 'show the state of a log’s producers' 'show checkpoints and identities' 'check every file of a log directory or a partition' 'show how a start after a crash recovers a log directory; with --yes recover it'
+            set -g __ottla_summaries 'show log, index, snapshot and checkpoint files' 'show indexes, and entries that do not match their log' 'show the state of a log’s producers' 'show checkpoints and identities' 'check every file of a log directory or a partition' 'show how a start after a crash recovers a log directory, and recover it'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -365,12 +365,12 @@ function __ottla_row
         case 'log recover'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--all' '--yes' '--format'
+            set -g __ottla_options '-h' '--help' '--all' '--dry-run' '--yes' '--execute' '--format'
             set -g __ottla_values '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'storage'
             set -g __ottla_verbs 'format' 'random-uuid' 'accept-loss'
-            set -g __ottla_summaries 'format the directories of one node' 'print an id for a new cluster or directory' 'have a controller vote again that lost metadata; with --yes, else show the loss'
+            set -g __ottla_summaries 'format the directories of one node' 'print an id for a new cluster or directory' 'have a controller vote again that lost metadata'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -378,7 +378,7 @@ function __ottla_row
             set -g __ottla_verbs
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S'
-            set -g __ottla_values '--config=' '-c=' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S='
+            set -g __ottla_values '--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S='
             set -g __ottla_argument ''
         case 'storage random-uuid'
             set -g __ottla_verbs
@@ -389,8 +389,8 @@ function __ottla_row
         case 'storage accept-loss'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--config' '-c' '--yes'
-            set -g __ottla_values '--config=' '-c='
+            set -g __ottla_options '-h' '--help' '--config' '-c' '--dry-run' '--yes' '--execute'
+            set -g __ottla_values '--config=@file' '-c=@file'
             set -g __ottla_argument ''
         case 'controller'
             set -g __ottla_verbs
@@ -437,12 +437,12 @@ function __ottla_row
         case 'broker remove'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--yes' '--timeout' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--timeout' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--timeout=' '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'cleaner'
             set -g __ottla_verbs 'status' 'run' 'retry'
-            set -g __ottla_summaries 'show dirty ratios, last passes, and the reasons why logs are not compacted' 'compact logs now, whatever their dirty ratio; their active segments are closed' 'retry logs of which the compaction failed'
+            set -g __ottla_summaries 'show dirty ratios, last passes, and the reasons why logs are not compacted' 'compact logs now, whatever their dirty ratio; their active segments are closed' 'retry logs whose compaction failed'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -584,6 +584,18 @@ function __ottla_row
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument '@file'
+        case 'export'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--to' '--follow' '--json' '--schema' '--isolation-level' '--file-size' '--commit-interval' '--compression' '--catalog-option' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--to=' '--schema=' '--isolation-level=read_committed|read_uncommitted' '--file-size=' '--commit-interval=' '--compression=zstd|snappy|lz4|gzip|none' '--catalog-option=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'sql'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--json' '--schema' '--isolation-level' '--memory' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--schema=' '--isolation-level=read_committed|read_uncommitted' '--memory=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json|csv'
+            set -g __ottla_argument ''
         case 'world'
             set -g __ottla_verbs 'run' 'soak' 'replay' 'bugs' 'fuzz' 'list'
             set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'run a stored failure again and print its events' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
@@ -670,7 +682,7 @@ function __ottla_row
             set -g __ottla_argument '@dir'
         case 'bench'
             set -g __ottla_verbs 'produce' 'consume' 'e2e' 'clients' 'requests' 'commits' 'rebalance' 'authorizer' 'scrape' 'steady' 'telemetry' 'beside' 'performance' 'security' 'transactions' 'start' 'failover' 'replication' 'heartbeat' 'log-move' 'cold' 'compaction' 'instructions' 'append' 'recovery' 'partitions' 'spark' 'spark-partitions' 'spark-round-trip' 'spark-faults'
-            set -g __ottla_summaries 'throughput of a producer, and latency from send to acknowledgement' 'throughput of a consumer that reads a topic from its beginning' 'latency of single records from producer to consumer' 'Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'rate and latency of small requests over raw sockets' 'rate and latency of offset commits of one group' 'duration of a group’s first and second rebalance' 'one decision by access control entries, in this process: microseconds' 'duration and size of /metrics, and its delay of other requests' 'a steady load, and an audit of every acknowledged record' 'many clients that push metrics (KIP-714): lost pushes, and their cost' 'Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page' 'cost of TLS, of handshakes and of access control entries, with Kafka in turns' 'transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'time without a leader after a broker’s and a controller’s death, and of 1,000 partitions' 'acks=1 and acks=all with one and three replicas' 'delay of heartbeats of an idle and of a busy broker' 'delay of a producer while 2 GB of its partition move to another log directory' 'delay of a producer beside a consumer of a cold backlog' 'delay of a producer and of a tailing consumer beside a compaction' 'instructions of a broker per request (callgrind)' 'one append to a log, of batches of 1, 16 and 1024 KiB' 'check of logs after a kill, with one and two recovery threads' 'one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'throughput of Spark’s reads by Ottla’s source and by others' 'Spark’s reads of 1, 4, 16 and 64 partitions' 'records of all kinds as Spark and another client read them' 'exactly-once delivery through Spark while brokers and drivers die'
+            set -g __ottla_summaries 'throughput of a producer, and latency from send to acknowledgement' 'throughput of a consumer that reads a topic from its beginning' 'latency of single records from producer to consumer' 'Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'rate and latency of small requests over raw sockets' 'rate and latency of offset commits of one group' 'duration of a group’s first and second rebalance' 'microseconds of one authorization decision over ACLs, in this process' 'duration and size of /metrics, and its delay of other requests' 'a steady load, and an audit of every acknowledged record' 'many clients that push metrics (KIP-714): lost pushes, and their cost' 'Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page' 'cost of TLS, of handshakes and of ACLs, with Kafka in turns' 'transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'time without a leader after a broker’s and a controller’s death, and of 1,000 partitions' 'acks=1 and acks=all with one and three replicas' 'delay of heartbeats of an idle and of a busy broker' 'delay of a producer while 2 GB of its partition move to another log directory' 'delay of a producer beside a consumer of a cold backlog' 'delay of a producer and of a tailing consumer beside a compaction' 'instructions of a broker per request (callgrind)' 'one append to a log, of batches of 1, 16 and 1024 KiB' 'check of logs after a kill, with one and two recovery threads' 'one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'throughput of Spark’s reads by Ottla’s source and by others' 'Spark’s reads of 1, 4, 16 and 64 partitions' 'records of all kinds as Spark and another client read them' 'exactly-once delivery through Spark while brokers and drivers die'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -856,7 +868,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'doctor'
             set -g __ottla_verbs 'spark' 'retention' 'certificates' 'listeners'
-            set -g __ottla_summaries 'check Java, Python packages, workers, a small query, and brokers if they are named' 'find topics that keep records too long because a timestamp is ahead of the clock' 'certificates of a node: ends, names, who vouches for them' 'encryption, certificates and logins of addresses, seen from outside'
+            set -g __ottla_summaries 'check Java, Python packages, workers, a small query, and brokers if they are named' 'find topics that keep records too long because a timestamp is ahead of the clock' 'check a node’s certificates: expiry, names, issuers' 'check encryption, certificates and logins of addresses from outside'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''

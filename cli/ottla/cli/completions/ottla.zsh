@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files or an Iceberg table' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain access control entries' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files or an Iceberg table' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -31,7 +31,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'topic')
-      ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:add partitions to topics' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories; without --execute only show how' 'storage:show the bytes of a topic’s replicas')
+      ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:add partitions to topics' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories' 'storage:show the bytes of a topic’s replicas')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -72,12 +72,12 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'topic elect')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '-p' '--partition' '--unclean' '--yes' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '-p' '--partition' '--unclean' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('-p=' '--partition=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic reassign')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--brokers' '--evacuate' '--plan' '--cancel' '--verify' '--log-dir' '-r' '--replicas' '--dry-run' '--yes' '--execute' '--save' '--watch' '--throttle' '--log-dir-throttle' '--replica-alter-log-dirs-throttle' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--brokers=' '--evacuate=' '--plan=@file' '--log-dir=' '-r=' '--replicas=' '--save=@file' '--throttle=' '--log-dir-throttle=' '--replica-alter-log-dirs-throttle=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic storage')
@@ -106,7 +106,7 @@ _ottla_row() {
       ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'token')
-      ottla_verbs=('create:make a token for the user who asks' 'list:list tokens, without what they are proven by' 'renew:let a token hold for longer' 'end:end a token at once, and its sessions')
+      ottla_verbs=('create:create a token for the current user' 'list:list tokens, without their secrets' 'renew:extend the lifetime of a token' 'end:end a token at once, and its sessions')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -131,7 +131,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'acl')
-      ottla_verbs=('list:list entries' 'create:allow or deny something' 'delete:delete entries' 'explain:show which entry decides what a user asks')
+      ottla_verbs=('list:list ACLs' 'create:create ACLs that allow or deny operations' 'delete:delete ACLs' 'explain:show which ACL decides whether a user may do an operation')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -156,7 +156,7 @@ _ottla_row() {
       ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'group')
-      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show the lag of each partition' 'reset:move a group’s offsets; without --execute only show' 'delete:delete groups without members, with their offsets')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show the lag of each partition' 'reset:show and move a group’s committed offsets' 'delete:delete groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -182,7 +182,7 @@ _ottla_row() {
       ottla_argument='@groups' ;;
     'group reset')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'group delete')
@@ -271,7 +271,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '-G=@groups' '--group=@groups' '-p=' '--partition=' '-o=' '--offset=' '-c=' '--count=' '-K=' '--key-delimiter=' '-f=' '--format-string=' '--isolation-level=read_uncommitted|read_committed')
       ottla_argument='@topics' ;;
     'log')
-      ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and entries that do not match their log' 'snapshot:show the state of a log’s producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show how a start after a crash recovers a log directory; with --yes recover it')
+      ottla_verbs=('dump:show log, index, snapshot and checkpoint files' 'index:show indexes, and entries that do not match their log' 'snapshot:show the state of a log’s producers' 'checkpoint:show checkpoints and identities' 'verify:check every file of a log directory or a partition' 'recover:show how a start after a crash recovers a log directory, and recover it')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -302,18 +302,18 @@ _ottla_row() {
       ottla_argument='@dir' ;;
     'log recover')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--all' '--yes' '--format')
+      ottla_options=('-h' '--help' '--all' '--dry-run' '--yes' '--execute' '--format')
       ottla_values=('--format=table|json')
       ottla_argument='@dir' ;;
     'storage')
-      ottla_verbs=('format:format the directories of one node' 'random-uuid:print an id for a new cluster or directory' 'accept-loss:have a controller vote again that lost metadata; with --yes, else show the loss')
+      ottla_verbs=('format:format the directories of one node' 'random-uuid:print an id for a new cluster or directory' 'accept-loss:have a controller vote again that lost metadata')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
     'storage format')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S')
-      ottla_values=('--config=' '-c=' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S=')
+      ottla_values=('--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S=')
       ottla_argument='' ;;
     'storage random-uuid')
       ottla_verbs=()
@@ -322,8 +322,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'storage accept-loss')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--config' '-c' '--yes')
-      ottla_values=('--config=' '-c=')
+      ottla_options=('-h' '--help' '--config' '-c' '--dry-run' '--yes' '--execute')
+      ottla_values=('--config=@file' '-c=@file')
       ottla_argument='' ;;
     'controller')
       ottla_verbs=()
@@ -362,11 +362,11 @@ _ottla_row() {
       ottla_argument='' ;;
     'broker remove')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--yes' '--timeout' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--timeout' '--stop-timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--timeout=' '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cleaner')
-      ottla_verbs=('status:show dirty ratios, last passes, and the reasons why logs are not compacted' 'run:compact logs now, whatever their dirty ratio; their active segments are closed' 'retry:retry logs of which the compaction failed')
+      ottla_verbs=('status:show dirty ratios, last passes, and the reasons why logs are not compacted' 'run:compact logs now, whatever their dirty ratio; their active segments are closed' 'retry:retry logs whose compaction failed')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -485,6 +485,16 @@ _ottla_row() {
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='@file' ;;
+    'export')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--to' '--follow' '--json' '--schema' '--isolation-level' '--file-size' '--commit-interval' '--compression' '--catalog-option' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--to=' '--schema=' '--isolation-level=read_committed|read_uncommitted' '--file-size=' '--commit-interval=' '--compression=zstd|snappy|lz4|gzip|none' '--catalog-option=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'sql')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--json' '--schema' '--isolation-level' '--memory' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--schema=' '--isolation-level=read_committed|read_uncommitted' '--memory=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json|csv')
+      ottla_argument='' ;;
     'world')
       ottla_verbs=('run:run seeds and judge every step' 'soak:search with every engine in turn' 'replay:run a stored failure again and print its events' 'bugs:plant each known bug and measure the time until it is found' 'fuzz:fuzz every parser of foreign bytes' 'list:list engines and their subjects')
       ottla_options=('-h' '--help')
@@ -556,7 +566,7 @@ _ottla_row() {
       ottla_values=('--format=table|json')
       ottla_argument='@dir' ;;
     'bench')
-      ottla_verbs=('produce:throughput of a producer, and latency from send to acknowledgement' 'consume:throughput of a consumer that reads a topic from its beginning' 'e2e:latency of single records from producer to consumer' 'clients:Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'requests:rate and latency of small requests over raw sockets' 'commits:rate and latency of offset commits of one group' 'rebalance:duration of a group’s first and second rebalance' 'authorizer:one decision by access control entries, in this process: microseconds' 'scrape:duration and size of /metrics, and its delay of other requests' 'steady:a steady load, and an audit of every acknowledged record' 'telemetry:many clients that push metrics (KIP-714): lost pushes, and their cost' 'beside:Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'performance:every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page' 'security:cost of TLS, of handshakes and of access control entries, with Kafka in turns' 'transactions:transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'start:duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'failover:time without a leader after a broker’s and a controller’s death, and of 1,000 partitions' 'replication:acks=1 and acks=all with one and three replicas' 'heartbeat:delay of heartbeats of an idle and of a busy broker' 'log-move:delay of a producer while 2 GB of its partition move to another log directory' 'cold:delay of a producer beside a consumer of a cold backlog' 'compaction:delay of a producer and of a tailing consumer beside a compaction' 'instructions:instructions of a broker per request (callgrind)' 'append:one append to a log, of batches of 1, 16 and 1024 KiB' 'recovery:check of logs after a kill, with one and two recovery threads' 'partitions:one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'spark:throughput of Spark’s reads by Ottla’s source and by others' 'spark-partitions:Spark’s reads of 1, 4, 16 and 64 partitions' 'spark-round-trip:records of all kinds as Spark and another client read them' 'spark-faults:exactly-once delivery through Spark while brokers and drivers die')
+      ottla_verbs=('produce:throughput of a producer, and latency from send to acknowledgement' 'consume:throughput of a consumer that reads a topic from its beginning' 'e2e:latency of single records from producer to consumer' 'clients:Ottla’s client beside confluent-kafka and aiokafka: throughput and CPU' 'requests:rate and latency of small requests over raw sockets' 'commits:rate and latency of offset commits of one group' 'rebalance:duration of a group’s first and second rebalance' 'authorizer:microseconds of one authorization decision over ACLs, in this process' 'scrape:duration and size of /metrics, and its delay of other requests' 'steady:a steady load, and an audit of every acknowledged record' 'telemetry:many clients that push metrics (KIP-714): lost pushes, and their cost' 'beside:Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio' 'performance:every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page' 'security:cost of TLS, of handshakes and of ACLs, with Kafka in turns' 'transactions:transactional produce beside idempotent, and duration of commits, with Kafka in turns' 'start:duration of ’ottla up’ with 3 + 3 nodes, and their memory' 'failover:time without a leader after a broker’s and a controller’s death, and of 1,000 partitions' 'replication:acks=1 and acks=all with one and three replicas' 'heartbeat:delay of heartbeats of an idle and of a busy broker' 'log-move:delay of a producer while 2 GB of its partition move to another log directory' 'cold:delay of a producer beside a consumer of a cold backlog' 'compaction:delay of a producer and of a tailing consumer beside a compaction' 'instructions:instructions of a broker per request (callgrind)' 'append:one append to a log, of batches of 1, 16 and 1024 KiB' 'recovery:check of logs after a kill, with one and two recovery threads' 'partitions:one broker of 2,000 and of 10,000 partitions: made, stopped, killed, started' 'spark:throughput of Spark’s reads by Ottla’s source and by others' 'spark-partitions:Spark’s reads of 1, 4, 16 and 64 partitions' 'spark-round-trip:records of all kinds as Spark and another client read them' 'spark-faults:exactly-once delivery through Spark while brokers and drivers die')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -711,7 +721,7 @@ _ottla_row() {
       ottla_values=('--rounds=' '--format=table|json')
       ottla_argument='' ;;
     'doctor')
-      ottla_verbs=('spark:check Java, Python packages, workers, a small query, and brokers if they are named' 'retention:find topics that keep records too long because a timestamp is ahead of the clock' 'certificates:certificates of a node: ends, names, who vouches for them' 'listeners:encryption, certificates and logins of addresses, seen from outside')
+      ottla_verbs=('spark:check Java, Python packages, workers, a small query, and brokers if they are named' 'retention:find topics that keep records too long because a timestamp is ahead of the clock' 'certificates:check a node’s certificates: expiry, names, issuers' 'listeners:check encryption, certificates and logins of addresses from outside')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;

@@ -2,25 +2,27 @@
 
 import argparse
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
 
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    add_isolation_argument,
-    bootstrap_of,
+    CONNECTION,
+    FORMAT,
+    ISOLATION,
     counted,
     print_json,
     print_table,
-    run_async,
 )
-from ottla.cli.groups.group_reset import add_reset_arguments, reset
+from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
+from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import clear_screen, note, say
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import Verb, run_admin, verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_groups import (
     GroupDescription,
     GroupMemberDescription,
@@ -29,9 +31,10 @@ from ottla.client.admin_parts.admin_groups import (
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 
+GroupBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 WATCH_S = 2.0
 PATIENCE_S = 10.0
-"""Time for a coordinator that is being made, moved or loaded."""
+"""Time, in seconds, to wait for a coordinator that is being created, moved or loaded."""
 MOVING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,51 +44,6 @@ LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
 TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "COMMITTED", "LAG")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla group'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list groups")
-    describe_ = verbs.add_parser("describe", help="show state, members, and lag by topic")
-    members_ = verbs.add_parser("members", help="show a group's members and their partitions")
-    lag_ = verbs.add_parser("lag", help="show the lag of each partition")
-    lag_.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
-    reset_ = verbs.add_parser("reset", help="move a group's offsets; without --execute only show")
-    delete_ = verbs.add_parser("delete", help="delete groups without members, with their offsets")
-    list_.add_argument(
-        "--type",
-        action="append",
-        default=[],
-        help="type of the groups: classic or consumer; may be repeated (default: all)",
-    )
-    list_.add_argument(
-        "--state",
-        action="append",
-        default=[],
-        help="state of the groups, such as Empty; may be repeated (default: all)",
-    )
-    for verb in (describe_, members_, lag_, reset_):
-        verb.add_argument("group", metavar="GROUP", help="id of a group")
-    delete_.add_argument("groups", nargs="+", metavar="GROUP", help="id of a group")
-    add_reset_arguments(reset_)
-    for verb in (describe_, lag_):
-        add_isolation_argument(verb)
-    for verb in (list_, describe_, members_, lag_, reset_, delete_):
-        add_cluster_arguments(verb)
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments), timeout_s=PATIENCE_S) as admin:
-            # A cluster out of reach is an error at once; a coordinator out of reach may move.
-            await admin.cluster.metadata([])
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
 
 
 async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -109,7 +67,8 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show a group's state and members, then its lag by topic; as JSON by partition."""
+    """Show a group's state, members and lag. The table has one row for each topic; JSON has one
+    entry for each partition."""
     group = await described(admin, arguments.group)
     rows = await _lag_rows(admin, group, arguments)
     if arguments.format == "json":
@@ -144,7 +103,8 @@ def _short_row(member: GroupMemberDescription) -> tuple[object, ...]:
 
 
 def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
-    """Return a row for each topic: its partitions, those with an offset, the sum of their lags."""
+    """Return one row for each topic: the number of its partitions, the number of those with a
+    committed offset, and the sum of their lags."""
     lags_of: dict[str, list[int | None]] = defaultdict(list)
     for topic, _partition, _committed, _end, behind, _member in rows:
         lags_of[topic].append(behind)
@@ -156,7 +116,8 @@ def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
 
 
 def _epochs(group: GroupDescription) -> str:
-    """Say how far a group of the consumer protocol is on its way to its target."""
+    """Return the group epoch of a consumer-protocol group, and the number of members that have not
+    reached their target assignment."""
     said = f"epoch {group.group_epoch}"
     if group.assignment_epoch != group.group_epoch:
         return f"{said}, its target assignment is still of epoch {group.assignment_epoch}"
@@ -168,7 +129,7 @@ def _epochs(group: GroupDescription) -> str:
 
 
 async def members(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each member with what it works on."""
+    """Show each member with its partitions."""
     group = await described(admin, arguments.group)
     if arguments.format == "json":
         print_json([_member_object(one) for one in group.members])
@@ -184,7 +145,7 @@ def _member_row(member: GroupMemberDescription, *, is_consumer: bool) -> tuple[o
     partitions = sorted(member.assignment)
     if not is_consumer:
         return *who, partitions
-    # The target is shown only where it is another one.
+    # The target assignment is shown only if it differs.
     target = "same" if member.target == member.assignment else sorted(member.target or ())
     return *who, member.member_epoch, subscription_of(member), partitions, target
 
@@ -210,7 +171,7 @@ def _host(member: GroupMemberDescription) -> str:
 
 
 async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show how far a group is behind, once or until interrupted."""
+    """Show the lag of a group, once or until interrupted."""
     while arguments.watch:
         clear_screen()
         await show_lag(admin, arguments)
@@ -219,7 +180,8 @@ async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each partition that a group committed or works on."""
+    """Show each partition for which the group has a committed offset or a member with an
+    assignment."""
     group = await described(admin, arguments.group)
     _show(arguments, LAG_COLUMNS, await _lag_rows(admin, group, arguments))
     return 0
@@ -244,7 +206,7 @@ async def _lag_rows(
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named group, or say why not."""
+    """Delete every named group, and report each refusal."""
     deleted, refusals = [], []
     for group in arguments.groups:
         try:
@@ -254,16 +216,6 @@ async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
             refusals.append(of_group(group, refusal))
     show(arguments, ("DELETED",), deleted, refusals, command="group")
     return 0
-
-
-VERBS = {
-    "list": list_groups,
-    "describe": describe,
-    "members": members,
-    "lag": lag,
-    "reset": reset,
-    "delete": delete,
-}
 
 
 def _show(
@@ -277,3 +229,72 @@ def _show(
 
 def _objects(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     return [dict(zip(map(str.lower, headers), row, strict=True)) for row in rows]
+
+
+def _verb(name: str, summary: str, body: GroupBody, *options: Declared) -> Verb:
+    return verb(name, summary, partial(_run, body), *options, *CONNECTION, FORMAT)
+
+
+def _run(body: GroupBody, arguments: argparse.Namespace) -> int:
+    """Run a verb with an Admin. Its timeout is the longest wait for a coordinator that is being
+    created, moved or loaded."""
+
+    async def ask(admin: Admin, arguments: argparse.Namespace) -> int:
+        # An unreachable cluster is an error at once. An unreachable coordinator is retried, since
+        # it may move to another broker.
+        await admin.cluster.metadata([])
+        return await body(admin, arguments)
+
+    return run_admin(ask, arguments, timeout_s=PATIENCE_S)
+
+
+GROUP = option("group GROUP", "id of a group")
+VERBS = (
+    _verb(
+        "list",
+        "list groups",
+        list_groups,
+        option(
+            "--type TYPE ...",
+            "type of the groups: classic or consumer; may be repeated (default: all)",
+        ),
+        option(
+            "--state STATE ...",
+            "state of the groups, such as Empty; may be repeated (default: all)",
+        ),
+    ),
+    _verb(
+        "describe",
+        "show state, members, and lag by topic",
+        describe,
+        GROUP,
+        ISOLATION,
+    ),
+    _verb(
+        "members",
+        "show a group's members and their partitions",
+        members,
+        GROUP,
+    ),
+    _verb(
+        "lag",
+        "show the lag of each partition",
+        lag,
+        option("--watch", "refresh until Ctrl-C"),
+        GROUP,
+        ISOLATION,
+    ),
+    _verb(
+        "reset",
+        "show and move a group's committed offsets",
+        reset,
+        GROUP,
+        *RESET_OPTIONS,
+    ),
+    _verb(
+        "delete",
+        "delete groups without members, with their offsets",
+        delete,
+        option("groups GROUP ...", "id of a group"),
+    ),
+)

@@ -1,11 +1,12 @@
-"""`ottla group reset`: shows where a group's offsets would go, and moves them when told to."""
+"""`ottla group reset`: shows the new offsets of a group, and commits them once confirmed."""
 
 import argparse
 from datetime import datetime
 
 from ottla.cli.common import print_json, print_table
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.groups.group_view import committed_offsets
-from ottla.cli.terminal import note
+from ottla.cli.options import Declared, one_of, option
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -16,34 +17,28 @@ NO_OFFSET = -1
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO", "DIFFERENCE")
 
 
-def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where to."""
-    parser.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="TOPIC",
-        help="topic; may be repeated (default: all topics with committed offsets)",
-    )
-    to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true", help="first available record")
-    to.add_argument("--to-latest", action="store_true", help="end of each partition")
-    to.add_argument("--to-offset", type=int, metavar="OFFSET", help="offset")
-    to.add_argument(
-        "--to-datetime",
-        metavar="TIME",
-        help="time of the first record to read, such as 2026-01-31T12:00 (UTC) or with +01:00",
-    )
-    to.add_argument(
-        "--shift-by", type=int, metavar="COUNT", help="number of records forward, or -N back"
-    )
-    parser.add_argument(
-        "--execute", action="store_true", help="make the changes (default: show them)"
-    )
+RESET_OPTIONS: tuple[Declared, ...] = (
+    option(
+        "--topic TOPIC ...", "topic; may be repeated (default: all topics with committed offsets)"
+    ),
+    one_of(
+        option("--to-earliest", "first available record"),
+        option("--to-latest", "end of each partition"),
+        option("--to-offset OFFSET", "offset", type=int),
+        option(
+            "--to-datetime TIME",
+            "time of the first record to read, such as 2026-01-31T12:00 (UTC) or with +01:00",
+        ),
+        option("--shift-by COUNT", "number of records forward, or -N back", type=int),
+        required=True,
+    ),
+    CONFIRMATION,
+)
 
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show where the offsets are and would be; with --execute, commit that."""
+    """Show the present and the new committed offsets of a group. Commit the new offsets once
+    confirmed."""
     group = arguments.group
     before = await committed_offsets(admin, group)
     partitions = sorted(before)
@@ -56,7 +51,7 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     if not partitions:
         raise ConfigError("--topic", f"is not given, and group {group!r} has committed nothing")
     after = await _wanted(admin, arguments, before, partitions)
-    if arguments.execute:
+    if arguments.yes:
         await _commit(admin, group, after)
     rows = [
         (at.topic, at.partition, before.get(at), to, None if at not in before else to - before[at])
@@ -66,8 +61,9 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
         print_json([dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows])
     else:
         print_table(COLUMNS, rows)
-    if not arguments.execute:
-        note("nothing is changed; --execute does it")
+    question = f"commit these offsets of group {group!r}?"
+    if not arguments.yes and await confirm_in_loop(arguments, question):
+        await _commit(admin, group, after)
     return 0
 
 
@@ -77,7 +73,8 @@ async def _wanted(
     before: dict[TopicPartition, int],
     partitions: list[TopicPartition],
 ) -> dict[TopicPartition, int]:
-    """Return where each partition goes, never outside of what there is."""
+    """Return the new offset of each partition, limited to the range from its first offset to its
+    end offset."""
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
     ends = await offsets_at(admin.cluster, partitions, LATEST)
     if arguments.to_earliest:
@@ -86,7 +83,7 @@ async def _wanted(
         return ends
     if arguments.to_datetime is not None:
         wanted = await offsets_at(admin.cluster, partitions, _milliseconds(arguments.to_datetime))
-        # Nothing is as late as that: there is only what comes.
+        # No record is as late as the given time, so the group continues at the end.
         return {at: ends[at] if to == NO_OFFSET else to for at, to in wanted.items()}
     if arguments.shift_by is not None:
         wanted = {at: before.get(at, starts[at]) + arguments.shift_by for at in partitions}

@@ -1,4 +1,4 @@
-"""A group as the verbs of `ottla group` show it, whichever protocol its members speak."""
+"""A consumer group of either protocol, with its members and lag, for the verbs of `ottla group`."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,10 +12,11 @@ from ottla.wire.offset_timestamps import LATEST
 
 
 class PartitionLag(NamedTuple):
-    """How far a group is behind in one partition.
+    """Lag of a group in one partition.
 
-    As Kafka's tools have it the lag counts offsets: a marker of a transaction has one as a record
-    has, so a group that committed behind its last record may show 1 for each marker that follows.
+    As in Kafka's tools, the lag is a difference of offsets, and a transaction marker has an offset
+    as a record has. A group that committed behind its last record may therefore show a lag of 1 for
+    each marker that follows.
     """
 
     partition: TopicPartition
@@ -24,12 +25,13 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The offsets that are still to be read; None where nothing was committed."""
+        """Number of offsets that are still to be read, or None if the group has no committed
+        offset."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
 async def described(admin: Admin, group: str) -> GroupDescription:
-    """Return a group with its members.  Raises RefusedError if there is no such group."""
+    """Return a group with its members.  Raises RefusedError if the group does not exist."""
     try:
         return await admin.describe_group(group)
     except RefusedError as refusal:
@@ -39,22 +41,23 @@ async def described(admin: Admin, group: str) -> GroupDescription:
 
 
 def of_group(group: str, refusal: RefusedError) -> RefusedError:
-    """Return a refusal that names its group."""
+    """Return the refusal with the name of the group in its message."""
     return RefusedError(refusal.code, f"group {group!r}: {refusal.message}")
 
 
 def owners(group: GroupDescription) -> dict[TopicPartition, str]:
-    """Return which member works on which partition."""
+    """Return the member that each partition is assigned to, by partition."""
     return {at: member.member_id for member in group.members for at in sorted(member.assignment)}
 
 
 def subscription_of(member: GroupMemberDescription) -> list[str] | None:
-    """Return the topics a member names and its regular expression; None if it has neither."""
+    """Return the topics and the regular expression that a member subscribes to, or None if it has
+    neither."""
     return [*(member.topics or ()), *filter(None, [member.regex])] or None
 
 
 async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """Return all that a group has committed."""
+    """Return all committed offsets of a group."""
     try:
         return {at: one.offset for at, one in (await admin.group_offsets(group)).items()}
     except RefusedError as refusal:
@@ -64,9 +67,11 @@ async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, in
 async def lags(
     admin: Admin, group: str, owned: Iterable[TopicPartition], *, isolation_level: str
 ) -> list[PartitionLag]:
-    """Return how far a group is behind, in everything it committed or works on.
+    """Return the lag of a group in every partition for which it has a committed offset or an
+    assignment.
 
-    For "read_committed" a partition ends before its first open transaction.
+    If the isolation level is "read_committed", the end of a partition is its first open
+    transaction.
     """
     committed = await committed_offsets(admin, group)
     ends = await offsets_at(

@@ -1,16 +1,22 @@
 """`ottla jepsen run|run-all|bugs|analyze|serve|list`: real processes, real faults, exact checkers.
 
-Exit code 0 only when a run is valid; 1 usage, or the harness itself failed; 2 invalid: an anomaly;
-4 unknown: too little load, too few faults, or something else that leaves it undecided: no pass.
+Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the harness; 2 if the run is
+invalid, so that an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if the run
+had too little load or too few faults, or could not be decided for another reason. An unknown
+verdict is not a pass.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.common import FORMAT, print_json, print_table
 from ottla.cli.lab.jepsen_plan import HARNESS, code_of, names_of, plan_of
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import note, say
+from ottla.cli.verbs import Handler, Verb, verb
+from ottla.jepsen.processes.runs import run_plan
 from ottla.model.errors import ConfigError, OttlaError
 
 if TYPE_CHECKING:
@@ -20,144 +26,6 @@ STORE_DEFAULT = "store"
 STORE_HELP = "directory of stored runs (default: store)"
 PORT_DEFAULT = 8470
 EPILOG = "Exit codes: 0 valid, 1 usage or the harness failed, 2 invalid, 4 unknown."
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla jepsen'."""
-    parser.epilog = EPILOG
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_ = verbs.add_parser("run", help="run one test: load, faults, verdict", epilog=EPILOG)
-    run_.add_argument("--workload", required=True, metavar="NAME,…", help="workloads, all at once")
-    run_.add_argument(
-        "--nemesis",
-        default="none",
-        metavar="NAME,…",
-        help="faults, in turns (default: none)",
-    )
-    run_.add_argument(
-        "--bootstrap-server",
-        "--bootstrap",
-        metavar="HOST:PORT,…",
-        help="brokers of a running cluster, for load and checks without faults",
-    )
-    run_.add_argument("--planted", metavar="BUG", help="bug that is planted into every node")
-    add_run_arguments(run_)
-    all_ = verbs.add_parser(
-        "run-all", help="run every workload under every nemesis, without those that have a verdict"
-    )
-    all_.add_argument(
-        "--workloads", default="all", metavar="NAME,…", help="workloads (default: all)"
-    )
-    all_.add_argument(
-        "--nemeses", default="all", metavar="NAME,…", help="kinds of fault (default: all)"
-    )
-    all_.add_argument(
-        "--together",
-        type=int,
-        default=2,
-        metavar="N",
-        help="workloads on one cluster at once",
-    )
-    all_.add_argument("--again", action="store_true", help="repeat runs that have a verdict")
-    add_run_arguments(all_)
-    bugs_ = verbs.add_parser("bugs", help="plant bugs, and check that each is found")
-    bugs_.add_argument("names", nargs="*", metavar="NAME", help="bugs (default: all)")
-    bugs_.add_argument(
-        "--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR", help=STORE_HELP
-    )
-    analyze = verbs.add_parser("analyze", help="judge stored runs again", epilog=EPILOG)
-    analyze.add_argument(
-        "directories", nargs="+", type=Path, metavar="DIR", help="directories of runs"
-    )
-    serve = verbs.add_parser("serve", help="serve stored reports to browsers of this machine")
-    serve.add_argument("--port", type=int, default=PORT_DEFAULT, help="port; 0 for any free one")
-    list_ = verbs.add_parser("list", help="list workloads, nemeses and runs")
-    for verb in (serve, list_):
-        verb.add_argument(
-            "store",
-            nargs="?",
-            type=Path,
-            default=Path(STORE_DEFAULT),
-            metavar="DIR",
-            help=STORE_HELP,
-        )
-    for verb in (run_, all_, bugs_, analyze, list_):
-        add_format_argument(verb)
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of every run."""
-    from ottla.jepsen.processes import run_plan
-
-    parser.add_argument(
-        "--for", dest="duration", default="60s", metavar="TIME", help="time of load"
-    )
-    parser.add_argument(
-        "--clients", default=",".join(run_plan.CLIENTS), metavar="NAME,…", help="client libraries"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of operations and faults")
-    parser.add_argument(
-        "--interval",
-        default=run_plan.duration_text(run_plan.INTERVAL_S_DEFAULT),
-        metavar="TIME",
-        help="length of a fault, and of the pause after it (default: 10s)",
-    )
-    parser.add_argument(
-        "--threads", type=int, default=run_plan.THREADS_DEFAULT, help="threads of each workload"
-    )
-    parser.add_argument(
-        "--controllers", type=int, default=run_plan.NODES_DEFAULT, help="number of controllers"
-    )
-    parser.add_argument(
-        "--brokers", type=int, default=run_plan.NODES_DEFAULT, help="number of brokers"
-    )
-    parser.add_argument("--flush", action="store_true", help="flush every message on brokers")
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="use loopback and proxies instead of network namespaces, as without root",
-    )
-    parser.add_argument(
-        "--secure",
-        action="store_true",
-        help="have nodes and clients show who they are, over TLS, and ACLs decide",
-    )
-    parser.add_argument(
-        "--min-ops",
-        type=float,
-        default=run_plan.OPS_PER_S_MIN_DEFAULT,
-        metavar="N",
-        help="operations a second below which a run is unknown (default: 500)",
-    )
-    parser.add_argument(
-        "--min-faults",
-        type=int,
-        metavar="N",
-        help="faults below which a run is unknown (default: half of those that fit)",
-    )
-    parser.add_argument(
-        "--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR", help=STORE_HELP
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb."""
-    verbs = {
-        "run": _run,
-        "run-all": _run_all,
-        "bugs": _bugs,
-        "analyze": _analyze,
-        "serve": _serve,
-        "list": _list,
-    }
-    try:
-        return verbs[arguments.verb](arguments)
-    except ConfigError:
-        raise
-    except OttlaError as error:
-        # Unreachable or refused: without a run there is no code of a verdict.
-        note(f"ottla jepsen: {error}")
-        return HARNESS
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -184,7 +52,7 @@ def _bugs(arguments: argparse.Namespace) -> int:
 
 def _analyze(arguments: argparse.Namespace) -> int:
     from ottla.cli.lab.jepsen_view import show_results
-    from ottla.jepsen.processes.run_judge import judge_all
+    from ottla.jepsen.processes.runs.run_judge import judge_all
     from ottla.jepsen.processes.store import RunDirectory
 
     directories = [RunDirectory(path) for path in arguments.directories]
@@ -206,7 +74,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     import trio
 
-    from ottla.jepsen.processes.run_nemeses import nemesis_rows
+    from ottla.jepsen.processes.runs.run_nemeses import nemesis_rows
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.workloads.table import ROWS
 
@@ -231,7 +99,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _sentence_of(maker: object) -> str:
-    """Return the first line of the docstring of the module where something was made."""
+    """Return the first line of the docstring of the module that defines an object."""
     import sys
 
     text = sys.modules[getattr(maker, "__module__", "")].__doc__ or ""
@@ -249,3 +117,114 @@ def _row_of(run: "RunDirectory") -> dict[str, Any]:
         "faults": results["figures"].get("faults"),
         "anomalies": results.get("anomalies") or None,
     }
+
+
+def _verb(name: str, summary: str, body: Handler, *options: Declared, **settings: Any) -> Verb:
+    return verb(name, summary, partial(_run_verb, body), *options, **settings)
+
+
+def _run_verb(body: Handler, arguments: argparse.Namespace) -> int:
+    """Run one verb. Returns the exit code HARNESS, and no verdict, if a cluster is unreachable or
+    refuses a request."""
+    try:
+        return body(arguments)
+    except ConfigError:
+        raise
+    except OttlaError as error:
+        note(f"ottla jepsen: {error}")
+        return HARNESS
+
+
+RUN_OPTIONS: tuple[Declared, ...] = (
+    option("--for TIME", "time of load", dest="duration", default="60s"),
+    option("--clients NAME,…", "client libraries", default=",".join(run_plan.CLIENTS)),
+    option("--seed SEED", "seed of operations and faults", type=int, default=0),
+    option(
+        "--interval TIME",
+        "length of a fault, and of the pause after it (default: 10s)",
+        default=run_plan.duration_text(run_plan.INTERVAL_S_DEFAULT),
+    ),
+    option(
+        "--threads THREADS", "threads of each workload", type=int, default=run_plan.THREADS_DEFAULT
+    ),
+    option(
+        "--controllers CONTROLLERS",
+        "number of controllers",
+        type=int,
+        default=run_plan.NODES_DEFAULT,
+    ),
+    option("--brokers BROKERS", "number of brokers", type=int, default=run_plan.NODES_DEFAULT),
+    option("--flush", "flush every message on brokers"),
+    option("--plain", "use loopback and proxies instead of network namespaces, as without root"),
+    option("--secure", "authenticate nodes and clients over TLS, and authorize them by ACLs"),
+    option(
+        "--min-ops N",
+        "operations a second below which a run is unknown (default: 500)",
+        type=float,
+        default=run_plan.OPS_PER_S_MIN_DEFAULT,
+    ),
+    option(
+        "--min-faults N",
+        "faults below which a run is unknown (default: half of those that fit)",
+        type=int,
+    ),
+    option("--store DIR", STORE_HELP, type=Path, default=Path(STORE_DEFAULT)),
+)
+VERBS = (
+    _verb(
+        "run",
+        "run one test: load, faults, verdict",
+        _run,
+        option("--workload NAME,…", "workloads, all at once", required=True),
+        option("--nemesis NAME,…", "faults, in turns (default: none)", default="none"),
+        option(
+            "--bootstrap-server --bootstrap HOST:PORT,…",
+            "brokers of a running cluster, for load and checks without faults",
+        ),
+        option("--planted BUG", "bug that is planted into every node"),
+        *RUN_OPTIONS,
+        FORMAT,
+        epilog=EPILOG,
+    ),
+    _verb(
+        "run-all",
+        "run every workload under every nemesis, without those that have a verdict",
+        _run_all,
+        option("--workloads NAME,…", "workloads (default: all)", default="all"),
+        option("--nemeses NAME,…", "kinds of fault (default: all)", default="all"),
+        option("--together N", "workloads on one cluster at once", type=int, default=2),
+        option("--again", "repeat runs that have a verdict"),
+        *RUN_OPTIONS,
+        FORMAT,
+    ),
+    _verb(
+        "bugs",
+        "plant bugs, and check that each is found",
+        _bugs,
+        option("names NAME", "bugs (default: all)", nargs="*"),
+        option("--store DIR", STORE_HELP, type=Path, default=Path(STORE_DEFAULT)),
+        FORMAT,
+    ),
+    _verb(
+        "analyze",
+        "judge stored runs again",
+        _analyze,
+        option("directories DIR ...", "directories of runs", type=Path),
+        FORMAT,
+        epilog=EPILOG,
+    ),
+    _verb(
+        "serve",
+        "serve stored reports to browsers of this machine",
+        _serve,
+        option("--port PORT", "port; 0 for any free one", type=int, default=PORT_DEFAULT),
+        option("store DIR", STORE_HELP, nargs="?", type=Path, default=Path(STORE_DEFAULT)),
+    ),
+    _verb(
+        "list",
+        "list workloads, nemeses and runs",
+        _list,
+        option("store DIR", STORE_HELP, nargs="?", type=Path, default=Path(STORE_DEFAULT)),
+        FORMAT,
+    ),
+)

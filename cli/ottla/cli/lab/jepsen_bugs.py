@@ -1,27 +1,28 @@
-"""`ottla jepsen bugs`: bugs of the bank in real nodes, each to be found by its anomaly."""
+"""`ottla jepsen bugs`: runs real nodes with a planted bug each. Each run must detect its bug by the
+expected anomaly."""
 
 import argparse
 from typing import Any
 
 from ottla.cli.common import print_json, print_table
 from ottla.cli.lab.jepsen_plan import INVALID
-from ottla.cli.lab.jepsen_runs import run_apart
+from ottla.cli.lab.jepsen_runs import run_in_child
 from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError
 
 
 def run_bugs(arguments: argparse.Namespace) -> int:
-    """Run each bug's plan; exit code 2 when one was not found."""
-    from ottla.jepsen.processes.run_bugs import PLANTED, found_by
+    """Run the plan of each bug. Returns exit code 2 if any bug was not detected."""
+    from ottla.jepsen.processes.runs.run_bugs import PLANTED, found_by
 
     names = arguments.names or list(PLANTED)
     for name in names:
         if name not in PLANTED:
-            raise ConfigError("NAME", f"is {name!r}; it must be of {', '.join(PLANTED)}")
+            raise ConfigError("NAME", f"is {name!r}; it must be one of {', '.join(PLANTED)}")
     rows: list[dict[str, Any]] = []
     for name in names:
         bug = PLANTED[name]
-        results = run_apart(bug.plan, arguments.store)
+        results = run_in_child(bug.plan, arguments.store)
         finding = found_by(bug, results)
         rows.append(
             {

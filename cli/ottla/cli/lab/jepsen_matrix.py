@@ -1,7 +1,8 @@
-"""`ottla jepsen run-all`: every workload under every nemesis, a line a cell, then the matrix page.
+"""`ottla jepsen run-all`: runs every workload under every nemesis, prints one line for each cell,
+and writes the matrix page.
 
-A cell that has a verdict of a run at least as long is not run again.  Each run is a process of its
-own, started by its command: a failure there, even in a library, costs its own cells only.
+A cell that has a verdict from a run of at least the planned length is not run again. Each run is a
+process of its own, so that a crash, even in a library, affects only the cells of that run.
 """
 
 import argparse
@@ -11,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import print_json
 from ottla.cli.lab.jepsen_plan import code_of, names_of, plan_of
-from ottla.cli.lab.jepsen_runs import run_apart
+from ottla.cli.lab.jepsen_runs import run_in_child
 from ottla.cli.lab.jepsen_view import WORDS, recovery_of
 from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.runs.run_plan import RunPlan
     from ottla.jepsen.processes.store import RunDirectory, Store
 
 ALL = "all"
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Run the missing cells of the matrix; return the exit code of the worst cell."""
+    """Run the missing cells of the matrix. Returns the exit code of the worst cell."""
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.report.write import write_matrix
 
@@ -34,7 +35,7 @@ def run_all(arguments: argparse.Namespace) -> int:
         for plan in _plans(arguments):
             cells += _cells(plan, store, again=arguments.again, form=arguments.format)
     finally:
-        # After an interrupt too: the page has the runs so far.
+        # The page is also written after an interrupt, so that it has the runs completed so far.
         if arguments.store.is_dir():
             page = write_matrix(arguments.store)
             note(f"the matrix: {page}")
@@ -44,8 +45,8 @@ def run_all(arguments: argparse.Namespace) -> int:
 
 
 def _plans(arguments: argparse.Namespace) -> Iterator["RunPlan"]:
-    """Yield a plan for each nemesis and each group of workloads that share a cluster."""
-    from ottla.jepsen.processes.run_nemeses import needs_flush, nemesis_names
+    """Yield a plan for each nemesis and each set of workloads that share a cluster."""
+    from ottla.jepsen.processes.runs.run_nemeses import needs_flush, nemesis_names
     from ottla.jepsen.workloads.table import WORKLOADS
 
     workloads = _chosen("--workloads", arguments.workloads, tuple(WORKLOADS))
@@ -64,12 +65,13 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     names = names_of(text)
     for name in names:
         if name not in known:
-            raise ConfigError(option, f"is {name!r}; it must be of {', '.join(known)}")
+            raise ConfigError(option, f"is {name!r}; it must be one of {', '.join(known)}")
     return names
 
 
 def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[dict[str, Any]]:
-    """Run the workloads of a plan that have no verdict yet; return all its cells' results."""
+    """Run the workloads of a plan that have no verdict yet. Returns the results of all cells of the
+    plan."""
     kept = {name: None if again else _kept(plan, name, store) for name in plan.workloads}
     missing = tuple(name for name, run in kept.items() if run is None)
     results = {name: run.results() for name, run in kept.items() if run is not None}
@@ -77,7 +79,7 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[d
         _print_line(name, found, form, is_kept=True)
     if missing:
         wanted = replace(plan, workloads=missing)
-        new = run_apart(wanted, store.root)
+        new = run_in_child(wanted, store.root)
         for name, found in zip(missing, new or _broken(wanted), strict=True):
             results[name] = found
             _print_line(name, found, form)
@@ -85,14 +87,15 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[d
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
-    """Return the results of a run that ended without a verdict."""
+    """Return the results of a run that ended without a verdict, one for each of its workloads."""
     figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
     common = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
     return [{**common, "reason": "the harness broke", "workload": name} for name in plan.workloads]
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
-    """Return the last run of a cell if it was as long as the plan and not interrupted."""
+    """Return the last run of a cell, or None if it was interrupted or shorter than the plan
+    requires."""
     run = store.latest(plan.test_of(workload))
     if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
         return None

@@ -1,4 +1,4 @@
-"""The plan of a Jepsen run from its arguments, and the exit codes of verdicts."""
+"""The plan of a Jepsen run from its arguments, and the exit code of its verdicts."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.times import parse_duration
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 HARNESS = 1
 INVALID = 2
@@ -16,8 +16,8 @@ UNKNOWN = 4
 def plan_of(
     arguments: argparse.Namespace, workloads: tuple[str, ...], nemeses: tuple[str, ...]
 ) -> "RunPlan":
-    """Return the plan of a run as the command line has it."""
-    from ottla.jepsen.processes.run_plan import RunPlan
+    """Return the plan of a run from the command line's arguments."""
+    from ottla.jepsen.processes.runs.run_plan import RunPlan
 
     return RunPlan(
         workloads=workloads,
@@ -40,12 +40,13 @@ def plan_of(
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas."""
+    """Return the names in a comma-separated list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def code_of(results: list[dict[str, Any]]) -> int:
-    """Return the exit code for verdicts: the worst of them; none at all is unknown."""
+    """Return the exit code of the worst verdict. If there is no verdict, return the exit code of an
+    unknown one."""
     verdicts = [found["valid"] for found in results]
     if any(valid is False for valid in verdicts):
         return INVALID

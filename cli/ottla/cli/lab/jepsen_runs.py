@@ -1,4 +1,4 @@
-"""A run of `ottla jepsen`: in this process, or in one of its own."""
+"""One run of `ottla jepsen`, in this process or in a child process."""
 
 import json
 import shlex
@@ -12,17 +12,18 @@ from ottla.cli.lab.jepsen_view import ProgressLine
 from ottla.cli.terminal import note
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.runs.run_plan import RunPlan
     from ottla.jepsen.processes.store import RunDirectory
 
 
 def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[dict[str, Any]]]:
-    """Do a run and judge it; return its folders and the verdicts on them."""
+    """Execute a run in this process and check its histories. Returns its result directories and
+    their verdicts."""
     import trio
 
-    from ottla.jepsen.processes.run_driver import run
-    from ottla.jepsen.processes.run_judge import judge_all
-    from ottla.jepsen.processes.run_status import RunPhase, Status
+    from ottla.jepsen.processes.runs.run_driver import run
+    from ottla.jepsen.processes.runs.run_judge import judge_all
+    from ottla.jepsen.processes.runs.run_status import RunPhase, Status
     from ottla.jepsen.processes.store import Store
 
     line = ProgressLine(plan)
@@ -39,17 +40,18 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
     return directories, results
 
 
-def run_apart(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
-    """Do a run in a process of its own; return its verdicts, none if the harness failed.
+def run_in_child(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
+    """Execute a run in a child process. Returns its verdicts, or an empty list if the harness
+    failed.
 
-    A failure there, even in a library, breaks nothing here.
+    A crash of the child, even in a library, does not affect this process.
     """
     words = [*shlex.split(plan.command())[1:], "--store", str(store), "--format", "json"]
     running = subprocess.Popen([sys.executable, "-m", "ottla.cli", *words], stdout=subprocess.PIPE)
     try:
         printed, _ = running.communicate()
     except KeyboardInterrupt:
-        # It received the same Ctrl-C, and has a cluster to heal and stop.
+        # The child received the same Ctrl-C. It must still heal the faults and stop its cluster.
         running.wait()
         raise
     if running.returncode in (0, INVALID, UNKNOWN):

@@ -1,4 +1,4 @@
-"""`ottla jepsen serve`: the store in a browser, for people at this machine alone."""
+"""`ottla jepsen serve`: shows stored results in a browser on this machine only."""
 
 import os
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.terminal import note, say
 
 HOST = "127.0.0.1"
-"""Histories and logs are readable on this machine only."""
+"""Loopback address: histories and logs are readable on this machine only."""
 
 
 READABLE = (".jsonl", ".log", ".before", ".txt", ".json")
@@ -17,23 +17,24 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """The files below the store, read-only; browsers display text files."""
+    """HTTP handler of the files in the store, read-only. Browsers display text files instead of
+    downloading them."""
 
     def guess_type(self, path: str | os.PathLike[str]) -> str:
         """Return the media type of a file."""
         return TEXT if str(path).endswith(READABLE) else super().guess_type(path)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: a line a request would flood the terminal."""
+        """Discard the access log: a line for each request would flood the terminal."""
 
 
 def open_server(store: Path, port: int) -> ThreadingHTTPServer:
-    """Open the server on a port of this machine; 0: any free one."""
+    """Open an HTTP server on a port of this machine; 0 means any free port."""
     return ThreadingHTTPServer((HOST, port), partial(Pages, directory=str(store)))
 
 
 def serve(store: Path, port: int) -> int:
-    """Write the matrix page again and serve until interrupted."""
+    """Rewrite the matrix page, then serve the store until interrupted."""
     from ottla.jepsen.report.write import write_matrix
 
     write_matrix(store)

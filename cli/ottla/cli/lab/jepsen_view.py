@@ -6,18 +6,19 @@ from ottla.cli.common import counted, print_json, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.run_plan import RunPlan
-    from ottla.jepsen.processes.run_status import Status
+    from ottla.jepsen.processes.runs.run_plan import RunPlan
+    from ottla.jepsen.processes.runs.run_status import Status
     from ottla.jepsen.processes.store import RunDirectory
 
 BAR_WIDTH = 20
 EXAMPLES_MAX = 3
-"""Findings printed for each anomaly; results.json has more."""
+"""Number of findings printed for each anomaly; results.json has more."""
 WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
 class ProgressLine:
-    """One line that is redrawn on a terminal; elsewhere a note at each new phase."""
+    """Progress line of a run. A terminal shows one line that is redrawn; any other output gets a
+    note at each new phase."""
 
     def __init__(self, plan: "RunPlan") -> None:
         self._name = f"{','.join(plan.workloads)} × {plan.nemesis}"
@@ -32,17 +33,17 @@ class ProgressLine:
         self._phase = status.phase
 
     def say(self, sentence: str) -> None:
-        """Print a sentence above the line."""
+        """Print a sentence above the progress line."""
         self.end()
         note(sentence)
 
     def end(self) -> None:
-        """Remove the line."""
+        """Erase the progress line."""
         if is_watched():
             wipe()
 
     def line(self, status: "Status") -> str:
-        """Return the line for a moment of a run."""
+        """Return the progress line for the present status of a run."""
         parts = [self._name, f"{status.phase} {status.phase_s:.0f}"]
         if status.phase_s_max:
             filled = round(BAR_WIDTH * min(1.0, status.phase_s / status.phase_s_max))
@@ -62,7 +63,7 @@ class ProgressLine:
 def show_results(
     directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
 ) -> None:
-    """Print each verdict with its figures, findings and the events that prove them."""
+    """Print each verdict with its figures, its findings, and the events that prove the findings."""
     from ottla.jepsen.report.figures import MISSING, can_draw
 
     if not can_draw():
@@ -83,7 +84,7 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> str | None:
-    """Return the recovery time of results in words."""
+    """Return the recovery time in the results as text."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else f"{seconds:.1f} s"
 

@@ -1,7 +1,8 @@
-"""`ottla world run|soak|replay|bugs|fuzz|list`: the deterministic world, searched from a seed.
+"""`ottla world run|soak|replay|bugs|fuzz|list`: searches the deterministic simulator for failures,
+from a seed.
 
-Exit code 0 when nothing was found, 2 when an invariant broke (or a planted bug was missed); each
-failure is shrunk and kept as a file, and the one command that shows it again is printed.
+Exit code 0 if nothing was found, 2 if an invariant was violated or a planted bug was not found.
+Each failure is shrunk and written to a file, and the command that replays it is printed.
 """
 
 import argparse
@@ -10,10 +11,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.common import FORMAT, print_json, print_table
 from ottla.cli.lab import world_fuzz, world_soak
+from ottla.cli.options import one_of, option
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
 from ottla.cli.times import parse_duration
+from ottla.cli.verbs import verb
 
 if TYPE_CHECKING:
     from ottla.jepsen.world.runner import Job, Tally
@@ -21,88 +24,13 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""The last events of a replay that are shown unless all are asked for."""
+"""Number of final events of a replay that are shown, unless all are requested."""
 
 KEPT_MAX = 3
-"""Failures that are shrunk and kept; the first few tell what the others do."""
+"""Number of failures that are shrunk and saved; further ones rarely show anything new."""
 
 BUG_SECONDS_DEFAULT = "120s"
 BAR_WIDTH = 24
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla world'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_ = verbs.add_parser("run", help="run seeds and judge every step")
-    _add_subject(run_)
-    run_.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
-    length = run_.add_mutually_exclusive_group()
-    length.add_argument("--seeds", type=int, metavar="COUNT", help="number of seeds (default: 1)")
-    length.add_argument(
-        "--for",
-        dest="duration",
-        metavar="TIME",
-        help="duration of the search, such as 10m, in place of --seeds",
-    )
-    run_.add_argument(
-        "--budget", type=int, help="number of events of a seed's run (default: the engine's)"
-    )
-    run_.add_argument("--mutant", help="bug to plant (default: none)")
-    run_.add_argument("--keep", default=KEEP_DEFAULT, help="folder for failures")
-    run_.add_argument(
-        "--no-shrink", action="store_true", help="store failures without shrinking them"
-    )
-    run_.add_argument(
-        "--demand-rare", action="store_true", help="fail if a required rare state was not reached"
-    )
-    world_soak.configure(verbs.add_parser("soak", help="search with every engine in turn"))
-    replay_ = verbs.add_parser("replay", help="run a stored failure again and print its events")
-    replay_.add_argument("file", type=Path, metavar="FILE", help="file of a stored failure")
-    replay_.add_argument(
-        "--all", action="store_true", help="print every event (default: the last ones)"
-    )
-    bugs_ = verbs.add_parser(
-        "bugs", help="plant each known bug and measure the time until it is found"
-    )
-    bugs_.add_argument("names", nargs="*", metavar="NAME", help="bugs (default: all)")
-    bugs_.add_argument(
-        "--for",
-        dest="duration",
-        default=BUG_SECONDS_DEFAULT,
-        metavar="TIME",
-        help="time for each bug (default: %(default)s)",
-    )
-    world_fuzz.configure(verbs.add_parser("fuzz", help="fuzz every parser of foreign bytes"))
-    list_ = verbs.add_parser("list", help="list engines and their subjects")
-    for verb in (run_, bugs_):
-        verb.add_argument(
-            "--processes",
-            type=int,
-            default=os.cpu_count() or 1,
-            metavar="N",
-            help="number of processes (default: one per CPU)",
-        )
-    for verb in (run_, replay_, bugs_, list_):
-        add_format_argument(verb)
-
-
-def _add_subject(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--engine", required=True, choices=("walk", "whole"), help="engine of the simulation"
-    )
-    parser.add_argument(
-        "--subject", help="subject of the engine; see 'ottla world list' (default: its first)"
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb."""
-    verbs = {"run": _run, "replay": _replay, "bugs": _bugs, "list": _list}
-    if arguments.verb == "fuzz":
-        return world_fuzz.run(arguments)
-    if arguments.verb == "soak":
-        return world_soak.run(arguments)
-    return verbs[arguments.verb](arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -143,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _keep(job: "Job", tally: "Tally", arguments: argparse.Namespace) -> list[str]:
-    """Write the first failures into the folder and return their paths."""
+    """Write the first failures to the output directory. Returns their paths."""
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import save
     from ottla.jepsen.world.report import case_of
@@ -204,7 +132,7 @@ def _bugs(arguments: argparse.Namespace) -> int:
     for mutant in mutants:
         if is_watched():
             draw(f"planting {mutant.name} …")
-        found = hunt(mutant, seconds=seconds_max, processes=arguments.processes)
+        found = hunt(mutant, cpu_seconds=seconds_max, processes=arguments.processes)
         rows.append(found.row())
     if is_watched():
         wipe()
@@ -237,7 +165,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 class _Bar:
-    """The line that shows how far a search is, where a person looks."""
+    """The progress line of a search, drawn on a terminal only."""
 
     def __init__(self, job: "Job", count: int | None, seconds: float | None) -> None:
         self._name = f"{job.engine} {job.subject}"
@@ -247,7 +175,7 @@ class _Bar:
         self.seconds = 0.0
 
     def draw(self, tally: "Tally") -> None:
-        """Draw it again."""
+        """Redraw the progress line."""
         self.seconds = time.monotonic() - self._started
         if not is_watched():
             return
@@ -264,7 +192,7 @@ class _Bar:
         draw(line)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Erase the progress line."""
         self.seconds = time.monotonic() - self._started
         if is_watched():
             wipe()
@@ -281,3 +209,70 @@ def _print_figures(figures: dict[str, Any]) -> None:
 
 def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+VERBS = (
+    verb(
+        "run",
+        "run seeds and judge every step",
+        _run,
+        option("--engine", "engine of the simulation", required=True, choices=("walk", "whole")),
+        option(
+            "--subject SUBJECT",
+            "subject of the engine; see 'ottla world list' (default: its first)",
+        ),
+        option("--seed SEED", "first seed (default: 0)", type=int, default=0),
+        one_of(
+            option("--seeds COUNT", "number of seeds (default: 1)", type=int),
+            option(
+                "--for TIME",
+                "duration of the search, such as 10m, in place of --seeds",
+                dest="duration",
+            ),
+        ),
+        option(
+            "--budget BUDGET", "number of events of a seed's run (default: the engine's)", type=int
+        ),
+        option("--mutant MUTANT", "bug to plant (default: none)"),
+        option("--keep KEEP", "folder for failures", default=KEEP_DEFAULT),
+        option("--no-shrink", "store failures without shrinking them"),
+        option("--demand-rare", "fail if a required rare state was not reached"),
+        option(
+            "--processes N",
+            "number of processes (default: one per CPU)",
+            type=int,
+            default=os.cpu_count() or 1,
+        ),
+        FORMAT,
+    ),
+    verb("soak", "search with every engine in turn", world_soak.run, *world_soak.OPTIONS),
+    verb(
+        "replay",
+        "run a stored failure again and print its events",
+        _replay,
+        option("file FILE", "file of a stored failure", type=Path),
+        option("--all", "print every event (default: the last ones)"),
+        FORMAT,
+    ),
+    verb(
+        "bugs",
+        "plant each known bug and measure the time until it is found",
+        _bugs,
+        option("names NAME", "bugs (default: all)", nargs="*"),
+        option(
+            "--for TIME",
+            "CPU time of each process for each bug (default: %(default)s)",
+            dest="duration",
+            default=BUG_SECONDS_DEFAULT,
+        ),
+        option(
+            "--processes N",
+            "number of processes (default: one per CPU)",
+            type=int,
+            default=os.cpu_count() or 1,
+        ),
+        FORMAT,
+    ),
+    verb("fuzz", "fuzz every parser of foreign bytes", world_fuzz.run, *world_fuzz.OPTIONS),
+    verb("list", "list engines and their subjects", _list, FORMAT),
+)

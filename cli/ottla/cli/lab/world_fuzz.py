@@ -1,14 +1,15 @@
-"""`ottla world fuzz`: every reader of other people's bytes under fire.
+"""`ottla world fuzz`: fuzzes every parser that reads untrusted bytes.
 
-Exit code 0 when all is clean, 2 when something escaped, took too long or took too much memory; each
-such input is kept in a file, which the next hunt reads first.
+Exit code 0 if nothing was found; 2 if a parser raised an unexpected exception, or needed too much
+time or memory. Each such input is written to a file, which the next run tries first.
 """
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.common import FORMAT, print_json, print_table
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
@@ -23,41 +24,35 @@ DURATION_DEFAULT = "10s"
 KEEP_DEFAULT = "fuzz-findings"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--target",
-        action="append",
-        dest="targets",
-        metavar="NAME",
-        help="target; may be repeated (default: all)",
-    )
-    parser.add_argument("--list", action="store_true", help="list the targets without fuzzing")
-    parser.add_argument(
-        "--for",
+OPTIONS: tuple[Declared, ...] = (
+    option(
+        "--target NAME", "target; may be repeated (default: all)", action="append", dest="targets"
+    ),
+    option("--list", "list the targets without fuzzing"),
+    option(
+        "--for TIME",
+        f"duration of each target (default: {DURATION_DEFAULT})",
         dest="duration",
         default=DURATION_DEFAULT,
-        metavar="TIME",
-        help=f"duration of each target (default: {DURATION_DEFAULT})",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
-    parser.add_argument(
+    ),
+    option("--seed SEED", "seed (default: 0)", type=int, default=0),
+    option(
         "--driver",
+        "driver: by coverage, or by mutation alone (default: atheris if it is installed)",
         choices=("atheris", "plain"),
-        help="driver: by coverage, or by mutation alone (default: atheris if it is installed)",
-    )
-    parser.add_argument(
-        "--keep",
+    ),
+    option(
+        "--keep DIR",
+        "directory of inputs, to which findings are added (default: none)",
         type=Path,
         default=Path(KEEP_DEFAULT),
-        metavar="DIR",
-        help="directory of inputs, to which findings are added (default: none)",
-    )
-    add_format_argument(parser)
+    ),
+    FORMAT,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fuzz, or list."""
+    """Run the fuzzers, or list them."""
     from ottla.jepsen.fuzz.hunt import ATHERIS, PLAIN, has_atheris, hunt
     from ottla.jepsen.fuzz.kept import read_kept
     from ottla.jepsen.fuzz.table import TARGETS, target_of
@@ -80,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         reports.append(hunt(target, driver=driver, seconds=seconds, seed=arguments.seed, kept=kept))
     if is_watched():
         wipe()
-    return _tell(reports, arguments)
+    return _report(reports, arguments)
 
 
 def _list(targets: "list[FuzzTarget]", form: str) -> int:
@@ -92,17 +87,17 @@ def _list(targets: "list[FuzzTarget]", form: str) -> int:
     return 0
 
 
-def _tell(reports: "list[FuzzReport]", arguments: argparse.Namespace) -> int:
+def _report(reports: "list[FuzzReport]", arguments: argparse.Namespace) -> int:
     from ottla.jepsen.fuzz.kept import add_kept
 
     findings = [finding for report in reports for finding in report.findings]
     rows = [report.row() for report in reports]
     if arguments.format == "json":
-        told = [
+        found = [
             {"target": one.target, "kind": one.kind, "what": one.what, "data": one.data.hex()}
             for one in findings
         ]
-        print_json({"targets": rows, "findings": told})
+        print_json({"targets": rows, "findings": found})
     else:
         print_table(
             [name.upper().replace("_", " ") for name in rows[0]],

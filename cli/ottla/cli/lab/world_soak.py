@@ -1,7 +1,8 @@
-"""`ottla world soak`: some time spent on every engine and subject, and one table of it all.
+"""`ottla world soak`: runs all engines and subjects of the simulator for a given time, and writes
+one table of the results.
 
-Exit code 0 when nothing broke, 2 when something did.  The table so far is written each minute, and
-when a signal ends the search early: no figure is lost.
+Exit code 0 if no invariant was violated, 2 otherwise. The table is written each minute, and when a
+signal ends the search, so that no figure is lost.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import print_json, print_table
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import draw, is_watched, note, say, say_block, wipe
 from ottla.cli.times import parse_duration
 
@@ -28,40 +30,37 @@ WRITE_SECONDS = 60.0
 BAR_WIDTH = 24
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "--for",
+OPTIONS: tuple[Declared, ...] = (
+    option(
+        "--for TIME",
+        f"duration of the search (default: {DURATION_DEFAULT})",
         dest="duration",
         default=DURATION_DEFAULT,
-        metavar="TIME",
-        help=f"duration of the search (default: {DURATION_DEFAULT})",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
-    parser.add_argument(
-        "--out",
+    ),
+    option("--seed SEED", "first seed (default: 0)", type=int, default=0),
+    option(
+        "--out DIR",
+        f"directory for soak.json, soak.md and failures (default: {OUT_DEFAULT})",
         type=Path,
         default=Path(OUT_DEFAULT),
-        metavar="DIR",
-        help=f"directory for soak.json, soak.md and failures (default: {OUT_DEFAULT})",
-    )
-    parser.add_argument(
-        "--processes",
+    ),
+    option(
+        "--processes N",
+        "number of processes (default: one per CPU)",
         type=int,
         default=os.cpu_count() or 1,
-        metavar="N",
-        help="number of processes (default: one per CPU)",
-    )
-    parser.add_argument(
+    ),
+    option(
         "--format",
+        "format of the output (default: %(default)s)",
         choices=("table", "markdown", "json"),
         default="table",
-        help="format of the output (default: %(default)s)",
-    )
+    ),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Search, write and print."""
+    """Run the search, write the table and print it."""
     from ottla.jepsen.world.soak import Soak
     from ottla.jepsen.world.soak_table import facts_of
 
@@ -75,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         processes=max(1, arguments.processes),
     )
     watch = _Watch(folder)
-    with _stopped_by_signals() as is_told_to_stop:
-        soak.run(is_told_to_stop=is_told_to_stop, on_progress=watch.look)
+    with _stopped_by_signals() as should_stop:
+        soak.run(should_stop=should_stop, on_progress=watch.look)
     watch.end()
     facts = facts_of(soak)
     _write(folder, facts)
@@ -87,12 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator["_Stop"]:
-    """Yield what says whether to stop; a second signal ends the process as ever."""
+    """Yield a function that returns True once a signal was received. A second signal ends the
+    process as usual."""
     stop = _Stop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def hear(number: int, frame: FrameType | None) -> None:
-        stop.is_told = True
+        stop.is_asked = True
         restore()
         note("stopping: what is under way is finished first")
 
@@ -109,24 +109,24 @@ def _stopped_by_signals() -> Iterator["_Stop"]:
 
 
 class _Stop:
-    """Whether a signal came."""
+    """Callable that returns True once a signal was received."""
 
     def __init__(self) -> None:
-        self.is_told = False
+        self.is_asked = False
 
     def __call__(self) -> bool:
-        return self.is_told
+        return self.is_asked
 
 
 class _Watch:
-    """Draws the line that shows how far it is, and writes the figures so far each minute."""
+    """Observer of a search: draws the progress line, and writes the figures each minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written = time.monotonic()
 
     def look(self, soak: "Soak") -> None:
-        """See how it stands."""
+        """Draw the progress."""
         if is_watched():
             self._draw(soak)
         if time.monotonic() - self._written >= WRITE_SECONDS:
@@ -147,13 +147,13 @@ class _Watch:
         draw(line)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Erase the progress line."""
         if is_watched():
             wipe()
 
 
 def _write(folder: Path, facts: dict[str, Any]) -> None:
-    """Replace both files, each whole at any time."""
+    """Replace both files atomically."""
     import json
 
     from ottla.jepsen.world.soak_table import markdown_of

@@ -1,25 +1,10 @@
-"""`ottla log`: looks into log directories without a broker, checks them, and recovers them.
+"""`ottla log`: shows, checks and recovers log directories without a broker.
 
-All verbs read only, but `recover --yes`.
+All verbs except `recover --yes` are read-only.
 """
 
-import argparse
+from ottla.cli.logs import log_dump
+from ottla.cli.logs.log_recover import RECOVER
+from ottla.cli.logs.log_verify import VERIFY
 
-from ottla.cli.logs import log_dump, log_recover, log_verify
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla log'."""
-    verbs = parser.add_subparsers(dest="log_command", metavar="COMMAND", required=True)
-    log_dump.configure(verbs)
-    log_verify.configure(verbs)
-    log_recover.configure(verbs)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb."""
-    if arguments.log_command == "verify":
-        return log_verify.run(arguments)
-    if arguments.log_command == "recover":
-        return log_recover.run(arguments)
-    return log_dump.run(arguments)
+VERBS = (*log_dump.VERBS, VERIFY, RECOVER)

@@ -1,7 +1,8 @@
-"""`ottla log recover`: does offline what a start after a crash does, and shows it first.
+"""`ottla log recover`: the recovery that a broker does after a crash, done offline and previewed
+first.
 
-It is shown by the recovery itself, on a disk that keeps every change aside (`preview_disk`).  Only
-with --yes is anything written.  Exit code 0, 1 where a process uses the directory, or 2 when a
+The preview runs the recovery code on a disk that stores every change in memory (`preview_disk`).
+Files are written only once confirmed. Exit code 0, 1 if a process uses the directory, or 2 if a
 partition cannot be recovered.
 """
 
@@ -15,42 +16,38 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import add_format_argument, counted, print_json, print_table, run_async
+from ottla.cli.common import (
+    FORMAT,
+    counted,
+    print_json,
+    print_table,
+    run_async,
+)
+from ottla.cli.confirmation import CONFIRMATION, confirm
 from ottla.cli.logs.log_verify import DRAW_INTERVAL_S, Bar
 from ottla.cli.logs.preview_disk import FileChange, PreviewDisk
 from ottla.cli.main import OK, UNHEALTHY
+from ottla.cli.options import option
 from ottla.cli.terminal import note, say
+from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.process_driver import raise_open_files_limit
-from ottla.storage.directory_lock_driver import LOCK_FILE, lock_directory, unlock_directory
-from ottla.storage.disk import RealDisk
-from ottla.storage.disk_seam import Disk
-from ottla.storage.files import LOG
-from ottla.storage.log_directory_driver import RecoveryProgress
-from ottla.storage.meta_properties import META_PROPERTIES_FILE
-from ottla.storage.offline_recovery_driver import OfflineRecovery, recover_offline
-
-
-def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the arguments of 'ottla log recover'."""
-    parser = verbs.add_parser(
-        "recover",
-        help="show how a start after a crash recovers a log directory; with --yes recover it",
-    )
-    parser.add_argument("directory", metavar="DIR", help="log directory that no broker uses")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="verify every batch, and cut off what is damaged with all that follows it "
-        "(default: batches above the recovery point)",
-    )
-    parser.add_argument("--yes", action="store_true", help="make the changes (default: show them)")
-    add_format_argument(parser)
+from ottla.storage.directories.directory_lock_driver import (
+    LOCK_FILE,
+    lock_directory,
+    unlock_directory,
+)
+from ottla.storage.directories.log_directory_driver import RecoveryProgress
+from ottla.storage.directories.meta_properties import META_PROPERTIES_FILE
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.manager.offline_recovery_driver import OfflineRecovery, recover_offline
+from ottla.storage.segments.files import LOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what would be done, and do it with --yes."""
+    """Show the changes of a recovery. Make them once confirmed."""
     directory = Path(os.path.abspath(arguments.directory))
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -62,21 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
     with _held(directory), PreviewDisk() as disk, _quiet():
         foreseen = _recover(disk, directory, arguments, "looking")
         changes = [change for change in disk.changes() if Path(change.path).name != LOCK_FILE]
-    is_done = bool(arguments.yes) and not foreseen.was_clean
     if arguments.format == "table":
         _show(directory, foreseen, changes)
+    is_done = not foreseen.was_clean and confirm(arguments, "recover the directory?")
     if is_done:
         _recover(RealDisk([str(directory)]), directory, arguments, "recovering")
     if arguments.format == "json":
         print_json(_as_json(directory, foreseen, changes, is_done=is_done))
-    elif not foreseen.was_clean:
-        note("done" if is_done else "nothing was written; --yes does it")
+    elif is_done:
+        note("done")
     return UNHEALTHY if foreseen.corrupt else OK
 
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock if it has one; nothing is made for it."""
+    """Lock the directory within the block, if it has a lock file; no lock file is created."""
     if not (directory / LOCK_FILE).exists():
         yield
         return
@@ -89,7 +86,7 @@ def _held(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the log quiet: it would say that something was done."""
+    """Disable logging within the block: the messages would report the previewed changes as made."""
     logging.disable(logging.CRITICAL)
     try:
         yield
@@ -116,7 +113,7 @@ def _recover(
                 )
                 found.append(recovered)
             except (OttlaError, OSError) as error:
-                failure = error  # raised outside, where no group is made of it
+                failure = error  # raised outside the nursery: no exception group
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -127,7 +124,7 @@ def _recover(
 
 
 async def _draw(what: str, progress: RecoveryProgress) -> None:
-    """Draw how far the recovery is, until cancelled."""
+    """Draw the progress of the recovery until cancelled."""
     bar = Bar(what, 0)
     try:
         while True:
@@ -165,7 +162,7 @@ def _show(directory: Path, recovery: OfflineRecovery, changes: list[FileChange])
 
 
 def _lost_bytes(change: FileChange) -> int:
-    """Return how many bytes of a log a change takes away."""
+    """Return the number of bytes that a change removes from a log."""
     if not change.path.endswith(LOG):
         return 0
     return max(0, (change.before_bytes or 0) - (change.after_bytes or 0))
@@ -193,3 +190,18 @@ def _as_json(
             for change in changes
         ],
     }
+
+
+RECOVER = verb(
+    "recover",
+    "show how a start after a crash recovers a log directory, and recover it",
+    run,
+    option("directory DIR", "log directory that no broker uses"),
+    option(
+        "--all",
+        "verify every batch, and cut off what is damaged with all that follows it (default: "
+        "batches above the recovery point)",
+    ),
+    CONFIRMATION,
+    FORMAT,
+)

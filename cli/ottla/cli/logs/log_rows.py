@@ -1,4 +1,5 @@
-"""The rows of a file of a log directory; a file is known by its name, as Kafka names it."""
+"""The rows of a file of a log directory. As in Kafka, the name of the file identifies its
+format."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,10 +8,15 @@ from uuid import UUID
 from ottla.cli.logs.read_only import open_read_only
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.storage.batch_walk import Problem, walk
-from ottla.storage.checkpoint_topics import CHECKPOINT_TOPICS_FILE, parse_topic_ids
-from ottla.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_clean_shutdown
-from ottla.storage.dump import (
+from ottla.storage.directories.checkpoint_topics import CHECKPOINT_TOPICS_FILE, parse_topic_ids
+from ottla.storage.directories.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_clean_shutdown
+from ottla.storage.directories.meta_properties import (
+    META_PROPERTIES_FILE,
+    parse_meta_properties,
+    uuid_to_text,
+)
+from ottla.storage.inspection.batch_walk import Problem, walk
+from ottla.storage.inspection.dump import (
     Entry,
     FieldRow,
     Row,
@@ -26,15 +32,14 @@ from ottla.storage.dump import (
     dump_transaction_index,
     rows_or_problem,
 )
-from ottla.storage.files import LOG, OFFSET_DIGITS, PRODUCER_BATCHES
-from ottla.storage.index_checks import check_of
-from ottla.storage.meta_properties import META_PROPERTIES_FILE, parse_meta_properties, uuid_to_text
-from ottla.storage.readable import Readable, whole_file
+from ottla.storage.inspection.index_checks import check_of
+from ottla.storage.inspection.readable import Readable, whole_file
+from ottla.storage.segments.files import LOG, OFFSET_DIGITS, PRODUCER_BATCHES
 
 QUORUM_STATE_FILE = "quorum-state"
 OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
-"""What Kafka appends to a segment's files while they come or go."""
+"""Suffixes of segment files that are being created or deleted."""
 
 BATCH_KINDS = ("log", "checkpoint")
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -52,7 +57,7 @@ KINDS = (*BATCH_KINDS, *INDEX_KINDS, *SNAPSHOT_KINDS, *CHECKPOINT_KINDS)
 
 
 def kind_of(name: str) -> str:
-    """Return the suffix or the name that tells a file's format, "" when it tells none."""
+    """Return the suffix or the name that identifies a file's format, or "" if it is unknown."""
     for suffix in PASSING_SUFFIXES:
         name = name.removesuffix(suffix)
     stem, dot, suffix = name.rpartition(".")
@@ -68,7 +73,10 @@ def kind_of(name: str) -> str:
 
 
 def files_of(names: list[str], kinds: tuple[str, ...], verb: str) -> Iterator[Path]:
-    """Yield the files that were named, and of a directory those of the kinds that are shown."""
+    """Yield the named files. If a directory is named, yield its files of the given kinds.
+
+    Raises ConfigError if a name does not exist, or is a file of another kind.
+    """
     for name in names:
         path = Path(name)
         if path.is_dir():
@@ -112,7 +120,8 @@ def rows_of(path: Path, file: Readable, *, is_with_records: bool = False) -> Ite
 
 
 def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
-    """Yield the entries of an index, each with what does not fit the log beside it."""
+    """Yield the entries of an index. An entry that does not match the log is followed by its
+    problem."""
     name = path.name
     for passing in PASSING_SUFFIXES:
         name = name.removesuffix(passing)
@@ -134,7 +143,8 @@ def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
 
 
 def topic_ids_beside(path: Path) -> dict[TopicPartition, UUID] | None:
-    """Return the topic ids of a checkpoint's lines; None without a file of them beside it.
+    """Return the topic ids for the lines of a checkpoint, or None if the checkpoint's directory has
+    no file of topic ids.
 
     Raises CorruptDataError if that file is damaged.
     """

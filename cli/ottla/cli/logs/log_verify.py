@@ -1,7 +1,7 @@
-"""`ottla log verify`: holds every file of a log directory, or of one partition, against the others.
+"""`ottla log verify`: checks every file of a log directory, or of a partition, against the others.
 
-Files are read once, in blocks.  What is wrong is named with its file and position.  Exit code 0, or
-2 when something is damaged; what a sound directory may show as well is a note.
+Each file is read once, in blocks. A flaw is reported with its file and position. Exit code 0, or 2
+if anything is damaged. States that also occur in an undamaged directory are reported as notes.
 """
 
 import argparse
@@ -13,54 +13,44 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.cli.common import add_format_argument, counted, print_json, print_table
+from ottla.cli.common import FORMAT, counted, print_json, print_table
 from ottla.cli.logs.log_rows import kind_of, rows_of, topic_ids_beside
 from ottla.cli.logs.read_only import DirectoryFiles, note_if_in_use, open_read_only
 from ottla.cli.main import OK, UNHEALTHY
+from ottla.cli.options import option
 from ottla.cli.terminal import draw, is_watched, say, wipe
+from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.storage.batch_walk import Problem
-from ottla.storage.checkpoint_file import (
+from ottla.storage.directories.checkpoint_file import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     parse_checkpoint,
 )
-from ottla.storage.directory_names import (
+from ottla.storage.directories.meta_properties import META_PROPERTIES_FILE
+from ottla.storage.disk.directory_names import (
     METADATA_DIRECTORY,
     DirectoryKind,
     parse_directory_name,
 )
-from ottla.storage.dump import dump_checkpoint, rows_or_problem
-from ottla.storage.files import LOG, PARTITION_METADATA, offsets_of
-from ottla.storage.meta_properties import META_PROPERTIES_FILE
-from ottla.storage.partition_metadata import decode_partition_metadata
-from ottla.storage.readable import whole_file
-from ottla.storage.verify import Expected, Flaw, verify_batches, verify_partition
+from ottla.storage.inspection.batch_walk import Problem
+from ottla.storage.inspection.dump import dump_checkpoint, rows_or_problem
+from ottla.storage.inspection.readable import whole_file
+from ottla.storage.inspection.verify import Flaw, PartitionFacts, verify_batches, verify_partition
+from ottla.storage.segments.files import LOG, PARTITION_METADATA, offsets_of
+from ottla.storage.segments.partition_metadata import decode_partition_metadata
 
 FLAWS_OF_A_FILE_MAX = 20
-"""Flaws of one file that are shown; more of the same tell nothing new."""
+"""Number of flaws that are shown of one file; further flaws of the same file add nothing."""
 DRAW_INTERVAL_S = 0.1
 BAR_WIDTH = 30
 MIB = 1 << 20
 CHECKED_KINDS = (DirectoryKind.LOG, DirectoryKind.FUTURE, DirectoryKind.STRAY)
 
 
-def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the arguments of 'ottla log verify'."""
-    parser = verbs.add_parser("verify", help="check every file of a log directory or a partition")
-    parser.add_argument("directory", metavar="DIR", help="log directory, or that of one partition")
-    parser.add_argument(
-        "--records",
-        action="store_true",
-        help="verify every record too (default: the CRC of each batch)",
-    )
-    add_format_argument(parser)
-
-
 class Bar:
-    """The line that shows how far a reading is, where a person looks."""
+    """The progress line of a check, drawn on a terminal only."""
 
     def __init__(self, what: str, total_bytes: int) -> None:
         self._what = what
@@ -69,7 +59,7 @@ class Bar:
         self.done_bytes = 0
 
     def on_read(self, size: int) -> None:
-        """Count bytes."""
+        """Add bytes that were read to the progress."""
         self.done_bytes += size
         now_s = time.monotonic()
         if is_watched() and now_s - self._drawn_s >= DRAW_INTERVAL_S:
@@ -81,26 +71,27 @@ class Bar:
             )
 
     def end(self) -> None:
-        """Take the line away."""
+        """Erase the progress line."""
         if self._drawn_s:
             wipe()
 
 
 class DirectoryCheckpoints(NamedTuple):
-    """What the checkpoint files of a log directory say, as far as they can be read."""
+    """Contents of the readable checkpoint files of a log directory."""
 
     recovery_points: dict[TopicPartition, Offset]
     log_starts: dict[TopicPartition, Offset]
     topic_ids: dict[TopicPartition, UUID] | None
 
-    def expected(self, directory: Path, *, is_live: bool, are_records_read: bool) -> Expected:
-        """Return what is known of a partition; lines of another topic's id say nothing."""
+    def expected(self, directory: Path, *, is_live: bool, are_records_read: bool) -> PartitionFacts:
+        """Return the facts that the files of a partition must match. Checkpoint lines with the id
+        of another topic are ignored."""
         kind, partition = parse_directory_name(directory.name)
         recovery_point = log_start = None
         if partition is not None and self._speaks_of(partition, directory):
             recovery_point = self.recovery_points.get(partition)
             log_start = self.log_starts.get(partition)
-        return Expected(
+        return PartitionFacts(
             is_live=is_live,
             is_user_partition=kind in CHECKED_KINDS,
             are_records_read=are_records_read,
@@ -119,7 +110,7 @@ class DirectoryCheckpoints(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a directory; 0 when it is sound, 2 when anything is damaged."""
+    """Check a directory.  Returns 0 if it is sound, 2 if anything is damaged."""
     directory = Path(arguments.directory)
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -131,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     root = directory.absolute().parent if is_partition else directory
     files = [file for partition in partitions for file in _files_in(partition)]
     bar = Bar("checking", sum(map(_size_of, files)))
-    found = Found()
+    found = VerifyResult()
     checkpoints, flaws = _load_checkpoints(root)
     if not is_partition:
         found.add(flaws)
@@ -150,7 +141,7 @@ def _files_in(partition: Path) -> list[Path]:
     try:
         return [file for file in partition.iterdir() if file.is_file()]
     except OSError:
-        return []  # the check says why
+        return []  # The check itself reports the reason.
 
 
 def _size_of(file: Path) -> int:
@@ -175,8 +166,8 @@ def _partitions_of(directory: Path) -> Iterator[Path]:
             yield path
 
 
-class Found:
-    """The flaws of all files; of one file only the first are kept."""
+class VerifyResult:
+    """Flaws found in all files. Only the first flaws of each file are stored."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -185,7 +176,7 @@ class Found:
         self._counts: Counter[str] = Counter()
 
     def add(self, flaws: Iterator[Flaw]) -> None:
-        """Take flaws in as they are found."""
+        """Add flaws as the check yields them."""
         for flaw in flaws:
             if flaw.is_damage:
                 self.damaged_files.add(flaw.file)
@@ -197,9 +188,10 @@ class Found:
 
 
 def _checked(
-    partition: Path, expected: Expected, bar: Bar, *, is_partition: bool
+    partition: Path, expected: PartitionFacts, bar: Bar, *, is_partition: bool
 ) -> Iterator[Flaw]:
-    """Yield a partition's flaws, its files named from the directory that was asked for."""
+    """Yield the flaws of a partition. File names are relative to the directory that the user
+    named."""
     prefix = "" if is_partition else f"{partition.name}/"
     try:
         files = DirectoryFiles(partition, bar.on_read)
@@ -218,13 +210,13 @@ def _checked(
 
 
 def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
-    """Yield what is wrong with a file that stands for itself."""
+    """Yield the flaws of a file that is checked alone, not against other files."""
     try:
         with open_read_only(path) as file:
             if kind_of(path.name) == "checkpoint":
                 yield from verify_batches(path.name, file)
                 return
-            # A damaged file of topic ids is told once, not beside each checkpoint.
+            # A damaged file of topic ids is reported once, not beside each checkpoint.
             is_alone = kind_of(path.name) == "offset-checkpoint"
             alone = rows_or_problem(lambda: dump_checkpoint(whole_file(file)))
             for row in alone if is_alone else rows_of(path, file):
@@ -237,7 +229,7 @@ def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
 
 
 def _load_checkpoints(root: Path) -> tuple[DirectoryCheckpoints, Iterator[Flaw]]:
-    """Return what a log directory's own files say, and what is wrong with them."""
+    """Return the contents of the checkpoint files of a log directory, and their flaws."""
     lines: dict[str, dict[TopicPartition, Offset]] = {}
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
         with suppress(OSError, CorruptDataError), open_read_only(root / name) as file:
@@ -265,7 +257,7 @@ def _directory_flaws(root: Path, lines: dict[str, dict[TopicPartition, Offset]])
 
 
 def _show(
-    arguments: argparse.Namespace, directory: Path, found: Found, figures: dict[str, int]
+    arguments: argparse.Namespace, directory: Path, found: VerifyResult, figures: dict[str, int]
 ) -> None:
     if arguments.format == "json":
         flaws = [flaw._asdict() for flaw in found.flaws]
@@ -288,3 +280,13 @@ def _show(
         f"{counted(figures['partitions'], 'partition')}, {counted(figures['files'], 'file')}, "
         f"{figures['bytes']:,} bytes read: {counted(len(found.damaged_files), 'damaged file')}"
     )
+
+
+VERIFY = verb(
+    "verify",
+    "check every file of a log directory or a partition",
+    run,
+    option("directory DIR", "log directory, or that of one partition"),
+    option("--records", "verify every record too (default: the CRC of each batch)"),
+    FORMAT,
+)

@@ -1,7 +1,7 @@
-"""Rows of log files as tables for people and as JSON for machines, printed while they are read.
+"""Rows of log files as tables or as JSON, printed while they are read.
 
-Neighbours of one kind are one table, at most some hundred rows of it, so that a file of any size
-takes little memory.  JSON is one list, as other commands print it, with a row to a line.
+Adjacent rows of one kind form one table of at most `TABLE_ROWS_MAX` rows, so that a file of any
+size needs little memory. JSON is one list with one row a line.
 """
 
 import base64
@@ -13,29 +13,29 @@ from typing import Any, NamedTuple
 from ottla.cli.common import table
 from ottla.cli.terminal import say, say_block
 from ottla.model.visible_text import visible_json
-from ottla.storage.batch_walk import BatchRow, Problem
-from ottla.storage.dump import Entry, RecordRow, Row
+from ottla.storage.inspection.batch_walk import BatchRow, Problem
+from ottla.storage.inspection.dump import Entry, RecordRow, Row
 from ottla.wire.batch import MAGIC
 
 TABLE_ROWS_MAX = 500
-"""Rows whose columns line up.  Fewer repeats the head more often, more is held before it is
-printed."""
+"""Number of rows that form one table with aligned columns. Smaller repeats the heading more often;
+larger stores more rows in memory before they are printed."""
 VALUE_BYTES_DEFAULT = 200
 
 
 class Form(NamedTuple):
-    """How rows are shown."""
+    """Output form of the rows."""
 
     is_metadata: bool = False
-    """Whether records are read as those of the metadata log."""
+    """True to decode records as those of the metadata log."""
     is_transactions: bool = False
-    """Whether records are read as those of the state of transactions."""
+    """True to decode records as those of the transaction state."""
     value_bytes_max: int | None = None
-    """Bytes shown of a key or a value; None for all of them."""
+    """Number of bytes shown of a key or a value, or None for all."""
 
 
 def is_damage(row: Row | Entry) -> bool:
-    """Return whether a row shows bytes that lie."""
+    """Return whether a row shows corrupt bytes."""
     if isinstance(row, Problem):
         return row.is_damage
     if isinstance(row, Entry):
@@ -47,14 +47,14 @@ def is_damage(row: Row | Entry) -> bool:
 
 
 class JsonFiles:
-    """A list of files with their rows, printed line by line."""
+    """A JSON list of files with their rows, printed line by line."""
 
     def __init__(self) -> None:
         self._file_count = 0
         say("[")
 
     def show(self, file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-        """Print a file's rows; return whether any of them shows damage."""
+        """Print a file's rows.  Returns whether any of them shows damage."""
         if self._file_count:
             say("  ,")
         self._file_count += 1
@@ -77,14 +77,14 @@ class JsonFiles:
 
 
 HIDDEN = "(hidden)"
-"""What stands in place of a secret."""
+"""Text in place of a secret."""
 SCRAM = "user_scram_credential"
 SCRAM_SECRETS = {"salt", "stored_key", "server_key"}
-"""Who has these can try passwords, or act as the server."""
+"""Fields that would let a reader guess passwords offline, or impersonate the server."""
 
 
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
-    """Return a row as JSON says it; bytes that are no text stand as `{"base64": …}`."""
+    """Return a row in its JSON form.  Bytes that are not UTF-8 are `{"base64": …}`."""
     if isinstance(row, Entry):
         shown = as_json(row.row, form)
         return {"kind": shown.pop("kind"), "at": row.position, **shown, "problem": row.problem}
@@ -113,12 +113,12 @@ def _json_value(value: object, form: Form) -> object:
 
 
 def metadata_of(row: RecordRow) -> dict[str, Any]:
-    """Return what a record of the metadata log says."""
+    """Return a record of the metadata log as text."""
     from google.protobuf.json_format import MessageToDict
 
     from ottla.metadata.records import decode_record
     from ottla.model.errors import CorruptDataError
-    from ottla.model.settings.dynamic_tls import is_secret_key
+    from ottla.model.settings.security.dynamic_tls import is_secret_key
 
     if row.value is None:
         return {"problem": "it has no value"}
@@ -136,12 +136,12 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
 
 
 def hides_secrets(said: dict[str, Any]) -> bool:
-    """Return whether a metadata record is shown without its secrets."""
+    """Return whether a metadata record contains secrets, which are hidden."""
     return said.get("config", {}).get("value") == HIDDEN or SCRAM in said
 
 
 def transaction_of(row: RecordRow) -> dict[str, Any]:
-    """Return what a record of the state of transactions says."""
+    """Return a record of the transaction state as text."""
     from ottla.broker.transactions.transaction_records import read_state_record
     from ottla.model.errors import CorruptDataError
 
@@ -186,7 +186,7 @@ BATCH_COLUMNS = (
 
 
 def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-    """Print a file's rows as tables; return whether any of them shows damage."""
+    """Print a file's rows as tables.  Returns whether any of them shows damage."""
     say(file)
     damage_count = row_count = 0
     while chunk := list(islice(rows, TABLE_ROWS_MAX)):
@@ -199,7 +199,7 @@ def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
 
 
 def lines_of(rows: list[Row | Entry], form: Form) -> Iterator[str]:
-    """Yield the lines for a person: neighbours of one kind are one table."""
+    """Yield the lines of tables; adjacent rows of one kind form one table."""
     for kind, group in groupby(rows, type):
         members = list(group)
         if kind is Problem:
@@ -281,7 +281,7 @@ def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
 
 
 def _text(value: object, form: Form) -> Any:
-    """Return bytes as a person reads them: text, or hexadecimal where it is none."""
+    """Return bytes as text, or in hexadecimal if they are not UTF-8."""
     if isinstance(value, int | str):
         return value
     if value is None:
@@ -298,7 +298,7 @@ def _readable(value: bytes) -> str:
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
-        # A text that was cut within its last character is one all the same.
+        # The text was cut within its last character, but is still shown as text.
         is_cut = error.reason == "unexpected end of data"
         text = value[: error.start].decode() if is_cut and error.start else "\0"
     return text if text.isprintable() else "0x" + value.hex()

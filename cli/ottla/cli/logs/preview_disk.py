@@ -1,10 +1,10 @@
-"""A disk that reads what is there and keeps every change aside, so that a recovery is seen first.
+"""A disk that reads real files and stores every change elsewhere, to preview a recovery.
 
-It is the third implementation of the seam, for one command: nothing is flushed, and it changes no
-file below the directory that it shows.  A file that is written gets a copy in a folder of its own,
-away from the directory; one that is only cut is remembered by its new size.  No descriptor stays
-open between two calls, so that a directory of any size can be shown.  `changes` then lists what
-differs, file by file.
+It is the third implementation of the Disk seam and is used by one command. It flushes nothing, and
+changes no file below the previewed directory. A file that is written is first copied to a folder
+outside of that directory. For a file that is only truncated, just the new size is stored. No
+descriptor stays open between two calls, so that a directory of any size can be previewed. `changes`
+lists the differences, file by file.
 """
 
 import errno
@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.storage.disk_seam import Chunk, DirectorySurvey, DiskFile, Space
+from ottla.storage.disk.disk_seam import Chunk, DirectorySurvey, DiskFile, Space
 
 BLOCK_BYTES = 1 << 20
 
 
 class FileChange(NamedTuple):
-    """One file or directory that would differ."""
+    """One file or directory that the recovery would change."""
 
     action: str
     """One of remove, rename, cut, write and make."""
@@ -36,20 +36,21 @@ class FileChange(NamedTuple):
 
 
 class _Node:
-    """A file as the preview has it."""
+    """One file of the preview."""
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
         self.path = path
-        """Where the real file lies, whatever name it would have by now."""
+        """Path of the real file; a rename in the preview does not change it."""
         self.kept = kept
-        """Where its bytes are written to once they differ."""
+        """Path of the copy that receives all writes; the copy exists once `is_kept`."""
         self.is_kept = False
         self.size_bytes = size_bytes
         self.base_bytes = size_bytes
-        """How much of the real file still shows; nothing once `is_kept`."""
+        """Number of bytes of the real file that are still visible; 0 once `is_kept`."""
 
     def keep(self) -> None:
-        """Take the bytes that show into a file of our own, to be written."""
+        """Copy the visible bytes into the file at `kept`, so that they can be changed. Does nothing
+        if the copy exists."""
         if self.is_kept:
             return
         with self.kept.open("wb") as copy:
@@ -72,7 +73,7 @@ class _Node:
         return data + bytes(size - len(data))
 
     def set_size(self, size: int) -> None:
-        """Cut or extend."""
+        """Truncate or extend the file."""
         self.size_bytes = size
         if self.is_kept:
             os.truncate(self.kept, size)
@@ -116,18 +117,18 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file now."""
+        """Present size of the file in the preview."""
         return self._node.size_bytes
 
     @property
     def modified_ms(self) -> int:
-        """When the real file was last written; now for one that would be made."""
+        """Time of the last write of the real file, or the present time for a new file."""
         with suppress(FileNotFoundError):
             return os.stat(self.path).st_mtime_ns // 1_000_000
         return time.time_ns() // 1_000_000
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks, aside."""
+        """Write all chunks to the copy."""
         if self.is_closed:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         self._node.write(position, chunks)
@@ -139,50 +140,50 @@ class _File:
         return self._node.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Do what `pread` does: a reader may wait here."""
+        """Return the same as `pread`: readers of this disk may block."""
         return self.pread(position, size)
 
     def set_size(self, size: int) -> None:
-        """Cut the file, or extend it by a hole."""
+        """Truncate the file, or extend it by a hole."""
         self._node.set_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Do what `set_size` does: nothing is flushed here."""
+        """Set the size as `set_size` does: this disk flushes nothing."""
         self._node.set_size(size)
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Change nothing: the preview's files are gone with it."""
+        """Do nothing: the preview's files are temporary."""
 
     def fileno(self) -> int:
-        """Raise OSError: there is no descriptor."""
+        """Raise OSError, since the file has no descriptor."""
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
 
     def pin(self) -> None:
-        """Let the file be read until the matching `unpin`, even if the owner closes."""
+        """Keep the file readable until the matching `unpin`, even if its owner closes it."""
         self._pin_count += 1
 
     def unpin(self) -> None:
-        """Take back one `pin`."""
+        """Undo one `pin`."""
         self._pin_count -= 1
 
     def expect_rewrite(self) -> None:
-        """Do nothing: nothing is flushed here."""
+        """Do nothing: this disk flushes nothing."""
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         self.is_closed = True
 
 
 class PreviewDisk:
-    """The files below one directory, as a run of something would leave them."""
+    """The files below one directory, as a recovery would leave them."""
 
     def __init__(self, on_read: Callable[[int], None] = lambda size: None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-preview-")
         self._on_read = on_read
         self._nodes: dict[str, _Node | None] = {}
-        """Every file that was opened or made; None for one that was removed."""
+        """Every file that was opened or created; None for a removed one."""
         self._renamed: dict[str, str] = {}
-        """Directories that were renamed, by their old name."""
+        """New names of renamed directories, by their old name."""
         self._kept_count = 0
 
     def __enter__(self) -> "PreviewDisk":
@@ -197,7 +198,7 @@ class PreviewDisk:
         self._folder.cleanup()
 
     def changes(self) -> Iterator[FileChange]:
-        """Yield what differs from the files that are there, by path."""
+        """Yield the differences from the real files, ordered by path."""
         for source, target in sorted(self._renamed.items()):
             yield FileChange("rename", source, None, None, target)
         for path, node in sorted(self._nodes.items()):
@@ -212,29 +213,29 @@ class PreviewDisk:
             elif node.size_bytes < before:
                 yield FileChange("cut", path, before, node.size_bytes)
 
-    # ---- what runs on the loop
+    # ---- called on the event loop
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file for reading, and for changes that are kept aside."""
+        """Open a file for reading, and for writing to a copy."""
         return _File(self._node(path, create=create), path)
 
     def at(self, path: str) -> DiskFile:
-        """Return a handle on a file that is there."""
+        """Return a handle on an existing file."""
         return self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name would be there."""
+        """Return whether a file or directory of this name would exist."""
         if path in self._nodes:
             return self._nodes[path] is not None
         return path not in self._renamed and os.path.lexists(path)
 
     def unlink_empty(self, path: str) -> None:
-        """Remove a file that holds nothing; none of that name is fine."""
+        """Remove an empty file, if it exists."""
         if self.exists(path):
             self._nodes[path] = None
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return True: a reader may wait here."""
+        """Return True: readers of this disk may block."""
         return True
 
     def _node(self, path: str, *, create: bool) -> _Node:
@@ -252,32 +253,32 @@ class PreviewDisk:
         self._nodes[path] = node
         return node
 
-    # ---- what is awaited
+    # ---- awaited
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Do nothing: a reader waits here."""
+        """Do nothing: readers of this disk may block."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Do what `pread` does."""
+        """Return the same as `pread`."""
         data = file.pread(position, size)
         self._on_read(len(data))
         await trio.lowlevel.checkpoint()
         return data
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Do nothing: what is kept aside is of no device."""
+        """Do nothing: copies are never flushed to a device."""
 
     async def write_back(self, file: DiskFile) -> None:
-        """Do nothing: what is kept aside is thrown away."""
+        """Do nothing: copies are discarded."""
 
     async def fsync(self, file: DiskFile) -> None:
-        """Do nothing: what is kept aside is thrown away."""
+        """Do nothing: copies are discarded."""
 
     async def flush_idle(self, directory: str) -> None:
-        """Do nothing: no descriptor is kept here."""
+        """Do nothing: this disk keeps no descriptor open."""
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         if not file.is_closed:
             file.set_size(size)
 
@@ -299,7 +300,7 @@ class PreviewDisk:
         self._nodes[path] = None
 
     async def rename(self, source: str, target: str) -> None:
-        """Rename a file, or a directory that is not looked into afterwards."""
+        """Rename a file, or a directory whose contents are not read afterwards."""
         if os.path.isdir(source):
             self._renamed[source] = target
             return
@@ -307,7 +308,7 @@ class PreviewDisk:
         self._nodes[source] = None
 
     async def fsync_directory(self, path: str) -> None:
-        """Do nothing: what is kept aside is thrown away."""
+        """Do nothing: copies are discarded."""
 
     async def listdir(self, path: str) -> list[str]:
         """Return the sorted names in a directory."""
@@ -322,7 +323,7 @@ class PreviewDisk:
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return what each of several directories would hold."""
+        """Return the contents that each of several directories would have after the recovery."""
         found: list[DirectorySurvey | OSError] = []
         for path in paths:
             try:
@@ -346,34 +347,35 @@ class PreviewDisk:
         return os.path.isdir(path) and path not in self._renamed
 
     async def space(self, path: str) -> Space:
-        """Return the room on the volume that holds the path."""
+        """Return the total and free space on the volume of the path."""
         volume = os.statvfs(path)
         return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
 
     async def makedirs(self, path: str) -> None:
-        """Do nothing to one that is there.
+        """Do nothing if the directory exists.
 
-        Raises OSError if it is not: a recovery makes no directories.
+        Raises OSError if it does not: a recovery creates no directories.
         """
         if not os.path.isdir(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Raise OSError: a recovery makes no directories."""
+        """Raise OSError, since a recovery creates no directories."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Do nothing: nothing here is durable."""
+        """Do nothing: this disk makes nothing durable."""
 
     async def remove_tree(self, path: str) -> None:
-        """Remove a directory and all it holds."""
+        """Remove a directory and its contents."""
         with suppress(FileNotFoundError):
             for name in await self.listdir(path):
                 self.unlink_empty(os.path.join(path, name))
 
 
 def _is_start(node: _Node, path: str) -> bool:
-    """Return whether the file that is there begins with the bytes of one that is no larger."""
+    """Return whether the real file begins with the bytes of the preview's file, which is not
+    larger."""
     size = node.size_bytes
     if not node.is_kept and node.path == path:
         return node.base_bytes == size

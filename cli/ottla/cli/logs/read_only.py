@@ -1,4 +1,5 @@
-"""Files of log directories that are only read, and whether a running process writes them."""
+"""Read-only access to the files of log directories, and a check whether a running process writes
+them."""
 
 import errno
 import os
@@ -9,13 +10,13 @@ from pathlib import Path
 
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
-from ottla.storage.directory_lock_driver import LOCK_FILE
+from ottla.storage.directories.directory_lock_driver import LOCK_FILE
 
 LOCKS_FILE = Path("/proc/locks")
 
 
 class ReadOnlyFile:
-    """A file that is open to be read; it counts as having the size it was opened with."""
+    """A file opened for reading. Its size stays the size that it had when opened."""
 
     def __init__(self, path: Path, fd: int, on_read: Callable[[int], None]) -> None:
         self.path = path
@@ -30,29 +31,30 @@ class ReadOnlyFile:
         while position < end:
             data = os.pread(self._fd, end - position, position)
             if not data:
-                break  # cut meanwhile
+                break  # The file was truncated after it was opened.
             parts.append(data)
             position += len(data)
             self._on_read(len(data))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip_hole(self, position: int) -> int:
-        """Return where the next bytes lie that may be other than zero; the size if none do."""
+        """Return the position after `position` where bytes that are not zero may follow, or the
+        size if the rest of the file is a hole."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
-            # A file system that knows nothing of holes says EINVAL.
+            # EINVAL comes from a file system that does not support holes.
             return self.size_bytes if error.errno == errno.ENXIO else position
 
 
 def _ignored(size: int) -> None:
-    """Count nothing."""
+    """Ignore the size."""
 
 
 @contextmanager
 def open_read_only(path: Path, on_read: Callable[[int], None] = _ignored) -> Iterator[ReadOnlyFile]:
-    """Open a file; `on_read` is called with the count of bytes of each read."""
-    # Without O_NONBLOCK a pipe of a file's name would hold us up.
+    """Open a file for reading.  `on_read` is called with the number of bytes of each read."""
+    # Without O_NONBLOCK, the opening of a named pipe would block.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -72,15 +74,15 @@ class DirectoryFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[ReadOnlyFile]:
-        """Open a file to be read."""
+        """Open a file for reading."""
         with open_read_only(self._directory / name, self._on_read) as file:
             yield file
 
 
 def is_in_use(directory: Path) -> bool:
-    """Return whether a process has a log directory locked, as far as the kernel shows it to us.
+    """Return whether a process has locked a log directory, as far as the kernel shows it.
 
-    The lock itself is not tried: a broker that starts at this moment would find it taken.
+    The check does not acquire the lock: a broker that starts at this moment would find it locked.
     """
     try:
         found = (directory / LOCK_FILE).stat()
@@ -93,7 +95,8 @@ def is_in_use(directory: Path) -> bool:
 
 
 def log_directory_of(path: Path) -> Path | None:
-    """Return the log directory that a file or a partition lies in, itself if it is one."""
+    """Return the log directory of a file or a partition; if the path is a log directory, return the
+    path itself."""
     candidates = [path, *path.absolute().parents[:2]]
     for directory in candidates:
         with suppress(OSError):
@@ -103,7 +106,7 @@ def log_directory_of(path: Path) -> Path | None:
 
 
 def note_if_in_use(paths: list[Path]) -> bool:
-    """Say on standard error which log directories a process writes; return whether there is one."""
+    """Print on standard error which log directories are in use. Returns False if none is in use."""
     found = {directory for path in paths if (directory := log_directory_of(path)) is not None}
     in_use = sorted(directory for directory in found if is_in_use(directory))
     for directory in in_use:

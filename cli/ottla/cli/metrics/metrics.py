@@ -1,41 +1,21 @@
-"""`ottla metrics subscriptions|clients|tail`: what clients report of themselves (KIP-714)."""
+"""`ottla metrics subscriptions|clients|tail`: metrics that clients report (KIP-714)."""
 
-import argparse
-
-from ottla.cli.common import add_cluster_arguments, add_format_argument, bootstrap_of, run_async
 from ottla.cli.metrics import metrics_clients, metrics_subscriptions, metrics_tail
-from ottla.client.admin import open_admin
+from ottla.cli.verbs import admin_verb, verbs_of
 
-VERBS = {
-    "subscriptions": metrics_subscriptions.run,
-    "clients": metrics_clients.run,
-    "tail": metrics_tail.run,
-}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla metrics'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    subscriptions = verbs.add_parser(
-        "subscriptions", help="list, set and delete subscriptions to metrics of clients"
-    )
-    clients = verbs.add_parser(
-        "clients", help="show clients that push metrics, which ones, and how often"
-    )
-    tail = verbs.add_parser("tail", help="print metrics as clients push them")
-    leaves = [*metrics_subscriptions.configure(subscriptions), clients, tail]
-    metrics_clients.configure(clients)
-    metrics_tail.configure(tail)
-    for leaf in leaves:
-        add_cluster_arguments(leaf)
-        add_format_argument(leaf)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
+VERBS = (
+    verbs_of(
+        "subscriptions",
+        "list, set and delete subscriptions to metrics of clients",
+        *metrics_subscriptions.VERBS,
+    ),
+    admin_verb(
+        "clients",
+        "show clients that push metrics, which ones, and how often",
+        metrics_clients.run,
+        *metrics_clients.OPTIONS,
+    ),
+    admin_verb(
+        "tail", "print metrics as clients push them", metrics_tail.run, *metrics_tail.OPTIONS
+    ),
+)

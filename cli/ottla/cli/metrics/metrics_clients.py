@@ -1,4 +1,5 @@
-"""`ottla metrics clients`: which clients report, to which broker, what and how often."""
+"""`ottla metrics clients`: clients that push metrics, each with its broker, metrics and push
+interval."""
 
 import argparse
 from dataclasses import asdict
@@ -7,16 +8,17 @@ from typing import Any
 import trio
 
 from ottla.cli.common import print_json, print_table
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import ClientInstanceDescription
 from ottla.model.errors import ErrorCode, OttlaError
 from ottla.model.ids import NodeId
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 
 UNREACHABLE = 3
 BROKER_TIMEOUT_S = 5.0
-"""A broker that needs longer costs its own answer and nobody else's."""
+"""Longest wait for one broker, in seconds. The clients of a slower broker are not shown."""
 COLUMNS = (
     "CLIENT INSTANCE",
     "CLIENT",
@@ -31,18 +33,14 @@ COLUMNS = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--client", metavar="ID", help="client id or client instance id (default: all)"
-    )
-    parser.add_argument(
-        "--broker", type=int, metavar="ID", help="node.id of a broker (default: all)"
-    )
+OPTIONS: tuple[Declared, ...] = (
+    option("--client ID", "client id or client instance id (default: all)"),
+    option("--broker ID", "node.id of a broker (default: all)", type=int),
+)
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every client that reports; exit code 3 when a broker did not say."""
+    """Show every client that pushes metrics.  Returns exit code 3 if a broker did not answer."""
     found, failures = await clients_of(admin, only=arguments.broker)
     shown = [one for one in found if is_called(one, arguments.client)]
     if arguments.format == "json":
@@ -50,7 +48,7 @@ async def run(admin: Admin, arguments: argparse.Namespace) -> int:
     else:
         print_table(COLUMNS, [_cells(one) for one in shown])
         if not (shown or failures):
-            note("no client reports; 'ottla metrics subscriptions list' tells what is asked for")
+            note("no client pushes metrics; see 'ottla metrics subscriptions list'")
     for failure in failures:
         note(f"ottla metrics: {failure}")
     return UNREACHABLE if failures else 0
@@ -59,7 +57,8 @@ async def run(admin: Admin, arguments: argparse.Namespace) -> int:
 async def clients_of(
     admin: Admin, *, only: int | None = None
 ) -> tuple[list[ClientInstanceDescription], list[str]]:
-    """Ask every broker (or `only` one) at once; return clients by name, and who did not answer."""
+    """Ask every broker, or only the broker `only`, concurrently. Returns the clients sorted by
+    name, and the errors of brokers that did not answer."""
     found: list[ClientInstanceDescription] = []
     failures: list[str] = []
 
@@ -86,12 +85,12 @@ async def brokers_of(admin: Admin, only: int | None) -> list[NodeId]:
 
 
 def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
-    """Return whether a client is the one that is asked for."""
+    """Return whether a client has the given id or instance id; True if no name is given."""
     return name in (None, client.client_id, uuid_to_text(client.client_instance_id))
 
 
 def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
-    """Return all that is known of a client."""
+    """Return all known facts about a client in the JSON form."""
     return {
         **asdict(client),
         "client_instance_id": uuid_to_text(client.client_instance_id),
@@ -101,7 +100,8 @@ def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
 
 
 def state_of(client: ClientInstanceDescription) -> str:
-    """Say in a word how a client stands."""
+    """Return the state of a client: terminating, reporting, asked, not asked, or the name of its
+    last error."""
     if client.is_terminating:
         return "terminating"
     if client.last_error != ErrorCode.NONE:

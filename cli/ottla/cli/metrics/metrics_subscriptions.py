@@ -1,14 +1,16 @@
-"""`ottla metrics subscriptions list|set|delete`: what clients are asked to report."""
+"""`ottla metrics subscriptions list|set|delete`: subscriptions to client metrics (KIP-714)."""
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from ottla.cli.common import print_json, print_table
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_duration
-from ottla.cli.topics.change_arguments import add_dry_run_argument
+from ottla.cli.topics.change_arguments import DRY_RUN
+from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import (
     INTERVAL_MS,
@@ -17,62 +19,25 @@ from ottla.client.admin_parts.admin_telemetry import (
     MetricsSubscription,
 )
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.settings.client_metrics import MATCHABLE, match_patterns
+from ottla.model.settings.telemetry.client_metrics import MATCHABLE, match_patterns
 
 EVERYBODY = "every client"
 NOTHING = "nothing"
 
 
-def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Declare the verbs; return their parsers."""
-    verbs = parser.add_subparsers(dest="subscriptions", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list subscriptions")
-    set_ = verbs.add_parser(
-        "set", help="create a subscription, or change the given parts of an existing one"
-    )
-    set_.add_argument("name", metavar="NAME", help="name of the subscription")
-    set_.add_argument(
-        "--metrics",
-        metavar="PREFIX,…",
-        help="prefixes of names of metrics, such as org.apache.kafka.producer.; '*' for all",
-    )
-    set_.add_argument(
-        "--interval", metavar="TIME", help="interval between pushes, 100ms to 1h (default: 5m)"
-    )
-    set_.add_argument(
-        "--match",
-        action="append",
-        metavar="NAME=REGEX",
-        help="selector of clients, '' for every client; may be repeated, then all must match; "
-        f"NAME is one of {', '.join(sorted(MATCHABLE))}",
-    )
-    delete_ = verbs.add_parser("delete", help="delete a subscription")
-    delete_.add_argument("name", metavar="NAME", help="name of the subscription")
-    for verb in (set_, delete_):
-        add_dry_run_argument(verb)
-    return [list_, set_, delete_]
-
-
-async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-    await VERBS[arguments.subscriptions](admin, arguments)
-    if getattr(arguments, "dry_run", False):
-        note("nothing was changed (--dry-run)")
-    return 0
-
-
-async def list_(admin: Admin, arguments: argparse.Namespace) -> None:
+async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show every subscription."""
     found = await admin.list_metrics_subscriptions()
     if arguments.format == "json":
         print_json([as_json(one) for one in found])
-        return
-    rows = [(one.name, *_cells(one).values()) for one in found]
-    print_table(("NAME", "METRICS", "INTERVAL MS", "CLIENTS"), rows)
+    else:
+        rows = [(one.name, *_cells(one).values()) for one in found]
+        print_table(("NAME", "METRICS", "INTERVAL MS", "CLIENTS"), rows)
+    return 0
 
 
-async def set_(admin: Admin, arguments: argparse.Namespace) -> None:
-    """Make a subscription or change one; show what it was and what it is."""
+async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Create or change a subscription; show its settings before and after."""
     name = arguments.name
     metrics = _prefixes(arguments.metrics)
     interval_ms = _interval_ms(arguments.interval)
@@ -103,11 +68,11 @@ async def set_(admin: Admin, arguments: argparse.Namespace) -> None:
     )
     was = _cells(before) if before.own else {}
     rows = [(key, was.get(key), now) for key, now in _cells(after).items()]
-    show(arguments, ("SETTING", "WAS", "NOW"), rows, command="metrics")
+    return _show_changes(arguments, rows)
 
 
-async def delete(admin: Admin, arguments: argparse.Namespace) -> None:
-    """Delete a subscription; refuse where there is none."""
+async def _delete(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Delete a subscription.  Raises RefusedError if it does not exist."""
     name = arguments.name
     before = await admin.describe_metrics_subscription(name)
     if not before.own:
@@ -117,14 +82,18 @@ async def delete(admin: Admin, arguments: argparse.Namespace) -> None:
         )
     await admin.delete_metrics_subscription(name, is_rehearsal=arguments.dry_run)
     rows = [(key, was, None) for key, was in _cells(before).items()]
+    return _show_changes(arguments, rows)
+
+
+def _show_changes(arguments: argparse.Namespace, rows: Sequence[Sequence[object]]) -> int:
     show(arguments, ("SETTING", "WAS", "NOW"), rows, command="metrics")
-
-
-VERBS = {"list": list_, "set": set_, "delete": delete}
+    if arguments.dry_run:
+        note("nothing was changed (--dry-run)")
+    return 0
 
 
 def as_json(subscription: MetricsSubscription) -> dict[str, Any]:
-    """Return a subscription for machines."""
+    """Return a subscription in its JSON form."""
     return {
         "name": subscription.name,
         "metrics": list(subscription.metrics),
@@ -157,7 +126,42 @@ def _match(texts: Sequence[str] | None) -> tuple[str, ...] | None:
     found = tuple(text.strip() for text in texts if text.strip())
     for text in found:
         if "," in text:
-            # The setting is a list with commas between; the broker would see two halves.
+            # The setting is a comma-separated list: a comma within an expression would split it in
+            # two.
             raise ConfigError("--match", f"is {text!r}; an expression can have no comma in it")
         match_patterns([text])
     return found
+
+
+VERBS = (
+    admin_verb(
+        "list",
+        "list subscriptions",
+        _list,
+    ),
+    admin_verb(
+        "set",
+        "create a subscription, or change the given parts of an existing one",
+        _set,
+        option("name NAME", "name of the subscription"),
+        option(
+            "--metrics PREFIX,…",
+            "prefixes of names of metrics, such as org.apache.kafka.producer.; '*' for all",
+        ),
+        option("--interval TIME", "interval between pushes, 100ms to 1h (default: 5m)"),
+        option(
+            "--match NAME=REGEX",
+            "selector of clients, '' for every client; may be repeated, then all must match; NAME "
+            f"is one of {', '.join(sorted(MATCHABLE))}",
+            action="append",
+        ),
+        DRY_RUN,
+    ),
+    admin_verb(
+        "delete",
+        "delete a subscription",
+        _delete,
+        option("name NAME", "name of the subscription"),
+        DRY_RUN,
+    ),
+)

@@ -1,4 +1,4 @@
-"""`ottla metrics tail`: what clients push, as it comes, from every broker at once."""
+"""`ottla metrics tail`: pushes of client metrics as they arrive, from all brokers."""
 
 import argparse
 import re
@@ -9,6 +9,7 @@ import trio
 
 from ottla.cli.common import counted
 from ottla.cli.metrics.metrics_clients import BROKER_TIMEOUT_S, brokers_of
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import note, say_block, say_json
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import (
@@ -19,46 +20,35 @@ from ottla.client.admin_parts.admin_telemetry import (
 )
 from ottla.model.errors import ConfigError, CorruptDataError, OttlaError
 from ottla.model.ids import NodeId, uuid_text
-from ottla.telemetry.otlp import HistogramValue, Point, decode, points_of
+from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
 
 POLL_S = 0.25
-"""How long to wait when nothing new came; the brokers do not wait for us."""
+"""Pause, in seconds, after a response without new pushes. Without it the command would poll
+continuously, since brokers answer at once."""
 LOOK_AROUND_S = 10.0
-"""How often to look which brokers there are."""
+"""Interval, in seconds, between refreshes of the list of brokers."""
 NANOSECONDS = 1_000_000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--client", metavar="ID", help="client id or client instance id (default: all)"
-    )
-    parser.add_argument(
-        "--broker", type=int, metavar="ID", help="node.id of a broker (default: all)"
-    )
-    parser.add_argument(
-        "--metric",
-        metavar="REGEX",
-        help="regular expression found in the metric's name (default: all)",
-    )
-    parser.add_argument(
-        "--recent", action="store_true", help="print the last pushes that brokers keep first"
-    )
-    parser.add_argument(
-        "-c", "--count", type=int, metavar="N", help="number of pushes to print (default: no limit)"
-    )
+OPTIONS: tuple[Declared, ...] = (
+    option("--client ID", "client id or client instance id (default: all)"),
+    option("--broker ID", "node.id of a broker (default: all)", type=int),
+    option("--metric REGEX", "regular expression found in the metric's name (default: all)"),
+    option("--recent", "print the last pushes that brokers keep first"),
+    option("-c --count N", "number of pushes to print (default: no limit)", type=int),
+)
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print pushes until told to stop."""
+    """Print pushes until interrupted."""
     tail = Tail(admin, arguments)
     while not tail.is_done:
-        await tail.go_on()
+        await tail.poll_once()
     return 0
 
 
 class Tail:
-    """How far each broker has been read, and how much was shown."""
+    """Tail of client metrics: the read position at each broker, and the number of pushes shown."""
 
     def __init__(self, admin: Admin, arguments: argparse.Namespace) -> None:
         self._admin = admin
@@ -75,30 +65,31 @@ class Tail:
         self._begin = FROM_OLDEST if arguments.recent else FROM_NOW
         self._cursors: dict[NodeId, int] = {}
         self._silent: set[NodeId] = set()
-        """Brokers that did not answer; this has been said."""
+        """Brokers that do not answer and have been reported."""
         self._look_around_at = 0.0
 
     @property
     def is_done(self) -> bool:
-        """Whether as many pushes were shown as were asked for."""
+        """True if the requested number of pushes has been shown."""
         return self._left is not None and self._left <= 0
 
-    async def go_on(self) -> None:
-        """Ask every broker once and show what is new, in the order it came; wait if nothing is."""
+    async def poll_once(self) -> None:
+        """Poll every broker once, and print the new pushes in order of their time. Pauses if there
+        are none."""
         await self._look_around()
-        told: list[TailedMetrics] = []
+        tails: list[TailedMetrics] = []
 
         async def ask(node: NodeId) -> None:
             if (found := await self._ask(node)) is not None:
-                told.append(found)
+                tails.append(found)
 
         async with trio.open_nursery() as nursery:
             for node in self._cursors:
                 nursery.start_soon(ask, node)
-        missed = sum(found.missed for found in told)
+        missed = sum(found.missed for found in tails)
         if missed:
             note(f"ottla metrics: {counted(missed, 'older push')} fell out before they were read")
-        pushes = [push for found in told for push in found.pushes]
+        pushes = [push for found in tails for push in found.pushes]
         for push in sorted(pushes, key=lambda one: one.received_ms):
             if not self.is_done:
                 self._show(push)
@@ -106,7 +97,7 @@ class Tail:
             await trio.sleep(POLL_S)
 
     async def _look_around(self) -> None:
-        """Take up brokers that came, and give up those that went."""
+        """Refresh the list of brokers: add new ones, and remove those that no longer exist."""
         if trio.current_time() < self._look_around_at:
             return
         try:
@@ -117,7 +108,7 @@ class Tail:
             return
         self._cursors = {node: self._cursors.get(node, self._begin) for node in nodes}
         self._look_around_at = trio.current_time() + LOOK_AROUND_S
-        # Whoever comes later has nothing from before we began.
+        # All pushes of a broker that is found later are newer than the start, so all are read.
         self._begin = FROM_OLDEST
 
     async def _ask(self, node: NodeId) -> TailedMetrics | None:
@@ -156,7 +147,7 @@ class Tail:
 
 
 def line_of(push: PushedMetrics, point: Point) -> str:
-    """Return one value as a line: when, who, what, how much."""
+    """Return one metric value as a line: time, client, metric, value."""
     moment = datetime.fromtimestamp(push.received_ms / 1_000, UTC)
     client = push.client_id or uuid_text(push.client_instance_id)
     attributes = ",".join(f"{name}={value}" for name, value in point.attributes)
@@ -165,7 +156,7 @@ def line_of(push: PushedMetrics, point: Point) -> str:
 
 
 def as_json(push: PushedMetrics, points: list[Point]) -> dict[str, Any]:
-    """Return a push with its values, for machines."""
+    """Return a push with its values in the JSON form."""
     return {
         "received_ms": push.received_ms,
         "broker": push.node,

@@ -1,12 +1,14 @@
-"""Commands of the data pipeline on Spark.
+"""Commands of the data pipeline: on Spark, and as tables without it.
 
 pipeline.py            `ottla pipeline`
 pipeline_common.py     arguments that its verbs share
-pipeline_start.py      checks before a JVM starts, and the wait for it
-pipeline_run.py        runs a pipeline of the user's own
+pipeline_start.py      checks before a JVM starts, and progress of the start
+pipeline_run.py        runs a user's own pipeline
 pipeline_archive.py    archives topics
 pipeline_compact.py    compacts an archive
-pipeline_telemetry.py  rolls client telemetry up
+pipeline_telemetry.py  aggregates client telemetry over windows
 pipeline_lag.py        lag of a query
+export.py              exports a topic into Parquet or Iceberg, without Spark
+sql.py                 queries live topics by DuckDB
 pipeline_zip.py        a zip of the Python sources, for a cluster
 """

@@ -1,4 +1,4 @@
-"""`ottla pipeline archive TOPIC…`: topics into Parquet, each record exactly once."""
+"""`ottla pipeline archive TOPIC…`: archives topics as Parquet, each record exactly once."""
 
 import argparse
 import re
@@ -6,10 +6,10 @@ import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import add_cluster_arguments, add_format_argument, print_json
+from ottla.cli.common import CONNECTION, FORMAT, print_json
+from ottla.cli.options import Declared, option
 from ottla.cli.pipelines.pipeline_common import (
-    add_spark_arguments,
-    add_stream_arguments,
+    SPARK_OPTIONS,
     bootstrap_text,
     counted_rows,
     finish,
@@ -17,6 +17,7 @@ from ottla.cli.pipelines.pipeline_common import (
     key_and_value,
     login_options,
     open_spark,
+    stream_options,
     trigger_of,
 )
 from ottla.cli.terminal import say
@@ -30,69 +31,52 @@ if TYPE_CHECKING:
 MILLISECONDS = 1_000
 LATE = "1h"
 TRIGGER = "1m"
-"""Each batch is at least a file per hour and topic: shorter makes many small files."""
+"""Default interval of batches. Each batch writes at least one file for each topic and hour, so a
+shorter interval creates many small files."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topic to archive")
-    parser.add_argument(
-        "--pattern", metavar="REGEX", help="regular expression of topics, including later ones"
-    )
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR", help="directory or URL of the archive"
-    )
-    parser.add_argument("--name", help="name of the query (default: archive-<name of DIR>)")
-    parser.add_argument(
-        "--schema", metavar="DDL|FILE", help="schema of values that are JSON (default: bytes)"
-    )
-    parser.add_argument(
-        "--transform",
-        metavar="MODULE:FUNCTION",
-        help="function from DataFrame to DataFrame, also as file.py:function",
-    )
-    parser.add_argument(
-        "--starting",
+OPTIONS: tuple[Declared, ...] = (
+    option("topics TOPIC", "topic to archive", nargs="*"),
+    option("--pattern REGEX", "regular expression of topics, including later ones"),
+    option("-o --output DIR", "directory or URL of the archive", required=True),
+    option("--name NAME", "name of the query (default: archive-<name of DIR>)"),
+    option("--schema DDL|FILE", "schema of values that are JSON (default: bytes)"),
+    option(
+        "--transform MODULE:FUNCTION",
+        "function from DataFrame to DataFrame, also as file.py:function",
+    ),
+    option(
+        "--starting WHERE",
+        "start of a new archive: earliest, latest, or offsets as Spark's JSON (default: earliest)",
         default="earliest",
-        metavar="WHERE",
-        help="start of a new archive: earliest, latest, or offsets as Spark's JSON (default:"
-        " earliest)",
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
-    )
-    parser.add_argument("--headers", action="store_true", help="keep the records' headers")
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="directory of the checkpoint (default: _checkpoint of --output)",
-    )
-    parser.add_argument(
-        "--from",
-        dest="from_",
-        metavar="TIME",
-        help="start of a batch that adds missing records, such as 7d or 2026-07-31T12:00 "
+    ),
+    option(
+        "--option KEY=VALUE ...",
+        "option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
+    ),
+    option("--headers", "keep the records' headers"),
+    option("--checkpoint DIR", "directory of the checkpoint (default: _checkpoint of --output)"),
+    option(
+        "--from TIME",
+        "start of a batch that adds missing records, such as 7d or 2026-07-31T12:00 "
         "(default: a stream)",
-    )
-    parser.add_argument("--to", metavar="TIME", help="with --from: end of the batch (default: now)")
-    parser.add_argument(
-        "--late",
+        dest="from_",
+    ),
+    option("--to TIME", "with --from: end of the batch (default: now)"),
+    option(
+        "--late DURATION",
+        f"with --to: maximum disorder of the records' times (default: {LATE})",
         default=LATE,
-        metavar="DURATION",
-        help=f"with --to: maximum disorder of the records' times (default: {LATE})",
-    )
-    add_stream_arguments(parser, trigger=TRIGGER)
-    add_cluster_arguments(parser)
-    add_format_argument(parser)
-    add_spark_arguments(parser)
+    ),
+    stream_options(trigger=TRIGGER),
+    *CONNECTION,
+    FORMAT,
+    SPARK_OPTIONS,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Archive until told to stop, or once, or a span of time."""
+    """Archive records: continuously until interrupted, one batch, or those of a span of time."""
     from ottla.pipeline.archive.archive import own_place
 
     options = archive_options(arguments)
@@ -111,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_archived(options: "ArchiveOptions") -> None:
-    """Look at the output and ask the cluster for the topics, before Spark starts."""
+    """Check the output directory, and that the topics exist, before Spark starts."""
     from ottla.pipeline.archive.archive_directory import check_output
     from ottla.pipeline.archive.checkpoint import has_begun
     from ottla.pipeline.read.source_check import check_source
@@ -125,7 +109,7 @@ def check_archived(options: "ArchiveOptions") -> None:
 def run_stream(
     arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
 ) -> int:
-    """Archive until told to stop, or once."""
+    """Archive records as a stream until interrupted, or in one batch."""
     from ottla.pipeline.archive.archive import start_archive
 
     is_json = arguments.format == "json"
@@ -138,7 +122,7 @@ def run_stream(
 
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
-    """Add what the archive lacks of a span of time."""
+    """Archive the records of a span of time that are missing in the archive."""
     from ottla.pipeline.archive.archive_directory import check_output, local_path
     from ottla.pipeline.archive.backfill import backfill, source_of
     from ottla.pipeline.read.source_check import check_source
@@ -157,7 +141,7 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
 
 
 def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
-    """Return the span of time that is asked for; None for a stream."""
+    """Return the requested span of time, or None for a stream."""
     from ottla.pipeline.archive.backfill import TimeSpan
 
     if arguments.from_ is None:
@@ -174,7 +158,7 @@ def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
 
 
 def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
-    """Return what the command line asks for."""
+    """Return the archive options of the command line."""
     from ottla.pipeline.archive.archive import ArchiveOptions
     from ottla.pipeline.run.transforms import load_function
 
@@ -191,7 +175,7 @@ def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of `format("ottla")`; ConfigError unless it is clear which topics."""
+    """Return the options of `format("ottla")`.  Raises ConfigError if the topics are ambiguous."""
     if bool(arguments.topics) == bool(arguments.pattern):
         raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
     options = {
@@ -210,6 +194,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def default_name(output: str) -> str:
-    """Return a query's name after its output: one archive a directory, one group an archive."""
+    """Return the name of a query, derived from its output directory. Each archive has one directory
+    and one group."""
     last = PurePosixPath(output.rstrip("/")).name or "root"
     return "archive-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)

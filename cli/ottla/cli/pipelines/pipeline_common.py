@@ -1,4 +1,4 @@
-"""What the verbs of `ottla pipeline` share: Spark's arguments, its session, and progress."""
+"""Parts shared by the verbs of `ottla pipeline`: Spark's options, its session, and progress."""
 
 import argparse
 import re
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import bootstrap_of, login_settings_of
 from ottla.cli.main import REFUSED, UNREACHABLE
+from ottla.cli.options import OneOf, Section, one_of, option
 from ottla.cli.pipelines.pipeline_start import check_session, check_store, start_shown
 from ottla.cli.terminal import draw, is_watched, note, say, say_json, wipe
 from ottla.cli.times import parse_duration
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 ENDING = "ending after this batch; once more to end at once"
 NO_ANSWER = re.compile(r"(?:^|: )can not (?:read|write)\b")
-"""How our sentences about a cluster that cannot be reached begin, behind a user's file and line."""
+"""Beginning of our error messages about an unreachable cluster. In a user's error it may follow a
+file and a line."""
 SETTINGS_OF_ARGUMENTS = {
     "jars": "spark.jars",
     "packages": "spark.jars.packages",
@@ -34,68 +36,58 @@ SETTINGS_OF_ARGUMENTS = {
 }
 
 
-def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where and with what Spark runs."""
-    group = parser.add_argument_group("Spark")
-    group.add_argument(
-        "--master",
-        default="local[*]",
-        metavar="URL",
-        help="master of Spark: local[*], spark://host:7077, yarn or k8s://… (default: %(default)s)",
-    )
-    group.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting of Spark; may be repeated",
-    )
-    group.add_argument("--jars", metavar="FILE,…", help="jars of driver and executors")
-    group.add_argument("--packages", metavar="GROUP:NAME:VERSION,…", help="jars from Maven")
-    group.add_argument("--py-files", metavar="FILE,…", help="Python files of the executors")
-    group.add_argument(
-        "--archives",
-        metavar="FILE#NAME,…",
-        help="archives that executors unpack, such as an environment",
-    )
-    group.add_argument(
-        "--spark-log",
-        metavar="FILE",
-        help="file for the output of Spark (default: a temporary one, shown on errors)",
-    )
+SPARK_OPTIONS = Section(
+    "Spark",
+    (
+        option(
+            "--master URL",
+            "master of Spark: local[*], spark://host:7077, yarn or k8s://… (default: %(default)s)",
+            default="local[*]",
+        ),
+        option("--conf KEY=VALUE ...", "setting of Spark; may be repeated"),
+        option("--jars FILE,…", "jars of driver and executors"),
+        option("--packages GROUP:NAME:VERSION,…", "jars from Maven"),
+        option("--py-files FILE,…", "Python files of the executors"),
+        option("--archives FILE#NAME,…", "archives that executors unpack, such as an environment"),
+        option(
+            "--spark-log FILE",
+            "file for the output of Spark (default: a temporary one, shown on errors)",
+        ),
+    ),
+)
 
 
-def add_stream_arguments(parser: argparse.ArgumentParser, *, trigger: str) -> None:
-    """Declare how often there is a batch, and when it is enough."""
-    when = parser.add_mutually_exclusive_group()
-    when.add_argument(
-        "--once", action="store_true", help="process what is available now, then stop"
-    )
-    when.add_argument(
-        "--trigger",
-        default=trigger,
-        metavar="DURATION",
-        help=f"interval between the starts of batches (default: {trigger})",
+def stream_options(*, trigger: str) -> OneOf:
+    """Return the mutually exclusive options for the interval of batches and for a single run."""
+    return one_of(
+        option("--once", "process what is available now, then stop"),
+        option(
+            "--trigger DURATION",
+            f"interval between the starts of batches (default: {trigger})",
+            default=trigger,
+        ),
     )
 
 
 def trigger_of(arguments: argparse.Namespace) -> float | None:
-    """Return the seconds between two batches; None for all there is, once."""
+    """Return the interval between batches in seconds, or None for one run over all existing
+    records."""
     return None if arguments.once else parse_duration("--trigger", arguments.trigger)
 
 
 def bootstrap_text(arguments: argparse.Namespace) -> str:
-    """Return the addresses a command was told, or those of its cluster, as an option's text."""
+    """Return the bootstrap addresses of a command in the form of Spark's option."""
     return ",".join(f"{host}:{port}" for host, port in bootstrap_of(arguments))
 
 
 def login_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of `format("ottla")` by which Spark's processes log in, as we do."""
+    """Return the options of `format("ottla")` that let Spark's processes log in as this command
+    does."""
     return {f"kafka.{key}": text for key, text in login_settings_of(arguments).items()}
 
 
 def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
-    """Return what Spark is to be started with."""
+    """Return the options of the Spark session."""
     settings = {
         key: getattr(arguments, argument)
         for argument, key in SETTINGS_OF_ARGUMENTS.items()
@@ -107,7 +99,7 @@ def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
 
 
 def key_and_value(option: str, text: str) -> tuple[str, str]:
-    """Return what KEY=VALUE says."""
+    """Parse KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(option, f"is {text!r}; it must be KEY=VALUE")
@@ -118,13 +110,14 @@ def key_and_value(option: str, text: str) -> tuple[str, str]:
 def open_spark(
     arguments: argparse.Namespace, name: str, kept_open: tuple[int, ...] = ()
 ) -> Iterator["SparkSession"]:
-    """Start Spark for a command; SparkFailedError for whatever goes wrong in it."""
+    """Start a Spark session for a command. Raises SparkFailedError for every failure inside
+    Spark."""
     options = replace(session_options(arguments, name), kept_open=kept_open)
     check_session(options)
-    for option in ("output", "checkpoint"):
-        url = getattr(arguments, option, None)
+    for place in ("output", "checkpoint"):
+        url = getattr(arguments, place, None)
         if url is not None:
-            check_store(f"--{option}", url, options)
+            check_store(f"--{place}", url, options)
     with ExitStack() as stack:
         with start_shown(options.master):
             session = stack.enter_context(open_session(options))
@@ -132,19 +125,19 @@ def open_spark(
 
 
 def exit_code(failure: SparkFailedError) -> int:
-    """Return the exit code of a command that Spark failed."""
+    """Return the exit code of a command after a failure of Spark."""
     return UNREACHABLE if NO_ANSWER.search(str(failure)) else REFUSED
 
 
-class Shown:
-    """Batches as a command shows them; owns their sum."""
+class BatchLines:
+    """Printer of the batches of a command; it also sums their rows."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
         self.totals = Totals()
 
     def __call__(self, batch: BatchProgress) -> None:
-        """Show one batch."""
+        """Print one batch."""
         self.totals.add(batch)
         if self._is_json:
             say_json(batch.as_json(), is_flushed=True)
@@ -153,7 +146,7 @@ class Shown:
 
 
 class RunningShown:
-    """What queries do between two lines of batches, drawn over itself on a terminal."""
+    """Progress line with the activity of the queries between two batches, on a terminal only."""
 
     def __init__(self) -> None:
         self._is_drawn = is_watched()
@@ -162,7 +155,7 @@ class RunningShown:
         self._seconds = -1
 
     def __call__(self, queries: Iterable[Any]) -> None:
-        """Draw what the queries do now, once a second."""
+        """Draw the activity of the queries at most once a second."""
         if not self._is_drawn:
             return
         message = "; ".join(
@@ -178,20 +171,20 @@ class RunningShown:
             draw(f"{message} ({seconds} s)")
 
     def end(self) -> None:
-        """Erase what is drawn."""
+        """Erase the drawn line."""
         if self._is_drawn:
             wipe()
 
 
 def note_over(text: str) -> None:
-    """Print a line in the place of what is drawn."""
+    """Erase the progress line and print a note in its place."""
     if is_watched():
         wipe()
     note(text)
 
 
 def line_of(batch: BatchProgress) -> str:
-    """Return a batch as a line for people."""
+    """Return a batch as one line of text."""
     lag = "" if batch.lag_count is None else f", lag {batch.lag_count:,}"
     return (
         f"{batch.began_at[11:19]}  {batch.query}  batch {batch.batch}: "
@@ -201,13 +194,13 @@ def line_of(batch: BatchProgress) -> str:
 
 
 def counted_rows(count: int) -> str:
-    """Return how many rows, in words."""
+    """Return a number of rows with its noun."""
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
-    """Show the batches of queries until they end or Ctrl-C ends them; return the sum."""
-    shown = Shown(is_json=is_json)
+    """Print the batches of queries until they end or Ctrl-C ends them.  Returns the sums."""
+    shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     running = RunningShown()
     with asked_by_signals(ending, lambda: note_over(ENDING)):
@@ -219,7 +212,7 @@ def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
 
 
 def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
-    """Say what a run came to; return its exit code."""
+    """Print the totals of a run.  Returns its exit code."""
     if not is_json:
         lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
         batches = "1 batch" if totals.batch_count == 1 else f"{totals.batch_count:,} batches"

@@ -1,10 +1,11 @@
-"""`ottla pipeline compact DIR`: an archive's many small files into few."""
+"""`ottla pipeline compact DIR`: merges the small files of an archive into few large ones."""
 
 import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from ottla.cli.common import add_format_argument, counted, print_json
+from ottla.cli.common import FORMAT, counted, print_json
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import say
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
@@ -14,38 +15,36 @@ KEEP = "1h"
 MEBIBYTE = 1 << 20
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("directory", metavar="DIR", help="directory of an archive")
-    parser.add_argument(
-        "--target-mib",
+OPTIONS: tuple[Declared, ...] = (
+    option("directory DIR", "directory of an archive"),
+    option(
+        "--target-mib N",
+        f"size of merged files in MiB; below half a file is small (default: {TARGET_MIB})",
         type=int,
         default=TARGET_MIB,
-        metavar="N",
-        help=f"size of merged files in MiB; below half a file is small (default: {TARGET_MIB})",
-    )
-    parser.add_argument(
-        "--keep",
+    ),
+    option(
+        "--keep DURATION",
+        f"time to keep merged files for running readers (default: {KEEP})",
         default=KEEP,
-        metavar="DURATION",
-        help=f"time to keep merged files for running readers (default: {KEEP})",
-    )
-    add_format_argument(parser)
+    ),
+    FORMAT,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact once and say what was done."""
+    """Compact the archive once and print the result."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
-    from ottla.pipeline.archive.compaction import Compacted, compact
+    from ottla.pipeline.archive.compaction import CompactionResult, compact
 
     path = Path(arguments.directory)
     if not path.is_dir():
         raise ConfigError("DIR", f"{path} is no directory on this machine")
     if arguments.target_mib < 1:
         raise ConfigError("--target-mib", f"is {arguments.target_mib}; it must be at least 1")
-    done: Compacted = compact(
+    done: CompactionResult = compact(
         path,
         target_bytes=arguments.target_mib * MEBIBYTE,
         keep_s=parse_duration("--keep", arguments.keep),

@@ -1,7 +1,8 @@
-"""`ottla pipeline lag`: how far every streaming query is behind, by the groups they commit to.
+"""`ottla pipeline lag`: the lag of every streaming query, from the group that it commits to.
 
-A query of Spark reads by its checkpoint alone; what it has read it commits to the group
-spark-<its name> as well, which is looked at here (`ottla group lag` tells one by partition).
+A query resumes only from its Spark checkpoint. It also commits the offsets that it has read to the
+group spark-NAME, where NAME is the query's name; this command reads these groups. `ottla group lag`
+shows the partitions of one group.
 """
 
 import argparse
@@ -9,14 +10,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    add_isolation_argument,
+    CONNECTION,
+    FORMAT,
+    ISOLATION,
     bootstrap_of,
     print_json,
     print_table,
     run_async,
 )
+from ottla.cli.options import Declared, option
 from ottla.cli.terminal import clear_screen
 from ottla.pipeline.run.progress import SHADOW_PREFIX
 from ottla.wire.offset_timestamps import LATEST
@@ -30,25 +32,25 @@ COLUMNS = ("QUERY", "TOPICS", "PARTITIONS", "LAG")
 
 
 class QueryLag(NamedTuple):
-    """One query, as far as its group tells."""
+    """Lag of one query, from the committed offsets of its group."""
 
     query: str
     topic_count: int
     partition_count: int
     lag: int | None
-    """Records; None where a topic is gone."""
+    """Number of records to read, or None if one of the topics no longer exists."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
-    add_cluster_arguments(parser)
-    add_isolation_argument(parser)
-    add_format_argument(parser)
+OPTIONS: tuple[Declared, ...] = (
+    option("--watch", "refresh until Ctrl-C"),
+    *CONNECTION,
+    ISOLATION,
+    FORMAT,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show every query once, or until interrupted."""
+    """Show the lag of every query, once or until interrupted."""
     import trio
 
     from ottla.client.admin import open_admin
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") -> list[QueryLag]:
-    """Ask the cluster for every query's group and how far it is behind."""
+    """Return the lag of every query's group."""
     groups = sorted(group.group_id for group in await admin.list_groups())
     return [
         await query_lag(admin, group, isolation_level=isolation_level)
@@ -82,17 +84,17 @@ async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") 
 async def query_lag(
     admin: "Admin", group: str, *, isolation_level: str = "read_uncommitted"
 ) -> QueryLag:
-    """Return how far the query of a group is behind."""
+    """Return the lag of the query of one group."""
     from ottla.model.errors import RefusedError
 
     committed = {at: one.offset for at, one in (await admin.group_offsets(group)).items()}
     try:
-        told = await admin.list_offsets(
+        listed = await admin.list_offsets(
             dict.fromkeys(committed, LATEST), isolation_level=isolation_level
         )
     except RefusedError:
         return summed(group, committed, None)
-    return summed(group, committed, {at: one.offset for at, one in told.items()})
+    return summed(group, committed, {at: one.offset for at, one in listed.items()})
 
 
 def summed(
@@ -100,7 +102,7 @@ def summed(
     committed: "Mapping[TopicPartition, int]",
     ends: "Mapping[TopicPartition, int] | None",
 ) -> QueryLag:
-    """Return what a group's partitions come to; `ends` is None where they cannot be told."""
+    """Return the sums over a group's partitions.  `ends` is None if the end offsets are unknown."""
     return QueryLag(
         query=group.removeprefix(SHADOW_PREFIX),
         topic_count=len({at.topic for at in committed}),
@@ -112,7 +114,7 @@ def summed(
 
 
 def show(found: list[QueryLag], *, is_json: bool) -> None:
-    """Print the queries."""
+    """Print the lags of queries."""
     if is_json:
         print_json([one._asdict() for one in found])
     else:

@@ -1,22 +1,24 @@
-"""`ottla pipeline run FILE`: a pipeline of a user's own, with topics at hand and progress shown."""
+"""`ottla pipeline run FILE`: runs a user's own pipeline in a Spark session that can read its
+topics, and shows the progress."""
 
 import argparse
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import add_format_argument
+from ottla.cli.common import FORMAT
 from ottla.cli.main import REFUSED
+from ottla.cli.options import Declared, declare_options, option
 from ottla.cli.parser import Parser
 from ottla.cli.pipelines.pipeline_common import (
     ENDING,
-    Shown,
-    add_spark_arguments,
-    add_stream_arguments,
+    SPARK_OPTIONS,
+    BatchLines,
     finish,
     follow_queries,
     note_over,
     open_spark,
+    stream_options,
     trigger_of,
 )
 from ottla.model.errors import OttlaError
@@ -31,27 +33,21 @@ if TYPE_CHECKING:
 TRIGGER = "10s"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "words",
-        # All that follows FILE, with the "--" that argparse drops behind a single argument.
+WORD_OPTIONS = (stream_options(trigger=TRIGGER), FORMAT, SPARK_OPTIONS)
+"""Options that may be given before or after the file."""
+
+OPTIONS: tuple[Declared, ...] = (
+    option(
+        "words FILE",
+        "Python file with build(spark, …), or a script; its own arguments follow --",
         nargs=argparse.PARSER,
-        metavar="FILE",
-        help="Python file with build(spark, …), or a script; its own arguments follow --",
-    )
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what may stand before the file and after it."""
-    add_stream_arguments(parser, trigger=TRIGGER)
-    add_format_argument(parser)
-    add_spark_arguments(parser)
+    ),
+    *WORD_OPTIONS,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the file and follow what it starts."""
+    """Run the file, and show the progress of its queries."""
     own_words = parse_words(arguments)
     code = read_own_code(Path(arguments.file))
     is_json = arguments.format == "json"
@@ -64,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         except Exception as error:
             if isinstance(error, (OttlaError, *spark_exceptions())):
                 raise
-            # A mistake of the user's own code: its traceback is what helps.
+            # An error in the user's own code is shown with its traceback.
             traceback.print_exception(type(error), error, code.trace_of(error))
             return REFUSED
         totals = follow_queries(queries, is_json=is_json)
@@ -72,24 +68,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_words(arguments: argparse.Namespace) -> list[str]:
-    """Take the file and our options behind it; return the file's own words, behind "--"."""
+    """Parse the file name and our options after it. Returns the arguments after "--", which belong
+    to the file."""
     arguments.file, *words = arguments.words
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(prog="ottla pipeline run")
-    add_options(parser)
+    declare_options(parser, WORD_OPTIONS)
     parser.parse_args(words[:at], arguments)
     return list(words[at + 1 :])
 
 
 def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is_json: bool) -> int:
-    """Run a script that waits for its queries itself, or leaves them running at its end."""
-    shown = Shown(is_json=is_json)
+    """Run a script. It may wait for its queries, or leave them running at its end."""
+    shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     watch = QueryWatch(shown, ending)
 
     def tell() -> None:
         if not watch.is_any_active:
-            # What runs is no stream, and has no next batch to end before.
+            # The script runs no streaming query, so there is no batch to wait for.
             raise KeyboardInterrupt
         note_over(ENDING)
 

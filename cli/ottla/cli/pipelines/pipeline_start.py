@@ -1,4 +1,4 @@
-"""What comes before Spark: checks that need no JVM, and the wait for it, shown on a terminal."""
+"""Checks before Spark starts, which need no JVM, and the progress of the start on a terminal."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from ottla.pipeline.run.watching import in_a_thread
 
 MASTER_PORT = 7077
 MASTER_ANSWER_TIMEOUT_S = 2.0
-"""Spark itself tries for a minute."""
+"""Longest wait for a Spark master, in seconds; Spark itself would try for a minute."""
 FILES = ("spark.jars", "spark.submit.pyFiles", "spark.archives")
 REDRAW_S = 1.0
 CLASSPATHS = (
@@ -30,13 +30,14 @@ CLASSPATHS = (
 )
 HADOOP = re.compile(r"hadoop-client-api-([\d.]+)\.jar")
 JARS_GIVEN = re.compile(r"hadoop-aws|hadoop-cloud|\.jar\b|/")
-"""Settings in which the file system for S3 may be; a directory of jars may have anything."""
+"""Settings that may add the file system for S3; a directory may contain any jar."""
 
 
 def check_session(options: SessionOptions) -> None:
-    """Raise ConfigError for a file of --jars, --py-files or --archives that is not there.
+    """Check the options of a session.
 
-    OttlaError if no address of a standalone master answers.
+    Raises ConfigError if a file of --jars, --py-files or --archives does not exist, and OttlaError
+    if no address of a standalone master answers.
     """
     for key, text in options.conf:
         if key in FILES:
@@ -47,9 +48,10 @@ def check_session(options: SessionOptions) -> None:
 
 
 def check_store(option: str, url: str, options: SessionOptions) -> None:
-    """Raise ConfigError for an output in S3 where Spark lacks the file system for it.
+    """Raise ConfigError if an output is in S3 and Spark has no file system for it.
 
-    Spark's own error names a class of Java.  A Spark of the user's own may have it anywhere.
+    Spark's own error would only name a Java class. The check is skipped if SPARK_HOME is set: such
+    an installation may have the jar anywhere.
     """
     scheme = urlsplit(url).scheme
     if scheme in ("s3", "s3n"):
@@ -69,7 +71,8 @@ def check_store(option: str, url: str, options: SessionOptions) -> None:
 
 
 def pyspark_jars() -> list[str]:
-    """Return the names of the jars within pyspark; none where it is not installed."""
+    """Return the names of the jars in the pyspark package, or an empty list if pyspark is not
+    installed."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         return []
@@ -110,7 +113,7 @@ def _check_master(master: str) -> None:
 
 @contextmanager
 def start_shown(master: str) -> Iterator[None]:
-    """Show, on a terminal, that Spark starts and for how long already."""
+    """Show on a terminal that Spark is starting, with the elapsed time."""
     if not is_watched():
         yield
         return

@@ -1,4 +1,4 @@
-"""`ottla pipeline telemetry`: what clients report of themselves, rolled up by windows."""
+"""`ottla pipeline telemetry`: aggregates client metrics over time windows."""
 
 import argparse
 import re
@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import add_cluster_arguments, add_format_argument
+from ottla.cli.common import CONNECTION, FORMAT
+from ottla.cli.options import Declared, option
 from ottla.cli.pipelines.pipeline_common import (
-    add_spark_arguments,
-    add_stream_arguments,
+    SPARK_OPTIONS,
     bootstrap_text,
     finish,
     follow_queries,
     key_and_value,
     login_options,
     open_spark,
+    stream_options,
     trigger_of,
 )
 from ottla.cli.times import parse_duration
@@ -34,76 +35,54 @@ if TYPE_CHECKING:
 
 TOPIC = "__client_metrics"
 TRIGGER = "1m"
-"""Windows are a minute long when nothing else is said: looking more often tells nothing sooner."""
+"""Default interval of batches. The default window is one minute, so that a shorter interval would
+show nothing earlier."""
 CHECKPOINT = "_checkpoint"
 SHUFFLES = "spark.sql.shuffle.partitions"
 SHUFFLES_LOCAL = 4
-"""Spark cuts what it sorts and groups into 200 parts, which suits a cluster, not one machine."""
+"""Shuffle partitions of Spark on one machine.  Spark's own default of 200 is for a cluster."""
 MILLISECONDS = 1_000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help="directory of the aggregates, Parquet by date"
-    )
-    parser.add_argument(
-        "--output-topic",
-        metavar="TOPIC",
-        help="topic for the aggregates as JSON, with or without --output",
-    )
-    parser.add_argument(
-        "--topic", default=TOPIC, help=f"topic of the clients' metrics (default: {TOPIC})"
-    )
-    parser.add_argument(
-        "--window", default="1m", metavar="DURATION", help="how long a window is (default: 1m)"
-    )
-    parser.add_argument(
-        "--lateness",
+OPTIONS: tuple[Declared, ...] = (
+    option("-o --output DIR", "directory of the aggregates, Parquet by date"),
+    option("--output-topic TOPIC", "topic for the aggregates as JSON, with or without --output"),
+    option("--topic TOPIC", f"topic of the clients' metrics (default: {TOPIC})", default=TOPIC),
+    option("--window DURATION", "length of a window (default: 1m)", default="1m"),
+    option(
+        "--lateness DURATION",
+        "time to wait for pushes after the end of a window (default: 30s); later ones make rows of "
+        "their own, marked is_late",
         default="30s",
-        metavar="DURATION",
-        help="how long a window waits for pushes after its end (default: 30s); later ones make "
-        "rows of their own, marked is_late",
-    )
-    parser.add_argument(
-        "--by",
-        default="client_id,broker_id",
-        metavar="NAME,…",
-        help="what rows are made by, beside the metric: client_instance_id, client_id, principal, "
+    ),
+    option(
+        "--by NAME,…",
+        "labels to group rows by, beside the metric: client_instance_id, client_id, principal, "
         "client_software_name, client_software_version, client_source_address, broker_id, or an "
         "attribute such as node.id (default: client_id,broker_id)",
-    )
-    parser.add_argument(
-        "--metrics", default="", metavar="BEGINNING,…", help="only metrics of such names"
-    )
-    parser.add_argument("--name", help="name of the query (default: telemetry-<name of DIR>)")
-    parser.add_argument(
-        "--starting",
+        default="client_id,broker_id",
+    ),
+    option("--metrics BEGINNING,…", "only metrics of such names", default=""),
+    option("--name NAME", "name of the query (default: telemetry-<name of DIR>)"),
+    option(
+        "--starting WHERE",
+        "start of a new query: earliest, latest, or offsets as Spark's JSON (default: earliest)",
         default="earliest",
-        metavar="WHERE",
-        help="start of a new query: earliest, latest, or offsets as Spark's JSON (default: "
-        "earliest)",
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="directory of the checkpoint (default: _checkpoint of --output)",
-    )
-    add_stream_arguments(parser, trigger=TRIGGER)
-    add_cluster_arguments(parser)
-    add_format_argument(parser)
-    add_spark_arguments(parser)
+    ),
+    option(
+        "--option KEY=VALUE ...",
+        "option of format('ottla'), such as maxOffsetsPerTrigger=100000; may be repeated",
+    ),
+    option("--checkpoint DIR", "directory of the checkpoint (default: _checkpoint of --output)"),
+    stream_options(trigger=TRIGGER),
+    *CONNECTION,
+    FORMAT,
+    SPARK_OPTIONS,
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Roll up until told to stop, or once."""
+    """Aggregate client metrics until interrupted, or in one run."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
@@ -112,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = telemetry_options(arguments)
     is_json = arguments.format == "json"
     if arguments.master.startswith("local"):
-        arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
+        arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # the user's --conf overrides it
     with (
         topic_explained(options.topic),
         prepared(options) as kept_open,
@@ -124,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
-    """Return what the command line asks for."""
+    """Return the telemetry options of the command line."""
     from ottla.pipeline.rollup.frames import RollupOptions
     from ottla.pipeline.rollup.stream import TelemetryOptions
 
@@ -157,9 +136,10 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
 
 @contextmanager
 def prepared(options: "TelemetryOptions") -> Iterator[tuple[int, ...]]:
-    """Be alone in the output, and ask the cluster for the topic, before Spark starts.
+    """Lock the output, and check that the topic exists, before Spark starts.
 
-    A new output is made only when the topic is there.  Yields what the session must keep open.
+    A new output is created only if the topic exists. Yields the file descriptors that the session
+    must keep open.
     """
     path = None if options.output is None else local_path(options.output)
     is_new = path is None or not path.exists()
@@ -184,7 +164,7 @@ def _check(options: "TelemetryOptions") -> None:
 
 @contextmanager
 def topic_explained(topic: str) -> Iterator[None]:
-    """Say of the topic that brokers write, when it is missing, how it comes to be."""
+    """Add to the error about a missing topic of client metrics how to create the topic."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -198,9 +178,10 @@ def topic_explained(topic: str) -> Iterator[None]:
 
 @contextmanager
 def alone_in(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
-    """Be the only command that writes into a directory, as far as it is on this machine.
+    """Lock an output directory against other commands on this machine.
 
-    Yields what the session must keep open: a JVM that outlives us for a moment writes, too.
+    Yields the file descriptors of the locks. The session must keep them open: the JVM may outlive
+    this process for a moment and still write.
     """
     path = None if output is None else local_path(output)
     if path is None:
@@ -225,16 +206,17 @@ def alone_in(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
 
 
 def query_name(output: str) -> str:
-    """Return a query's name after where it writes: one rollup there, one group a rollup."""
+    """Return the name of a query, derived from its output. Each aggregation has one output and one
+    group."""
     last = PurePosixPath(output.rstrip("/")).name or "root"
     return "telemetry-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)
 
 
 def milliseconds(option: str, text: str) -> int:
-    """Return a duration in milliseconds."""
+    """Parse a duration and return it in milliseconds."""
     return round(parse_duration(option, text) * MILLISECONDS)
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return what stands between commas."""
+    """Return the parts of a comma-separated list."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -1,5 +1,5 @@
 """Commands on quotas.
 
-quota.py        `ottla quota`: list, set, delete, explain, export, apply
-quota_files.py  limits as JSON, and what it takes to apply them (pure)
+quota.py        `ottla quota`: list, set, delete, explain, usage, export, apply
+quota_files.py  limits as JSON, and the changes that apply them (pure)
 """

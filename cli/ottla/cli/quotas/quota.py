@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
     counted,
     number_of,
     print_json,
-    run_async,
 )
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.quotas.quota_files import changes_to, exported, imported, owner_of
 from ottla.cli.terminal import say
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.quota_limits import limits_of
+from ottla.model.quotas.quota_limits import limits_of
 from ottla.model.settings.quotas import CLIENT_KEYS
 
 COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
@@ -29,74 +27,7 @@ USAGE_COLUMNS = (
     "BROKER", "USER", "CLIENT-ID", "KEY", "RATE", "LIMIT", "PERCENT", "THROTTLED-S",
 )  # fmt: skip
 DEFAULT = "<default>"
-"""How Kafka's tools call the default of a type."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla quota'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list every limit")
-    set_ = verbs.add_parser("set", help="set limits of a user, a client id, both, or an address")
-    delete_ = verbs.add_parser("delete", help="remove limits")
-    explain_ = verbs.add_parser("explain", help="show which limit applies to a client, and why")
-    usage_ = verbs.add_parser(
-        "usage", help="show the rates of limited clients, and which are throttled"
-    )
-    export_ = verbs.add_parser("export", help="print all limits as JSON, for 'apply'")
-    apply_ = verbs.add_parser("apply", help="set the limits of a file")
-    for verb in (set_, delete_):
-        verb.add_argument("--user", metavar="NAME", help=f"user; {DEFAULT} for all others")
-        verb.add_argument(
-            "--client-id", metavar="NAME", help=f"client id; {DEFAULT} for all others"
-        )
-        verb.add_argument("--ip", metavar="ADDRESS", help=f"IP address; {DEFAULT} for all others")
-    set_.add_argument(
-        "limits",
-        nargs="+",
-        metavar="KEY=LIMIT",
-        help="limit, such as producer_byte_rate=5M (bytes per second)",
-    )
-    delete_.add_argument("keys", nargs="*", metavar="KEY", help="keys of the limits (default: all)")
-    explain_.add_argument(
-        "--user",
-        default="ANONYMOUS",
-        metavar="NAME",
-        help="user of the client (default: %(default)s)",
-    )
-    explain_.add_argument(
-        "--client-id", default="", metavar="NAME", help="client id (default: none)"
-    )
-    apply_.add_argument(
-        "-f",
-        "--file",
-        required=True,
-        metavar="FILE",
-        help="file with limits, as 'ottla quota export' prints them",
-    )
-    apply_.add_argument(
-        "--prune", action="store_true", help="also remove limits that are not in the file"
-    )
-    usage_.add_argument(
-        "--limit",
-        type=int,
-        default=20,
-        metavar="N",
-        help="maximum number of clients of each quota and broker (default: %(default)s)",
-    )
-    for verb in (list_, set_, delete_, explain_, usage_, export_, apply_):
-        add_cluster_arguments(verb)
-    for verb in (list_, set_, delete_, explain_, usage_, apply_):
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
+"""Name that Kafka's tools use for the default of an entity type."""
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -112,7 +43,7 @@ async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set limits of one owner."""
+    """Set the limits of one owner."""
     limits: dict[str, float | None] = {}
     for text in arguments.limits:
         key, _, value = text.partition("=")
@@ -135,7 +66,8 @@ async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the eight levels of each quota for one client, and which of them holds."""
+    """Show the eight levels at which each quota of a client may be set, and the level that
+    applies."""
     found = await admin.describe_quotas()
     rows = []
     for key in sorted(CLIENT_KEYS):
@@ -150,7 +82,8 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show what limited clients use of each broker that answers, those throttled longest first."""
+    """Show the usage of clients with a limit on each broker that answers, the longest throttled
+    first."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
     rows, refusals = [], []
     for node in nodes:
@@ -177,13 +110,13 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def export(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print every limit as a file for `apply`."""
+    """Print all limits as a file for `apply`."""
     print_json(exported(await admin.describe_quotas()))
     return 0
 
 
 async def apply(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make the limits those of a file, all owners in one request."""
+    """Replace the limits of all owners by those of a file, in one request."""
     try:
         content = json.loads(Path(arguments.file).read_text())
     except OSError as error:
@@ -219,9 +152,9 @@ async def _change(
 
 
 def parse_limit(key: str, text: str) -> float:
-    """Read a limit such as 12.5, 5M (millions) or 5Mi (of 1,048,576).
+    """Parse a limit such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).
 
-    Raises ConfigError for what is no number.
+    Raises ConfigError if the text is not a number.
     """
     value = number_of(text)
     if value is None:
@@ -248,18 +181,58 @@ def _owner_cells(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]
 
 
 def _readable(arguments: argparse.Namespace, row: tuple[object, ...]) -> tuple[object, ...]:
-    """Return a row as it is for JSON, with short numbers for people."""
+    """Return a row with full numbers for JSON, or with abbreviated numbers for the table."""
     if arguments.format == "json":
         return row
     return tuple(f"{cell:,.10g}" if isinstance(cell, float) else cell for cell in row)
 
 
-VERBS = {
-    "list": list_quotas,
-    "set": set_quotas,
-    "delete": delete_quotas,
-    "explain": explain,
-    "usage": usage,
-    "export": export,
-    "apply": apply,
-}
+VERBS = (
+    admin_verb("list", "list every limit", list_quotas),
+    admin_verb(
+        "set",
+        "set limits of a user, a client id, both, or an address",
+        set_quotas,
+        option("--user NAME", f"user; {DEFAULT} for all others"),
+        option("--client-id NAME", f"client id; {DEFAULT} for all others"),
+        option("--ip ADDRESS", f"IP address; {DEFAULT} for all others"),
+        option("limits KEY=LIMIT ...", "limit, such as producer_byte_rate=5M (bytes per second)"),
+    ),
+    admin_verb(
+        "delete",
+        "remove limits",
+        delete_quotas,
+        option("--user NAME", f"user; {DEFAULT} for all others"),
+        option("--client-id NAME", f"client id; {DEFAULT} for all others"),
+        option("--ip ADDRESS", f"IP address; {DEFAULT} for all others"),
+        option("keys KEY", "keys of the limits (default: all)", nargs="*"),
+    ),
+    admin_verb(
+        "explain",
+        "show which limit applies to a client, and why",
+        explain,
+        option("--user NAME", "user of the client (default: %(default)s)", default="ANONYMOUS"),
+        option("--client-id NAME", "client id (default: none)", default=""),
+    ),
+    admin_verb(
+        "usage",
+        "show the rates of limited clients, and which are throttled",
+        usage,
+        option(
+            "--limit N",
+            "maximum number of clients of each quota and broker (default: %(default)s)",
+            type=int,
+            default=20,
+        ),
+    ),
+    admin_verb("export", "print all limits as JSON, for 'apply'", export, has_format=False),
+    admin_verb(
+        "apply",
+        "set the limits of a file",
+        apply,
+        option(
+            "-f --file FILE", "file with limits, as 'ottla quota export' prints them", required=True
+        ),
+        option("--prune", "also remove limits that are not in the file"),
+    ),
+)

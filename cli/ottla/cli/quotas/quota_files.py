@@ -1,7 +1,7 @@
-"""Limits as JSON, and what it takes to make a cluster's limits those of a file.  Pure.
+"""Limits as JSON, and the changes that make a cluster's limits equal to a file. Pure.
 
 A file is a list of objects: `{"user": "anna", "client-id": null, "limits": {"producer_byte_rate":
-1048576}}`.  A part with null is the default of its type; a part that is left out does not count.
+1048576}}`. A null user or client id is the default of its type; a missing one matches any.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner
 from ottla.model.errors import ConfigError
-from ottla.model.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity
 
 PARTS = ("user", "client-id", "ip")
 LIMITS = "limits"
@@ -18,7 +18,7 @@ AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
 
 
 def exported(limits: AllLimits) -> list[dict[str, object]]:
-    """Return limits as they stand in a file, sorted by their owners."""
+    """Return limits in the form of the file, sorted by owner."""
     return [
         {
             **{part.type: None if part.is_default else part.name for part in owner},
@@ -29,7 +29,8 @@ def exported(limits: AllLimits) -> list[dict[str, object]]:
 
 
 def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
-    """Return the limits of a file.  Raises ConfigError with what is wrong in which entry."""
+    """Return the limits in the content of a file. Raises ConfigError, which names the entry, if one
+    is invalid."""
     if not isinstance(content, list):
         raise ConfigError("--file", "must hold a list of owners and their limits")
     found: dict[QuotaOwner, dict[str, float]] = {}
@@ -42,7 +43,8 @@ def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
 
 
 def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
-    """Return what makes the limits those that are wanted; others go only with `prunes`."""
+    """Return the changes from the present to the wanted limits. With `prunes`, limits that are not
+    wanted are removed."""
     owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
     changes = []
     for owner in owners:
@@ -58,7 +60,8 @@ def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[Q
 
 
 def owner_of(parts: Iterable[tuple[str, str | None]]) -> QuotaOwner:
-    """Return an owner by its types and names; None is the default of a type."""
+    """Return the owner with the given types and names; a name of None is the default of its
+    type."""
     return tuple(sorted(QuotaEntity(type_, name is None, name or "") for type_, name in parts))
 
 

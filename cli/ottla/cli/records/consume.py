@@ -1,4 +1,4 @@
-"""`ottla consume`: print records, with kcat's habits."""
+"""`ottla consume`: prints records, with the formats and options of kcat."""
 
 import argparse
 import re
@@ -8,12 +8,13 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.common import CONNECTION, bootstrap_of, counted, run_async
+from ottla.cli.options import Declared, option
 from ottla.cli.records.record_printer import Printer, ReadPosition
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
 from ottla.cli.topics.offsets import offsets_at
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.fetch.record_decoder import RecordDecoder
@@ -31,84 +32,50 @@ WAIT_MS_MAX = 500
 ATTEMPTS = 50
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla consume'."""
-    add_cluster_arguments(parser)
-    parser.add_argument(
-        "topics",
-        nargs="+",
-        metavar="TOPIC",
-        help="topic; one that begins with ^ is a regular expression of the beginnings of names",
-    )
-    parser.add_argument(
-        "--regex", action="store_true", help="each TOPIC is a regular expression of whole names"
-    )
-    parser.add_argument(
-        "-G",
-        "--group",
-        metavar="GROUP",
-        help="read as a member of this group, and commit what was printed (default: no group)",
-    )
-    parser.add_argument(
-        "-p",
-        "--partition",
-        type=int,
-        metavar="NUMBER",
-        help="number of the partition (default: all)",
-    )
-    parser.add_argument(
-        "-o",
-        "--offset",
+OPTIONS: tuple[Declared, ...] = (
+    *CONNECTION,
+    option(
+        "topics TOPIC ...",
+        "topic; one that begins with ^ is a regular expression of the beginnings of names",
+    ),
+    option("--regex", "each TOPIC is a regular expression of whole names"),
+    option(
+        "-G --group GROUP",
+        "read as a member of this group, and commit what was printed (default: no group)",
+    ),
+    option("-p --partition NUMBER", "number of the partition (default: all)", type=int),
+    option(
+        "-o --offset OFFSET",
+        "start: beginning, end, N, -N (from the end) or s@MS (from that time); e@MS: end; with "
+        "--group beginning or end, for what it has not read (default: %(default)s)",
         default="beginning",
-        metavar="OFFSET",
-        help="start: beginning, end, N, -N (from the end) or s@MS (from that time); e@MS: end; "
-        "with --group beginning or end, for what it has not read (default: %(default)s)",
-    )
-    parser.add_argument(
-        "-c",
-        "--count",
-        type=int,
-        metavar="N",
-        help="number of records to print (default: no limit)",
-    )
-    parser.add_argument(
-        "-e",
-        "--exit-at-end",
-        action="store_true",
-        help="stop at the end of each partition (default: wait for new records)",
-    )
-    parser.add_argument(
-        "-K",
-        "--key-delimiter",
-        metavar="DELIMITER",
-        help="separator; print keys too (default: values only)",
-    )
-    parser.add_argument(
-        "-f",
-        "--format-string",
-        metavar="FORMAT",
-        help=r"%%t topic %%p partition %%o offset %%T time %%k key %%s value %%h headers "
-        r"%%K %%S lengths; \n \t",
-    )
-    parser.add_argument(
+    ),
+    option("-c --count N", "number of records to print (default: no limit)", type=int),
+    option("-e --exit-at-end", "stop at the end of each partition (default: wait for new records)"),
+    option("-K --key-delimiter DELIMITER", "separator; print keys too (default: values only)"),
+    option(
+        "-f --format-string FORMAT",
+        "%%t topic %%p partition %%o offset %%T time %%k key %%s value %%h headers %%K %%S "
+        "lengths; \\n \\t",
+    ),
+    option(
         "--isolation-level",
+        "which records of transactions to read (default: %(default)s, as kcat)",
         choices=tuple(ISOLATION),
         default="read_committed",
-        help="which records of transactions to read (default: %(default)s, as kcat)",
-    )
-    parser.add_argument(
-        "-J", "--json", action="store_true", help="print each record as a JSON object"
-    )
+    ),
+    option("-J --json", "print each record as a JSON object"),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read until told to stop: the count, the end, or Ctrl-C."""
+    """Print records until the requested number, the end of the partitions, or Ctrl-C."""
     start, stop = parse_offset(arguments.offset)
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
         raise ConfigError("--partition", "belongs to one topic; name that topic alone")
     if arguments.group is not None:
-        # Only members need the consumer.
+        # Imported late: only members of a group need the consumer.
         from ottla.cli.records.consume_group import read_as_member
 
         return run_async(lambda: read_as_member(arguments, wanted))
@@ -143,7 +110,8 @@ async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> li
 
 
 def parse_offset(text: str) -> tuple[str, int | None]:
-    """Return where to start and the time to stop at (in ms), as kcat writes them."""
+    """Parse --offset as kcat does. Returns the start, and the timestamp in ms at which to stop, or
+    None."""
     start, stop = "beginning", None
     for part in text.split(","):
         if part.startswith("e@") and part[2:].isdecimal():
@@ -195,7 +163,8 @@ async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level
 async def _read(
     cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
 ) -> int:
-    """Print records until the count or the ends; return how many."""
+    """Print records until the requested number or the end offsets. Returns the number of
+    records."""
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer, decoder = Printer(arguments), RecordDecoder()
     failures = 0
@@ -224,7 +193,8 @@ async def _read(
 async def _fetch(
     cluster: Cluster, positions: list[ReadPosition], level: str, decoder: RecordDecoder
 ) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
-    """Fetch once from each leader in turn; return the records and a retriable error, if any."""
+    """Fetch once from each leader, one after another. Returns the records, and a retriable error
+    code if one occurred."""
     by_leader: dict[Any, list[ReadPosition]] = {}
     for position in positions:
         at = TopicPartition(position.topic, position.partition)
@@ -282,13 +252,14 @@ def records_of(
     aborted: Iterable[tuple[int, int]] = (),
     decoder: RecordDecoder | None = None,
 ) -> list[ConsumerRecord]:
-    """Return the records of a fetch, which may end during a batch: the next fetch has it whole.
+    """Return the complete records of a fetch. An incomplete batch at the end of the response is
+    fetched again.
 
-    Those of `aborted` transactions, (producer id, first offset) each, are left out.
+    Records of `aborted` transactions, each given as (producer id, first offset), are left out.
     """
     if not data:
         return []
-    fetched = Fetched(
+    fetched = FetchedRecords(
         TopicPartition(position.topic, position.partition),
         Offset(position.offset),
         NO_EPOCH,
@@ -301,7 +272,7 @@ def records_of(
     except CorruptDataError:
         raise_for(ErrorCode.CORRUPT_MESSAGE)
     if not found:
-        # Nothing but markers, aborted records, or such as compaction took away: step over them.
+        # The batches contained only markers, aborted records or compacted offsets: skip them.
         position.offset = max(position.offset, fetched.offset)
     return found
 
@@ -309,10 +280,12 @@ def records_of(
 def wanted_of(
     records: Iterable[ConsumerRecord], position: ReadPosition
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records from the position on; behind the last that is wanted, move to the end."""
+    """Yield the records between the position and its end offset. If a record is at or after the end
+    offset, set the position to the end offset."""
     for record in records:
         if position.end_offset is not None and record.offset >= position.end_offset:
-            # Compaction may have taken all that lay before the end: no record leads there.
+            # Compaction may have removed the last records before the end, so the position is set
+            # here.
             position.offset = position.end_offset
             return
         if record.offset >= position.offset:

@@ -1,6 +1,7 @@
-"""`ottla consume --group`: read as a member of a group, and commit what was printed.
+"""`ottla consume --group`: reads as a member of a group, and commits the offsets of printed
+records.
 
-Records are flushed to standard output before they are committed: at-least-once.
+Records are flushed to standard output before their offsets are committed: at-least-once.
 """
 
 import argparse
@@ -19,17 +20,18 @@ from ottla.client.network.cluster import open_cluster
 from ottla.model.errors import ConfigError, RefusedError
 
 RESETS = {"beginning": "earliest", "end": "latest"}
-"""Where a group begins that has committed nothing, by our words."""
+"""Value of auto.offset.reset for each value of --offset, for a group without committed offsets."""
 
 BATCH_RECORDS = 500
 POLL_S = 0.5
-"""Between two looks at whether the end is reached."""
+"""Interval, in seconds, between checks whether the end is reached."""
 METADATA_AGE_MS = 10_000
-"""After so long a topic that was created meanwhile is found by a pattern."""
+"""Largest age of metadata in ms, after which a pattern finds newly created topics."""
 
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print records until the count, the end or a signal; commit and leave the group."""
+    """Print records until the requested number, the end, or a signal. Then commit the offsets and
+    leave the group."""
     if arguments.partition is not None:
         raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
     if arguments.offset not in RESETS:
@@ -86,7 +88,8 @@ async def _read(consumer: Consumer, arguments: argparse.Namespace, printer: Prin
 
 
 async def _is_at_end(consumer: Consumer) -> bool:
-    """Return whether everything that is assigned has been read; not where nothing is, yet."""
+    """Return whether all assigned partitions are read to their ends. Returns False if no partition
+    is assigned."""
     assigned = consumer.assignment
     if not assigned:
         return False
@@ -94,4 +97,4 @@ async def _is_at_end(consumer: Consumer) -> bool:
     try:
         return all([await consumer.position(at) >= end for at, end in ends.items()])
     except RefusedError:
-        return False  # a partition went to another member meanwhile
+        return False  # The partition was reassigned during the request.

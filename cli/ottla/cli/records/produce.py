@@ -1,6 +1,6 @@
-"""`ottla produce`: write records from standard input, one a line, as kcat does.
+"""`ottla produce`: writes records from standard input, one a line, as kcat does.
 
-An empty line is an empty record, as Kafka's console producer has it; kcat passes over it.
+An empty line is an empty record, as in Kafka's console producer; kcat skips such lines.
 """
 
 import argparse
@@ -12,7 +12,8 @@ from functools import partial
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.common import CONNECTION, bootstrap_of, counted, run_async
+from ottla.cli.options import Declared, option
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import note
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
@@ -33,67 +34,50 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 BATCH_RECORDS_MAX = 1_000
 BATCH_BYTES_MAX = 512 << 10
-"""Below the broker's default max.message.bytes with room for keys, headers and the batch's own."""
+"""Largest size of a batch in bytes: below the broker's default max.message.bytes, with room for
+keys, headers and batch overhead."""
 PRODUCE_BY_NAME_VERSION = PRODUCE_TOPIC_IDS_FROM - 1
 RETRY_WAIT_S = 0.1
 ATTEMPTS = 50
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla produce'."""
-    add_cluster_arguments(parser)
-    parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
-    parser.add_argument(
-        "-p", "--partition", type=int, help="number of the partition (default: by key, else spread)"
-    )
-    parser.add_argument(
-        "-K",
-        "--key-delimiter",
-        metavar="DELIMITER",
-        help="separator of key and value on a line (default: no keys)",
-    )
-    parser.add_argument("-k", "--key", help="key of every record (default: none)")
-    parser.add_argument(
-        "-H",
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="header of every record; may be repeated",
-    )
-    parser.add_argument(
-        "-Z",
-        "--null",
-        action="store_true",
-        help="write an empty value or key as null (a tombstone)",
-    )
-    parser.add_argument(
-        "-z",
-        "--codec",
+OPTIONS: tuple[Declared, ...] = (
+    *CONNECTION,
+    option("topic TOPIC", "name of the topic"),
+    option(
+        "-p --partition PARTITION",
+        "number of the partition (default: by key, else spread)",
+        type=int,
+    ),
+    option(
+        "-K --key-delimiter DELIMITER", "separator of key and value on a line (default: no keys)"
+    ),
+    option("-k --key KEY", "key of every record (default: none)"),
+    option("-H --header NAME=VALUE ...", "header of every record; may be repeated"),
+    option("-Z --null", "write an empty value or key as null (a tombstone)"),
+    option(
+        "-z --codec",
+        "compression of the batches (default: none)",
         choices=[codec.name.lower() for codec in Codec],
         default="none",
-        help="compression of the batches (default: none)",
-    )
-    parser.add_argument(
+    ),
+    option(
         "--acks",
+        "replicas that acknowledge a record: the leader, or all in sync (default: %(default)s)",
         choices=("1", "all"),
         default="all",
-        help="replicas that acknowledge a record: the leader, or all in sync (default: "
-        "%(default)s)",
-    )
-    parser.add_argument(
-        "--create", action="store_true", help="create the topic if it does not exist"
-    )
-    parser.add_argument(
-        "--transactional-id",
-        metavar="ID",
-        help="transactional id: one transaction, committed at the end of the input, aborted "
-        "at an error or Ctrl-C (default: no transaction)",
-    )
+    ),
+    option("--create", "create the topic if it does not exist"),
+    option(
+        "--transactional-id ID",
+        "transactional id: one transaction, committed at the end of the input, aborted at an error "
+        "or Ctrl-C (default: no transaction)",
+    ),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write every line; each acknowledged before the next batch goes out."""
+    """Write a record for each line. Each batch is acknowledged before the next is sent."""
     headers = tuple(_header(text) for text in arguments.header)
     if arguments.transactional_id is not None:
         return run_async(partial(_write_in_transaction, arguments, headers))
@@ -123,7 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _write_in_transaction(
     arguments: argparse.Namespace, headers: tuple[tuple[str, bytes | None], ...]
 ) -> int:
-    """Write every line in one transaction, which the end of the input commits."""
+    """Write a record for each line in one transaction, which is committed at the end of the
+    input."""
     if arguments.acks != "all":
         raise ConfigError("--acks", f"is {arguments.acks}; a transaction needs all")
     config = ProducerConfig(
@@ -137,7 +122,8 @@ async def _write_in_transaction(
         async with producer.transaction():
             lots = _chunks()
             end: list[bytes] = []
-            # The wait for input leaves the loop free: what was read before is sent meanwhile.
+            # A thread waits for input, so that the event loop can send earlier lines at the same
+            # time.
             while lines := await trio.to_thread.run_sync(next, lots, end, abandon_on_cancel=True):
                 for line in lines:
                     key, value = _split(line, arguments)
@@ -150,9 +136,10 @@ async def _write_in_transaction(
 
 
 async def _may_create(cluster: Cluster, arguments: argparse.Namespace) -> bool:
-    """Return whether the topic may be created; a person at a terminal is asked.
+    """Return whether the topic may be created. If standard input is a terminal, the user is asked.
 
-    Raises RefusedError if there is no such topic and it may not: its name may be a typo.
+    Raises RefusedError if the topic does not exist and may not be created: its name may be
+    misspelt.
     """
     if arguments.create:
         return True
@@ -183,7 +170,7 @@ def _check_partition(arguments: argparse.Namespace, partitions: Sequence[int]) -
 
 
 def _chunks() -> Iterator[list[bytes]]:
-    """Yield the lines of standard input in lots of what is at hand, bounded."""
+    """Yield the available lines of standard input in bounded chunks."""
     lines: list[bytes] = []
     size = 0
     for line in sys.stdin.buffer:
@@ -201,7 +188,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition of one lot's keyless records, of those that have a leader."""
+    """Return the partition for the records without a key of one chunk. Partitions with a leader are
+    preferred."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]
@@ -215,7 +203,8 @@ def _sorted(
     *,
     keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Give each line its key, value and partition: keyed by hash, keyless all one partition."""
+    """Return the records of the lines, by partition. A record with a key goes to the partition of
+    the key's hash; all others go to the partition `keyless`."""
     now_ms = time.time_ns() // 1_000_000
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:

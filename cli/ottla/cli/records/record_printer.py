@@ -1,4 +1,4 @@
-"""Prints records in the form that was asked for, with kcat's formats."""
+"""Prints records in the requested format. The formats are those of kcat."""
 
 import argparse
 import re
@@ -15,31 +15,31 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 
 @dataclass(slots=True)
 class ReadPosition:
-    """Where reading of one partition stands and where it stops."""
+    """Read position in one partition, and the offset to stop at."""
 
     topic: str
     partition: int
     offset: int
     end_offset: int | None
     leader: int = -1
-    """Who answered last."""
+    """Broker that led the partition at the last fetch, or -1 before the first."""
 
 
 class Printer:
-    """Prints records in the form that was asked for."""
+    """Prints records in the requested format."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.count = 0
         self._is_json: bool = arguments.json
         self._is_seen = sys.stdout.isatty()
-        """Whether a terminal shows what is printed: there a record's bytes steer nothing."""
+        """True if the output is a terminal, where control characters in records must be escaped."""
         text = arguments.format_string
         if text is None:
             delimiter = arguments.key_delimiter
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
         self._is_plain = self._tokens == ["%s", "\\n"] and not self._is_seen
-        """Whether records are printed as values, one a line."""
+        """True if the output is each record's value on a line, unescaped."""
 
     def show(self, position: ReadPosition, record: ConsumerRecord) -> None:
         """Print one record."""
@@ -86,7 +86,8 @@ class Printer:
                 return ESCAPES.get(token, token).encode()
 
     def json(self, position: ReadPosition, record: ConsumerRecord) -> str:
-        """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
+        """Return a record in kcat's JSON form: without spaces, and with headers only if there are
+        any."""
         is_create_time = record.timestamp_type is TimestampType.CREATE_TIME
         fields: dict[str, Any] = {
             "topic": position.topic,

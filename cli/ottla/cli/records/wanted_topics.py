@@ -1,4 +1,4 @@
-"""The topics that `ottla consume` is told: names, and regular expressions of names."""
+"""The topics of `ottla consume`: topic names, and regular expressions for topic names."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,23 +8,24 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 PATTERN_MARK = "^"
-"""How a word begins that librdkafka takes for a regular expression."""
+"""Prefix that marks a regular expression, as in librdkafka."""
 
 
 class WantedTopics:
-    """Names and patterns.  A word with ^ matches beginnings of names, as in librdkafka; under
-    --regex each other word matches whole names, as in the Java client."""
+    """Names and regular expressions of topics. As in librdkafka, an expression that begins with ^
+    matches the beginning of a name. With --regex, each other expression matches a whole name, as in
+    the Java client."""
 
     def __init__(self, words: Sequence[str], *, is_regex: bool) -> None:
         patterns = [one for one in words if is_regex or one.startswith(PATTERN_MARK)]
         self.is_pattern = bool(patterns)
-        """Whether any of the words is a regular expression."""
+        """True if any of the words is a regular expression."""
 
         self.names = [one for one in dict.fromkeys(words) if one not in patterns]
-        """The topics that are named in full."""
+        """Topics that are named in full."""
 
         self.pattern = "|".join([*map(_whole, patterns), *map(re.escape, self.names)])
-        """One pattern of the whole names of all of them."""
+        """One regular expression that matches the whole names of all wanted topics."""
 
         self._regex = _compiled(patterns, self.pattern)
 
@@ -34,9 +35,9 @@ class WantedTopics:
 
 
 async def topics_of(cluster: Cluster, wanted: WantedTopics) -> list[str]:
-    """Return the wanted topics that exist; internal ones have to be named in full.
+    """Return the wanted topics that exist.  Internal topics must be named in full.
 
-    Raises RefusedError if one that is named in full does not exist.
+    Raises RefusedError if a topic that is named in full does not exist.
     """
     found = {
         topic.name or "": topic.is_internal
@@ -58,7 +59,8 @@ def _check_known(name: str, found: Iterable[str]) -> None:
 
 
 def _whole(pattern: str) -> str:
-    """Return a pattern that matches a whole name where the given one is to match."""
+    """Return an expression that matches whole names. An expression that begins with ^ is extended
+    to match any rest of a name."""
     return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
 
 

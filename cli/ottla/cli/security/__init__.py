@@ -1,10 +1,10 @@
-"""Who everyone is, and what each may do.
+"""Commands on ACLs, certificates and listeners.
 
 acl.py                    `ottla acl`: list, create, delete, explain
-acl_words.py              what a command line names, and how entries are shown (pure)
-acl_explanation.py        decides as a broker does, and shows by which entry
+acl_words.py              ACLs on the command line and in tables (pure)
+acl_explanation.py        decides as a broker does, and shows the deciding ACL
 doctor_certificates.py    `ottla doctor certificates`
-certificate_findings.py   judges them (pure)
+certificate_findings.py   judges certificates (pure)
 doctor_listeners.py       `ottla doctor listeners`
-listener_findings.py      judges what they let in (pure)
+listener_findings.py      judges the security of listeners (pure)
 """

@@ -1,13 +1,14 @@
-"""Decides by a cluster's own entries and settings, as its brokers do, and shows what decided."""
+"""Authorizes a request with a cluster's ACLs and settings as its brokers do, and returns the ACL
+that decides."""
 
 from uuid import UUID
 
 from ottla.client.admin import Admin
 from ottla.metadata.acl_table import NO_ACLS
-from ottla.metadata.standard_authorizer import Judgement, StandardAuthorizer
-from ottla.model.acls import AclFilter, AclOperation, ResourceType
+from ottla.metadata.standard_authorizer import AuthorizationDecision, StandardAuthorizer
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.settings.authorizer import (
+from ottla.model.security.acls import AclFilter, AclOperation, ResourceType
+from ottla.model.settings.security.authorizer import (
     ALLOW_EVERYONE,
     AUTHORIZER_CLASS,
     SUPER_USERS,
@@ -23,10 +24,10 @@ async def explained(
     operation: AclOperation,
     resource_type: ResourceType,
     name: str,
-) -> Judgement:
-    """Return the decision and what it rests on.
+) -> AuthorizationDecision:
+    """Return the decision and the ACL that it is based on.
 
-    Raises RefusedError with SECURITY_DISABLED where nothing is decided in this cluster.
+    Raises RefusedError with SECURITY_DISABLED if the cluster has no authorizer.
     """
     settings = await _settings(admin)
     if not settings.is_on:
@@ -37,11 +38,11 @@ async def explained(
     entries = await admin.describe_acls(AclFilter())
     acls = NO_ACLS.with_entries({UUID(int=at + 1): one for at, one in enumerate(entries)})
     authorizer = StandardAuthorizer(settings, acls=acls)
-    return authorizer.judge(principal, host, operation, resource_type, name)
+    return authorizer.decide(principal, host, operation, resource_type, name)
 
 
 async def _settings(admin: Admin) -> AuthorizerConfig:
-    """Return what a broker has in its file; all must have the same."""
+    """Return the authorizer settings of a broker, which must be the same on all brokers."""
     cluster = await admin.describe_cluster()
     configs = await admin.broker_configs(cluster.brokers[0].node)
     keys = (AUTHORIZER_CLASS, SUPER_USERS, ALLOW_EVERYONE)

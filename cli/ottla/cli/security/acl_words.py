@@ -1,11 +1,13 @@
-"""Access control entries in words: what a command line names, and how entries are shown.  Pure."""
+"""ACLs as text: parsed from a command line, and formatted for tables. Pure."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ottla.cli.options import Option, option
 from ottla.cli.suggestions import did_you_mean
-from ottla.model.acls import (
+from ottla.model.errors import ConfigError
+from ottla.model.security.acls import (
     CLUSTER_NAME,
     OPERATIONS,
     WILDCARD,
@@ -16,7 +18,6 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.errors import ConfigError
 
 RESOURCES = {
     "topic": ResourceType.TOPIC,
@@ -25,7 +26,7 @@ RESOURCES = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user": ResourceType.USER,
 }
-"""Options that name a resource of a type, by the argument's name."""
+"""Resource type of each option that names a resource, by argument name."""
 
 COLUMNS = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN")
 WRITES = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
@@ -34,36 +35,33 @@ READS = (AclOperation.READ, AclOperation.DESCRIBE)
 Pattern = tuple[ResourceType, str]
 
 
-def add_resource_arguments(parser: argparse.ArgumentParser, *, is_repeatable: bool) -> None:
-    """Declare the options that name resources."""
-    action = "append" if is_repeatable else "store"
+def resource_options(*, is_repeatable: bool) -> Iterator[Option]:
+    """Yield the options that name resources."""
     for name in RESOURCES:
-        option = f"--{name.replace('_', '-')}"
-        noun = option.removeprefix("--").replace("-", " ")
-        parser.add_argument(
-            option, action=action, metavar="NAME", help=f"{noun} of this name; '*' for every {noun}"
+        noun = name.replace("_", " ")
+        yield option(
+            f"--{name.replace('_', '-')} NAME",
+            f"{noun} of this name; '*' for every {noun}",
+            action="append" if is_repeatable else "store",
         )
-    parser.add_argument("--cluster", action="store_true", help="the cluster itself")
-    parser.add_argument(
-        "--prefixed",
-        action="store_true",
-        help="names are beginnings of names (default: names are whole)",
-    )
+    yield option("--cluster", "the cluster itself")
+    yield option("--prefixed", "the given names are prefixes (default: whole names)")
 
 
 def principal_of(text: str) -> str:
-    """Return a principal as Kafka writes it; a name alone is a user's."""
+    """Return a principal in Kafka's form. A name without a type becomes a user."""
     if not text:
         raise ConfigError("principal", "is empty; name a user, or Type:name")
     return text if ":" in text else f"User:{text}"
 
 
 def operation_of(text: str) -> AclOperation:
-    """Return an operation by its name, such as read or describe-configs; ConfigError for none."""
+    """Return the operation with a name such as read or describe-configs. Raises ConfigError if
+    there is none."""
     names = {one.name.lower().replace("_", "-"): one for one in AclOperation if one.value >= 2}
     given = text.lower().replace("_", "-")
     for name, operation in names.items():
-        # Kafka's tool writes DescribeConfigs.
+        # Kafka's tool writes DescribeConfigs, without a dash.
         if given in (name, name.replace("-", "")):
             return operation
     cure = did_you_mean(given, names)
@@ -71,7 +69,7 @@ def operation_of(text: str) -> AclOperation:
 
 
 def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
-    """Return the resources that a command names."""
+    """Return the resource patterns that a command names."""
     found: list[Pattern] = []
     for name, kind in RESOURCES.items():
         given = getattr(arguments, name) or []
@@ -83,7 +81,7 @@ def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
 
 
 def entries_of(arguments: argparse.Namespace) -> list[AclEntry]:
-    """Return the entries that 'ottla acl create' is told to write; ConfigError where it cannot."""
+    """Return the ACLs of 'ottla acl create'.  Raises ConfigError if they are incomplete."""
     patterns = patterns_of(arguments)
     if not patterns:
         raise ConfigError(
@@ -115,7 +113,8 @@ def entries_of(arguments: argparse.Namespace) -> list[AclEntry]:
 def _operations(
     arguments: argparse.Namespace, patterns: Sequence[Pattern]
 ) -> dict[ResourceType, list[AclOperation]]:
-    """Return the operations on each type of resource; ConfigError where a type has none of them."""
+    """Return the requested operations for each resource type. Raises ConfigError if an operation
+    applies to none of the types, or a type has no operation."""
     asked = [operation_of(part) for text in arguments.operation for part in text.split(",") if part]
     found: dict[ResourceType, list[AclOperation]] = {kind: [] for kind, _ in patterns}
     if arguments.producer:
@@ -150,7 +149,8 @@ def _extend(
 
 
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
-    """Return the filter of 'ottla acl list' and 'delete'; ConfigError for two resources."""
+    """Return the filter of 'ottla acl list' and 'delete'.  Raises ConfigError if two resources are
+    named."""
     patterns = patterns_of(arguments)
     if len(patterns) > 1:
         raise ConfigError("resource", "is named twice; name one, or none for all")
@@ -173,7 +173,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
 
 
 def row_of(entry: AclEntry) -> tuple[Any, ...]:
-    """Return an entry as a row of the table."""
+    """Return an ACL as a row of the table."""
     return (
         entry.principal,
         entry.host,
@@ -186,7 +186,7 @@ def row_of(entry: AclEntry) -> tuple[Any, ...]:
 
 
 def sentence_of(entry: AclEntry) -> str:
-    """Return an entry as a sentence."""
+    """Return an ACL as a sentence."""
     kind = entry.resource_type.name.lower().replace("_", " ")
     name = f"{kind} {entry.resource_name}"
     if entry.pattern_type is PatternType.PREFIXED:
@@ -199,5 +199,5 @@ def sentence_of(entry: AclEntry) -> str:
 
 
 def word_of(operation: AclOperation) -> str:
-    """Return an operation's name as a command takes it."""
+    """Return the name of an operation in the form that commands accept."""
     return operation.name.lower().replace("_", "-")

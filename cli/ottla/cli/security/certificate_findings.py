@@ -1,4 +1,4 @@
-"""Judges the certificates that a file of settings names: what will fail, and what soon.  Pure."""
+"""Checks the certificates of a settings file for failures and for expiry. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ottla.model.tls.certificate import Certificate
 from ottla.model.tls.context_driver import TlsMaterial
 
 RENEW_WITHIN = timedelta(days=30)
-"""A certificate that ends sooner should be renewed now."""
+"""Remaining validity below which a certificate should be renewed."""
 
 COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID UNTIL", "STATE", "WHAT TO DO")
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -16,7 +16,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFinding:
-    """What is to be said of one certificate."""
+    """Finding about one certificate."""
 
     where: str
     subject: str = "-"
@@ -42,9 +42,11 @@ class CertificateFinding:
 def findings_of(
     where: str, material: TlsMaterial, *, now: datetime, handshake_problem: str | None
 ) -> Iterator[CertificateFinding]:
-    """Yield what is to be said of one end of TLS: its own certificate, then those it trusts.
+    """Yield the findings about the certificates of one TLS configuration: its own certificate, then
+    the trusted ones.
 
-    `handshake_problem` is why a client that trusts the same CAs would refuse it, if it would.
+    `handshake_problem` is the reason why a client that trusts the same CAs would refuse the
+    certificate, or None.
     """
     if material.certificate is not None:
         yield _judged(where, material.certificate, now, handshake_problem)
@@ -74,5 +76,5 @@ def _judged(
 
 
 def is_fit(findings: Sequence[CertificateFinding]) -> bool:
-    """Return whether nothing fails."""
+    """Return True if no finding is a failure."""
     return all(one.state != FAILED for one in findings)

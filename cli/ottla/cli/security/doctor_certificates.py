@@ -1,7 +1,7 @@
-"""`ottla doctor certificates FILE`: the certificates of a node's or a client's settings, judged.
+"""`ottla doctor certificates FILE`: checks the certificates in the settings of a node or a client.
 
-Each is tried as it will be used: a server with it and a client that trusts the same CAs shake hands
-in memory, under each name that clients connect to.
+Each certificate is tested in use: a server with this certificate and a client that trusts the same
+CAs do a handshake in memory. This is repeated for each host name that clients connect to.
 """
 
 import ssl
@@ -13,8 +13,8 @@ from pathlib import Path
 from ottla.cli.security.certificate_findings import FAILED, CertificateFinding, findings_of
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress, parse_listeners
-from ottla.model.settings.security import node_listeners, with_protocols
-from ottla.model.settings.tls import (
+from ottla.model.settings.security.security_keys import node_listeners, with_protocols
+from ottla.model.settings.security.tls import (
     NONE,
     TLS_PROTOCOLS,
     TlsConfig,
@@ -26,11 +26,11 @@ from ottla.node.properties import parse_properties
 
 EVERY_INTERFACE = ("", "0.0.0.0", "::")
 ROUNDS_MAX = 10
-"""A handshake takes two or three."""
+"""Largest number of exchanges in a handshake; a normal one needs two or three."""
 
 
 def look_at_file(path: Path, *, now: datetime | None = None) -> list[CertificateFinding]:
-    """Return what is to be said of all certificates that a node's file names."""
+    """Return the findings about all certificates of a settings file."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +48,7 @@ def look_at_file(path: Path, *, now: datetime | None = None) -> list[Certificate
 
 
 def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
-    """Return the listeners of a node's file, each once, as clients know them where that is said."""
+    """Return the distinct listeners in a node's settings, by advertised address if there is one."""
     is_broker = texts.get("process.roles", "broker").strip() != "controller"
     found = {one.name: one for one in node_listeners(texts, is_broker=is_broker)}
     for key in ("listeners", "advertised.listeners"):
@@ -76,7 +76,7 @@ def _look_at_listener(
 
 
 def handshake_problem(config: TlsConfig, host: str | None) -> str | None:
-    """Return why a client that trusts the same CAs refuses the certificate, None if it does not."""
+    """Return the reason why a client that trusts the same CAs refuses the certificate, or None."""
     server = server_context(config)
     client = client_context(replace(config, client_auth=NONE, checks_names=host is not None))
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

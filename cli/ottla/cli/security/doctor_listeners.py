@@ -1,8 +1,9 @@
-"""`ottla doctor listeners`: what addresses of a cluster let in, seen from outside.
+"""`ottla doctor listeners`: encryption, certificates and authentication of listeners, as a client
+sees them.
 
-Each address is connected to several times, for a connection is good for one question: whether it
-encrypts, whether its certificate is accepted, which logins it offers, whether it serves strangers.
-No login is ever sent.
+The command connects to each address several times, since one connection can answer only one
+question: is the connection encrypted, is the certificate accepted, which SASL mechanisms are
+offered, are clients served without authentication. No credentials are ever sent.
 """
 
 import ssl
@@ -16,7 +17,7 @@ from ottla.client.network.connection import BrokerConnection, ConnectionLostErro
 from ottla.client.network.login import HANDSHAKE_VERSION, LOGIN
 from ottla.client.network.tls import TLS, TlsDialer, TlsError, sentence_of
 from ottla.model.errors import ErrorCode, OttlaError
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.certificate import read_certificate
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
@@ -24,20 +25,20 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 TIMEOUT_S = 5.0
-"""How long each question may take."""
+"""Longest time for each question, in seconds."""
 NO_MECHANISM = "OTTLA-DOCTOR"
-"""A mechanism that no broker has: its refusal lists those that there are."""
+"""Name of a mechanism that no broker supports; the refusal lists the enabled mechanisms."""
 ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
-"""Mechanisms that are shown of what a stranger's program answers."""
+"""Largest number of mechanisms shown; the server at the address may be another program."""
 
 
 class _UnverifiedDialer(TlsDialer):
-    """Encrypts with any server, to look at what it shows; nothing secret is sent to it."""
+    """TLS dialer that connects to any server to examine its certificate. It sends no secret."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context, without any check of the server."""
+        """TLS context that does not verify the server."""
         context = super().context
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -47,14 +48,14 @@ class _UnverifiedDialer(TlsDialer):
 async def look_at_listeners(
     addresses: Sequence[tuple[str, int]], config: TlsConfig
 ) -> list[ListenerFacts]:
-    """Return what is seen of each address, in order.
+    """Return the observations of each address, in the order of the addresses.
 
-    `config` says who is trusted and which certificate is shown.
+    `config` has the trusted CAs and the client certificate to present.
     """
     found: dict[int, ListenerFacts] = {}
 
     async def look(index: int, host: str, port: int) -> None:
-        # They belong to this task: what is asked here is asked as a stranger.
+        # The login is a context variable of this task: all requests here are made without it.
         LOGIN.set(None)
         TLS.set(None)
         found[index] = await _look_at(host, port, config)
@@ -71,7 +72,7 @@ async def _look_at(host: str, port: int, config: TlsConfig) -> ListenerFacts:
     try:
         facts = await _encryption(facts, host, port, unverified)
     except (OSError, trio.BrokenResourceError, trio.TooSlowError):
-        pass  # it speaks no TLS, or there is none: the next question tells
+        pass  # There is no TLS or no server; the next question shows which.
     else:
         facts = replace(facts, trust_problem=await _trust_problem(host, port, config))
     tls = unverified if facts.tls_version else None
@@ -86,7 +87,8 @@ async def _look_at(host: str, port: int, config: TlsConfig) -> ListenerFacts:
 async def _encryption(
     facts: ListenerFacts, host: str, port: int, dialer: TlsDialer
 ) -> ListenerFacts:
-    """Return the facts with what a handshake shows; raises where there is none."""
+    """Return the facts, extended by those of a TLS handshake. Raises an error if the handshake
+    fails."""
     with trio.fail_after(TIMEOUT_S):
         stream = trio.SSLStream(
             await trio.open_tcp_stream(host, port), dialer.context, server_hostname=host
@@ -108,7 +110,7 @@ async def _encryption(
 
 
 async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
-    """Return why a client with these settings refuses the server, empty if it does not."""
+    """Return the reason why a client with these settings refuses the server, or an empty text."""
     try:
         with trio.fail_after(TIMEOUT_S):
             stream = await trio.open_tcp_stream(host, port)
@@ -130,7 +132,8 @@ async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
 async def _logins(
     facts: ListenerFacts, host: str, port: int, tls: TlsDialer | None, *, shows_certificate: bool
 ) -> ListenerFacts:
-    """Return the facts with what is asked of clients; OttlaError where no broker answers."""
+    """Return the facts, extended by the authentication that clients need. Raises OttlaError if no
+    broker answers."""
     connection = await _connect(host, port, tls)
     try:
         with trio.fail_after(TIMEOUT_S):
@@ -150,7 +153,7 @@ async def _logins(
 
 
 async def _is_served(host: str, port: int, tls: TlsDialer | None) -> bool:
-    """Return whether a request without a login is answered."""
+    """Return whether a request without a login is served."""
     connection = await _connect(host, port, tls)
     try:
         with trio.fail_after(TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Judges what addresses of a cluster let in: encryption, certificates, logins.  Pure."""
+"""Checks the security of a cluster's listeners: encryption, certificates, authentication. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,32 +9,32 @@ from ottla.model.tls.certificate import Certificate
 
 COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID UNTIL", "LOGIN", "STATE", "WHAT TO DO")
 READABLE_MECHANISMS = ("PLAIN", "OAUTHBEARER")
-"""Mechanisms that send the password, or a token as good as one."""
+"""Mechanisms that send the password, or a bearer token, in readable form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerFacts:
-    """What was seen of one address, from outside."""
+    """Observations of one listener address, as a client sees them."""
 
     address: str
     problem: str = ""
-    """Why it does not answer as a broker; empty where it does."""
+    """Reason why the address does not answer as a broker; empty if it does."""
     tls_version: str = ""
-    """The version that was negotiated, empty without encryption."""
+    """Negotiated TLS version; empty without encryption."""
     cipher: str = ""
     certificate: Certificate | None = None
     trust_problem: str = ""
-    """Why a client with these settings refuses the certificate."""
+    """Reason why a client with these settings refuses the certificate; empty if it does not."""
     mechanisms: tuple[str, ...] = ()
-    """SASL's, as the broker offers them."""
+    """SASL mechanisms that the broker offers."""
     asks_certificate: bool = False
-    """Whether a client without a certificate is turned away."""
+    """True if a client without a certificate is refused."""
     serves_strangers: bool = False
-    """Whether a request without a login, and without a certificate, is served."""
+    """True if a request without a login and without a certificate is served."""
 
     @property
     def login(self) -> str:
-        """How clients show who they are."""
+        """Authentication of clients, as text."""
         ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
         if ways:
             return ", ".join(ways)
@@ -43,7 +43,7 @@ class ListenerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ListenerFinding:
-    """The judgement on one address, and the cures."""
+    """The findings about one address, and the remedies."""
 
     facts: ListenerFacts
     state: str
@@ -72,7 +72,7 @@ class ListenerFinding:
 
     @property
     def as_json(self) -> Mapping[str, object]:
-        """The finding for machines."""
+        """The finding in its JSON form."""
         facts, certificate = self.facts, self.facts.certificate
         return {
             "address": facts.address,
@@ -91,7 +91,7 @@ class ListenerFinding:
 
 
 def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
-    """Return what is to be said of one address at a time."""
+    """Return the finding about one address."""
     said = [*_failures(facts, now), *_warnings(facts, now)]
     states = {state for state, _ in said}
     state = FAILED if FAILED in states else WARNING if states else OK
@@ -99,7 +99,7 @@ def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
 
 
 def is_fit(findings: Sequence[ListenerFinding]) -> bool:
-    """Return whether nothing fails."""
+    """Return True if no finding is a failure."""
     return all(one.state != FAILED for one in findings)
 
 

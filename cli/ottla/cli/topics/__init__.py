@@ -1,15 +1,15 @@
 """Commands on topics and settings.
 
-topic.py           `ottla topic`: its options, and where each verb is
-change_arguments.py  the options of changes
-topic_list.py      `ottla topic list`
-quick_list.py      the same where nothing is in its way
-topic_rows.py      rows of topics as tables show them
-topic_verbs.py     create, describe, delete
-topic_changes.py   the changes
-unclean_candidates.py  what each candidate of an unclean election lacks
-topic_storage.py   `ottla topic storage`: bytes of its replicas
-offsets.py         first and last offsets of partitions
-config.py          `ottla config`: show, change, compare
-config_changes.py  the changes
+topic.py               `ottla topic`: its options, and the module of each verb
+change_arguments.py    the options of changes
+topic_list.py          `ottla topic list`
+quick_list.py          the fast path of `ottla topic list`
+topic_rows.py          rows of topics in tables
+topic_verbs.py         create, describe, delete
+topic_changes.py       alter, add-partitions, trim, elect
+unclean_candidates.py  the records that each candidate of an unclean election lacks
+topic_storage.py       `ottla topic storage`: bytes of its replicas
+offsets.py             first and last offsets of partitions
+config.py              `ottla config`: show, change, compare
+config_changes.py      changes of settings
 """

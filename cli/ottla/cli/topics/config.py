@@ -1,19 +1,19 @@
 """`ottla config get|set|diff`: settings of topics, brokers, groups, loggers, client metrics."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
+    CONNECTION,
+    FORMAT,
     print_json,
     print_table,
-    run_async,
 )
+from ottla.cli.options import Declared, one_of, option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note
-from ottla.cli.topics.change_arguments import add_change_arguments
+from ottla.cli.topics.change_arguments import CHANGE_OPTIONS
 from ottla.cli.topics.config_changes import (
     OPTIONS,
     SOURCES,
@@ -25,87 +25,14 @@ from ottla.cli.topics.config_changes import (
     parse_changes,
     settings_of,
 )
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import Verb, run_admin, verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 
+ConfigBody = Callable[[Admin, argparse.Namespace, list[Entity]], Awaitable[int]]
 CLUSTER = Entity(ConfigKind.BROKER, "")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla config'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    get = verbs.add_parser("get", help="show settings and their sources")
-    get.add_argument(
-        "keys", nargs="*", metavar="KEY", help="keys of settings (default: those that are set)"
-    )
-    get.add_argument("--all", action="store_true", help="show defaults too")
-    set_ = verbs.add_parser("set", help="change settings; running brokers apply them at once")
-    set_.add_argument(
-        "changes",
-        nargs="*",
-        metavar="KEY=VALUE",
-        help="setting; KEY+=VALUE and KEY-=VALUE change a list",
-    )
-    add_change_arguments(set_)
-    diff = verbs.add_parser(
-        "diff", help="show differences from the defaults, or between two of a kind"
-    )
-    for verb in (get, set_, diff):
-        whose = verb.add_mutually_exclusive_group(required=True)
-        whose.add_argument(
-            "--topic", action="append", default=[], metavar="NAME", help="topic; may be repeated"
-        )
-        whose.add_argument(
-            "--broker",
-            action="append",
-            default=[],
-            type=int,
-            metavar="ID",
-            help="node.id of a broker; may be repeated",
-        )
-        whose.add_argument("--cluster", action="store_true", help="settings of all brokers")
-        whose.add_argument(
-            "--group",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="group of consumers; may be repeated",
-        )
-        whose.add_argument(
-            "--client-metrics",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="subscription to metrics of clients; may be repeated",
-        )
-        whose.add_argument(
-            "--loggers",
-            action="append",
-            default=[],
-            type=int,
-            metavar="ID",
-            help="node.id of a broker, for its log levels; may be repeated",
-        )
-        add_cluster_arguments(verb)
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-    entities = _entities(arguments)
-    if len(entities) > (2 if arguments.verb == "diff" else 1):
-        raise ConfigError(
-            f"--{OPTIONS[entities[0].kind]}",
-            "names too many; 'diff' compares two, 'get' and 'set' take one",
-        )
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments, entities)
-
-    return run_async(body)
 
 
 async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
@@ -136,7 +63,7 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
 
 
 async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Change settings of one entity, or check the changes."""
+    """Change settings of one entity, or only check the changes."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
     if entity.kind is ConfigKind.BROKER:
@@ -158,10 +85,10 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
 
 
 def _check_broker_keys(keys: Iterable[str]) -> None:
-    """Refuse names that brokers store without knowing them, as Kafka's do."""
-    # Imported late: of all commands this one alone needs the declarations.
+    """Raise ConfigError for an unknown key: brokers, as Kafka's do, would store it."""
+    # Imported late: only this command needs the declarations.
     from ottla.model.settings.dynamic import described_definitions, of_one_listener
-    from ottla.model.settings.topic import TOPIC_DEFINITIONS
+    from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
 
     for key in keys:
         if key in described_definitions() or of_one_listener(key) is not None:
@@ -174,7 +101,7 @@ def _check_broker_keys(keys: Iterable[str]) -> None:
 
 
 async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Show what an entity sets apart from the defaults, or how two differ."""
+    """Show an entity's settings that differ from the defaults, or from another entity."""
     found = [await settings_of(admin, entity) for entity in entities]
     if len(entities) == 2:
         _show_differences(arguments, entities, found)
@@ -182,7 +109,7 @@ async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
     (settings,) = found
     defaults = settings
     if entities == [CLUSTER] and settings:
-        # What holds for all has no default of its own; any broker knows Kafka's.
+        # The cluster-wide entity has no defaults of its own; any broker returns those of Kafka.
         broker = (await admin.cluster.metadata([])).brokers[0].node_id
         defaults = await settings_of(admin, Entity(ConfigKind.BROKER, str(broker)), list(settings))
     rows = []
@@ -211,9 +138,6 @@ def _show_differences(
         print_table(("KEY", *names), rows)
 
 
-VERBS = {"get": get, "set": set_, "diff": diff}
-
-
 def _entities(arguments: argparse.Namespace) -> list[Entity]:
     if arguments.cluster:
         return [CLUSTER]
@@ -228,3 +152,57 @@ def _value(setting: ConfigEntry | None) -> str | None:
     if setting is None:
         return None
     return "(hidden)" if setting.is_sensitive else setting.value
+
+
+def _verb(name: str, summary: str, body: ConfigBody, *options: Declared) -> Verb:
+    return verb(name, summary, partial(_run, body), *options, *CONNECTION, FORMAT)
+
+
+def _run(body: ConfigBody, arguments: argparse.Namespace) -> int:
+    """Run one verb against the cluster, with the entities that its options name."""
+    entities = _entities(arguments)
+    if len(entities) > (2 if arguments.verb == "diff" else 1):
+        raise ConfigError(
+            f"--{OPTIONS[entities[0].kind]}",
+            "names too many; 'diff' compares two, 'get' and 'set' take one",
+        )
+    return run_admin(lambda admin, arguments: body(admin, arguments, entities), arguments)
+
+
+ENTITY = one_of(
+    option("--topic NAME ...", "topic; may be repeated"),
+    option("--broker ID ...", "node.id of a broker; may be repeated", type=int),
+    option("--cluster", "settings of all brokers"),
+    option("--group NAME ...", "group of consumers; may be repeated"),
+    option("--client-metrics NAME ...", "subscription to metrics of clients; may be repeated"),
+    option(
+        "--loggers ID ...",
+        "node.id of a broker, for its log levels; may be repeated",
+        type=int,
+    ),
+    required=True,
+)
+VERBS = (
+    _verb(
+        "get",
+        "show settings and their sources",
+        get,
+        option("keys KEY", "keys of settings (default: those that are set)", nargs="*"),
+        option("--all", "show defaults too"),
+        ENTITY,
+    ),
+    _verb(
+        "set",
+        "change settings; running brokers apply them at once",
+        set_,
+        option("changes KEY=VALUE", "setting; KEY+=VALUE and KEY-=VALUE change a list", nargs="*"),
+        *CHANGE_OPTIONS,
+        ENTITY,
+    ),
+    _verb(
+        "diff",
+        "show differences from the defaults, or between two of a kind",
+        diff,
+        ENTITY,
+    ),
+)

@@ -1,4 +1,5 @@
-"""Settings of a topic, a broker or the whole cluster: asked for, changed, and what that changes."""
+"""Settings of a topic, a broker or the whole cluster: requests, changes, and the values after a
+change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ OPTIONS = {
     ConfigKind.CLIENT_METRICS: "client-metrics",
     ConfigKind.GROUP: "group",
 }
-"""How each type is called on the command line."""
+"""Name of each entity type on the command line."""
 
 OWN_SOURCES = {
     ConfigKind.TOPIC: ConfigSource.TOPIC,
@@ -47,12 +48,12 @@ OWN_SOURCES = {
 
 
 OPERATIONS: dict[str, type[Append | Subtract]] = {"+": Append, "-": Subtract}
-"""By the sign before the equals sign."""
+"""List operations of a change, by the sign before the equals sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """What has the settings."""
+    """Entity that has settings: a topic, a broker, a group and so on."""
 
     kind: ConfigKind
     name: str
@@ -67,29 +68,31 @@ class Entity:
 
     @property
     def option(self) -> str:
-        """How it is named on the command line."""
+        """Option that names the entity on the command line."""
         return f"--{OPTIONS[self.kind]} {self.name}" if self.name else "--cluster"
 
     @property
     def resource(self) -> ConfigResource:
-        """What requests call it."""
+        """The entity as requests name it."""
         return ConfigResource(self.kind, self.name)
 
     @property
     def broker(self) -> NodeId | None:
-        """Who must be asked: a broker alone knows its own file and its loggers."""
+        """Broker that must answer, or None for any. The settings file and the loggers of a broker
+        are known only to that broker."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
 
 class Change(NamedTuple):
-    """One change that was asked for."""
+    """One requested change."""
 
     key: str
     change: ConfigChange
 
     def after(self, now: ConfigEntry | None, own: ConfigSource) -> str | None:
-        """Return the value that will hold; `own` is the source of what the entity itself sets."""
+        """Return the value of a setting after the change. `own` is the source of values that are
+        set on the entity itself."""
         match self.change:
             case None:
                 left = () if now is None else now.synonyms
@@ -105,7 +108,7 @@ class Change(NamedTuple):
 
 
 def default_of(entity: Entity, key: str) -> str | None:
-    """Return the default of a setting that no synonym shows, as its broker's key has none."""
+    """Return the declared default of a setting, or None if there is none."""
     # Imported late: commands that change one setting need no declarations.
     from ottla.model.settings.dynamic import definitions_of
 
@@ -114,12 +117,13 @@ def default_of(entity: Entity, key: str) -> str | None:
 
 
 def own_source(entity: Entity) -> ConfigSource:
-    """Return the source of what an entity itself sets."""
+    """Return the source of values that are set on the entity itself."""
     return OWN_SOURCES[entity.kind] if entity.name else ConfigSource.CLUSTER
 
 
 def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> list[Change]:
-    """Read KEY=VALUE, KEY+=VALUE and KEY-=VALUE (lists), and the keys to take back."""
+    """Parse the changes KEY=VALUE, and KEY+=VALUE and KEY-=VALUE for lists. The keys in `unset` are
+    reset."""
     changes = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -140,7 +144,7 @@ def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> li
 async def settings_of(
     admin: Admin, entity: Entity, keys: Sequence[str] | None = None
 ) -> dict[str, ConfigEntry]:
-    """Return the settings of an entity (those of `keys`, or all), by key and sorted."""
+    """Return the settings of an entity, sorted by key: those of `keys`, or all."""
     await _check_alive(admin, entity)
     try:
         found = await admin.describe_configs(
@@ -154,7 +158,7 @@ async def settings_of(
 async def alter(
     admin: Admin, entities: Sequence[Entity], changes: Sequence[Change], *, is_dry: bool
 ) -> dict[Entity, RefusedError]:
-    """Have changes made, or only checked; return what was refused, with a sentence."""
+    """Make changes, or only validate them. Returns the refusal of each entity that was refused."""
     await _check_alive(admin, entities[0])
     outcomes = await admin.try_alter_configs(
         [entity.resource for entity in entities], changes, is_rehearsal=is_dry
@@ -171,7 +175,8 @@ async def alter(
 
 
 async def _check_alive(admin: Admin, entity: Entity) -> None:
-    """Check that a broker can be asked: it alone knows its own file."""
+    """Raise an error if the broker that an entity names does not answer: only it knows its settings
+    file."""
     node = entity.broker
     if node is None:
         return
@@ -183,7 +188,7 @@ async def _check_alive(admin: Admin, entity: Entity) -> None:
 
 
 def as_json(entity: Entity, key: str, setting: ConfigEntry) -> dict[str, Any]:
-    """Return a setting with all that is known of it."""
+    """Return a setting with all its attributes in the JSON form."""
     return {
         "key": key,
         "value": setting.value,

@@ -1,4 +1,4 @@
-"""Offsets of many partitions by time."""
+"""Offsets of many partitions by timestamp."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 10.0
-"""Time in which a partition must have had a leader that answers."""
+"""Time, in seconds, within which each partition's leader must answer."""
 
 
 async def offsets_at(
@@ -17,11 +17,11 @@ async def offsets_at(
     *,
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
-    """Return each partition's first offset at or after a time in ms; -1 where there is none.
+    """Return each partition's first offset at or after a timestamp in ms, or -1 if there is none.
 
-    `EARLIEST` and `LATEST` are timestamps too; for "read_committed" the end lies before the first
-    open transaction.  Raises RefusedError if a partition refuses, or has
-    no leader within TIMEOUT_S.
+    `EARLIEST` and `LATEST` are timestamps too.  For "read_committed" the end is before the first
+    open transaction.  Raises RefusedError if a partition refuses, or has no leader within
+    TIMEOUT_S.
     """
     wanted = dict.fromkeys(partitions, timestamp)
     found = await find_offsets(

@@ -1,7 +1,8 @@
-"""`ottla topic list` where nothing is in its way: no login, no TLS, every broker answers at once.
+"""Fast path of `ottla topic list`. It applies if no login and no TLS is configured, and every
+broker answers at once.
 
-Then it asks over blocking sockets, which spares the import of trio, most of what a list costs.
-Anything else is left to `topic_list`, which knows patience, notes and sentences.
+It uses blocking sockets, which avoids the import of trio; that import takes most of the time of a
+list. All other cases are left to `topic_list`, which waits, prints notes and explains errors.
 """
 
 import argparse
@@ -21,18 +22,20 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 
 CLIENT_ID = "ottla"
 WAIT_S = 1.0
-"""With less a busy broker is asked twice; with more a list over one that hangs comes later."""
+"""Longest wait for one broker, in seconds. With a smaller value a busy broker is asked twice; with
+a larger value a broker that hangs delays the list."""
 
 BROKERS_MAX = 16
-"""They are asked one after the other here; more are asked side by side by `topic_list`."""
+"""Largest number of brokers for which the fast path is used. The fast path asks them one after the
+other; `topic_list` asks them concurrently."""
 
 
 class _UnusualError(Exception):
-    """Something that is shown with more than a list."""
+    """Raised if the fast path does not apply."""
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
-    """List every topic, if that can be done at once; return whether it was done."""
+    """List every topic by the fast path. Returns False if the fast path does not apply."""
     addresses = plain_bootstrap_of(arguments)
     if addresses is None:
         return False
@@ -45,7 +48,7 @@ def list_at_once(arguments: argparse.Namespace) -> bool:
 
 
 def _ask(address: tuple[str, int]) -> tuple[list[MetadataResponseTopic], Counter[str]]:
-    """Return the topics, and the bytes of all their replicas by topic."""
+    """Ask all brokers. Returns the topics, and the bytes of all their replicas by topic."""
     held: Counter[str] = Counter()
     with ExitStack() as opened:
         connections: dict[tuple[str, int], BlockingConnection] = {}

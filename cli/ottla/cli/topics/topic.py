@@ -1,118 +1,148 @@
-"""`ottla topic`: the options of its verbs, and where each verb is.
+"""`ottla topic`: its verbs and their options.
 
-A verb's module is imported when that verb runs: what all of them need takes longer to import than
-a list of topics takes to show.
+The module of a verb is imported only when that verb runs: importing all of them takes longer than
+listing topics.
 """
 
 import argparse
-from contextlib import AbstractAsyncContextManager
-from importlib import import_module
-from typing import Any
 
-from ottla.cli.cluster.reassign_arguments import configure_reassign
-from ottla.cli.common import add_cluster_arguments, add_format_argument, bootstrap_of, run_async
+from ottla.cli.cluster.moves.reassign_arguments import REASSIGN
+from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, run_async
+from ottla.cli.confirmation import CONFIRMATION
 from ottla.cli.imports import importing
-from ottla.cli.topics.change_arguments import configure_changes, configure_storage
+from ottla.cli.options import one_of, option
+from ottla.cli.topics.change_arguments import CHANGE_OPTIONS, DRY_RUN
+from ottla.cli.verbs import admin_verb, run_admin, verb
 
 TIMEOUT_S = 30.0
-
-VERBS = {
-    "create": ("ottla.cli.topics.topic_verbs", "create"),
-    "list": ("ottla.cli.topics.topic_list", "list_topics"),
-    "describe": ("ottla.cli.topics.topic_verbs", "describe"),
-    "delete": ("ottla.cli.topics.topic_verbs", "delete"),
-    "alter": ("ottla.cli.topics.topic_changes", "alter_topics"),
-    "add-partitions": ("ottla.cli.topics.topic_changes", "add_partitions"),
-    "trim": ("ottla.cli.topics.topic_changes", "trim"),
-    "elect": ("ottla.cli.topics.topic_changes", "elect"),
-    "reassign": ("ottla.cli.cluster.reassign", "reassign"),
-    "storage": ("ottla.cli.topics.topic_storage", "storage"),
-}
-"""Module and function of each verb."""
+NAMES = option("names NAME ...", "name of a topic")
+NAME = option("name NAME", "name of the topic")
+PARTITION = option(
+    "-p --partition NUMBER ...", "number of a partition; may be repeated (default: all)", type=int
+)
+MODULE = "ottla.cli.topics"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla topic'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    create = verbs.add_parser("create", help="create topics")
-    create.add_argument("names", nargs="+", metavar="NAME", help="name of a topic to create")
-    create.add_argument(
-        "-p",
-        "--partitions",
-        type=int,
-        default=-1,
-        metavar="COUNT",
-        help="number of partitions (default: the cluster's num.partitions)",
-    )
-    create.add_argument(
-        "-r",
-        "--replication-factor",
-        "--replicas",
-        type=int,
-        default=-1,
-        metavar="COUNT",
-        help="number of replicas of a partition (default: the cluster's "
-        "default.replication.factor)",
-    )
-    create.add_argument(
-        "-c",
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting of the topic; may be repeated",
-    )
-    create.add_argument(
-        "--if-not-exists", action="store_true", help="succeed where the topic exists already"
-    )
-    create.add_argument(
-        "--timeout",
-        type=float,
-        default=TIMEOUT_S,
-        metavar="SECONDS",
-        help="time for the controllers to create them, in seconds (default: %(default)g)",
-    )
-    list_ = verbs.add_parser("list", help="list topics, with the bytes of all their replicas")
-    list_.add_argument("--internal", action="store_true", help="list internal topics too")
-    describe = verbs.add_parser("describe", help="show a topic's partitions")
-    describe.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
-    delete = verbs.add_parser("delete", help="delete topics")
-    delete.add_argument("names", nargs="+", metavar="NAME", help="name of a topic")
-    changes = (*configure_changes(verbs), configure_reassign(verbs), configure_storage(verbs))
-    for verb in (create, list_, describe, delete, *changes):
-        add_cluster_arguments(verb)
-        add_format_argument(verb)
+def create_topics(arguments: argparse.Namespace) -> int:
+    """Create topics. --timeout is the time within which the controllers must create them."""
+    return run_admin(f"{MODULE}.topic_verbs:create", arguments, timeout_s=arguments.timeout)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-    if arguments.verb == "list":
-        from ottla.cli.topics.quick_list import list_at_once
+def list_topics(arguments: argparse.Namespace) -> int:
+    """List topics: by the fast path if the command has no login."""
+    from ottla.cli.topics.quick_list import list_at_once
 
-        if list_at_once(arguments):
-            return 0
-    module, function = VERBS[arguments.verb]
+    if list_at_once(arguments):
+        return 0
     with importing():
-        verb = getattr(import_module(module), function)
+        from ottla.cli.topics import topic_list
+        from ottla.client.admin_parts.admin_brokers import BrokerCalls
+        from ottla.client.admin_parts.admin_calls import open_calls
 
     async def body() -> int:
-        timeout_s: float = getattr(arguments, "timeout", TIMEOUT_S)
-        async with _admin_for(arguments.verb, bootstrap_of(arguments), timeout_s) as admin:
-            code: int = await verb(admin, arguments)
-            return code
+        bootstrap = bootstrap_of(arguments)
+        async with open_calls(BrokerCalls, bootstrap, timeout_s=TIMEOUT_S) as calls:
+            return await topic_list.list_topics(calls, arguments)
 
     return run_async(body)
 
 
-def _admin_for(
-    verb: str, bootstrap: tuple[tuple[str, int], ...], timeout_s: float
-) -> AbstractAsyncContextManager[Any]:
-    """Open the calls that a verb makes: a list needs few."""
-    if verb == "list":
-        from ottla.client.admin_parts.admin_brokers import BrokerCalls
-        from ottla.client.admin_parts.admin_calls import open_calls
-
-        return open_calls(BrokerCalls, bootstrap, timeout_s=timeout_s)
-    from ottla.client.admin import open_admin
-
-    return open_admin(bootstrap, timeout_s=timeout_s)
+VERBS = (
+    verb(
+        "create",
+        "create topics",
+        create_topics,
+        option("names NAME ...", "name of a topic to create"),
+        option(
+            "-p --partitions COUNT",
+            "number of partitions (default: the cluster's num.partitions)",
+            type=int,
+            default=-1,
+        ),
+        option(
+            "-r --replication-factor --replicas COUNT",
+            "number of replicas of a partition (default: the cluster's default.replication.factor)",
+            type=int,
+            default=-1,
+        ),
+        option("-c --config KEY=VALUE ...", "setting of the topic; may be repeated"),
+        option("--if-not-exists", "succeed if the topic exists already"),
+        option(
+            "--timeout SECONDS",
+            "time for the controllers to create them, in seconds (default: %(default)g)",
+            type=float,
+            default=TIMEOUT_S,
+        ),
+        *CONNECTION,
+        FORMAT,
+    ),
+    verb(
+        "list",
+        "list topics, with the bytes of all their replicas",
+        list_topics,
+        option("--internal", "list internal topics too"),
+        *CONNECTION,
+        FORMAT,
+    ),
+    admin_verb("describe", "show a topic's partitions", f"{MODULE}.topic_verbs:describe", NAMES),
+    admin_verb("delete", "delete topics", f"{MODULE}.topic_verbs:delete", NAMES),
+    admin_verb(
+        "alter",
+        "change settings of topics",
+        f"{MODULE}.topic_changes:alter_topics",
+        NAMES,
+        option(
+            "-c --config KEY=VALUE ...",
+            "setting; KEY+=VALUE and KEY-=VALUE change a list; may be repeated",
+        ),
+        *CHANGE_OPTIONS,
+    ),
+    admin_verb(
+        "add-partitions",
+        "add partitions to topics",
+        f"{MODULE}.topic_changes:add_partitions",
+        NAMES,
+        one_of(
+            option("--by COUNT", "number of partitions to add", type=int),
+            option("--to COUNT", "number of partitions afterwards", type=int),
+            required=True,
+        ),
+        DRY_RUN,
+    ),
+    admin_verb(
+        "trim",
+        "delete the oldest records",
+        f"{MODULE}.topic_changes:trim",
+        NAME,
+        PARTITION,
+        one_of(
+            option("--before OFFSET", "offset of the first record to keep", type=int),
+            option(
+                "--before-time TIME",
+                "time of the first record to keep: 2026-07-31T12:00, or a duration before now "
+                "such as 36h",
+            ),
+            option("--all", "delete all committed records"),
+            required=True,
+        ),
+        DRY_RUN,
+    ),
+    admin_verb(
+        "elect",
+        "give leadership to each partition's first replica",
+        f"{MODULE}.topic_changes:elect",
+        option("names NAME", "names of topics (default: all)", nargs="*"),
+        PARTITION,
+        option(
+            "--unclean",
+            "elect the replica that lacks the fewest records if there is no leader, and show "
+            "what each candidate lacks; acknowledged records may be lost",
+        ),
+        CONFIRMATION,
+        description="Only an unclean election is confirmed.",
+    ),
+    REASSIGN,
+    admin_verb(
+        "storage", "show the bytes of a topic's replicas", f"{MODULE}.topic_storage:storage", NAME
+    ),
+)

@@ -1,10 +1,11 @@
-"""`ottla topic alter|add-partitions|trim|elect`: what changes a topic that is there."""
+"""`ottla topic alter|add-partitions|trim|elect`: changes of existing topics."""
 
 import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.cli.common import counted, table
+from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
@@ -31,7 +32,7 @@ NOBODY = -1
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Change settings of every named topic, or say why not."""
+    """Change the settings of every named topic. Each refusal is printed."""
     changes = parse_changes("--config", arguments.config, arguments.unset)
     entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
@@ -53,7 +54,7 @@ async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Give every named topic more partitions."""
+    """Increase the number of partitions of every named topic."""
     topics = await _topics(admin, arguments.names)
     counts = {topic.name or "": len(topic.partitions) for topic in topics}
     by: int | None = arguments.by
@@ -150,7 +151,8 @@ def _why_kept(topic: str, code: int) -> str:
 
 
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Hold elections where the first replica does not lead, or (unclean) where nobody does."""
+    """Elect a leader of partitions. The election is of the preferred replica where it does not
+    lead; an unclean election is of any replica where there is no leader."""
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")
     if arguments.partition and len(arguments.names) != 1:
@@ -166,12 +168,8 @@ async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     if wanted and arguments.unclean:
         candidates = await candidates_of(admin, _replicas(wanted))
         note(table(COLUMNS, [one.row() for one in candidates]))
-        is_held = is_held and arguments.yes
-        if not is_held:
-            note(
-                f"nothing was changed; 'ottla topic elect --unclean {' '.join(wanted)} --yes' "
-                "elects the candidate that lacks least, and the others cut their logs to it"
-            )
+        note("the candidate that lacks least is elected, and the others cut their logs to it")
+        if not await confirm_in_loop(arguments, "hold the unclean election?"):
             return 0
         refusals = await _elect_best(admin, wanted, candidates)
         leaders = await _leaders(admin, wanted)
@@ -212,9 +210,10 @@ async def _elect_best(
     wanted: dict[str, list[MetadataResponsePartition]],
     candidates: Sequence[UncleanCandidate],
 ) -> dict[TopicPartition, RefusedError]:
-    """Elect the candidate of each partition that lacks least.
+    """Elect, in each partition, the candidate that lacks the fewest records.
 
-    The controller takes the first live replica, so the best one is put first and put back after.
+    The controller elects the first live replica. The best candidate is therefore moved to the front
+    of the replicas, and moved back afterwards.
     """
     replicas = _replicas(wanted)
     orders = best_first(candidates, replicas)

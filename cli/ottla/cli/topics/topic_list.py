@@ -1,7 +1,7 @@
 """`ottla topic list`: topics, with the bytes of all their replicas.
 
-People and completion ask for it most, so that it imports only the calls that it makes; where
-nothing is in the way, `quick_list` answers before this module is imported.
+People and shell completion run this command most often, so this module imports only the calls that
+it makes. In simple cases `quick_list` answers before this module is imported.
 """
 
 import argparse
@@ -14,16 +14,17 @@ from ottla.client.admin_parts.admin_brokers import BrokerCalls
 
 
 async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
-    """List every topic, with what all its replicas take of disks."""
+    """List every topic, with the bytes of all its replicas."""
     topics = (await admin.cluster.metadata()).topics
     show_list(arguments, topics, await topic_bytes(admin))
     return 0
 
 
 async def topic_bytes(admin: BrokerCalls) -> Counter[str]:
-    """Return the bytes of all replicas by topic; a note names each broker that does not answer.
+    """Return the bytes of all replicas by topic. Prints a note for each broker that does not
+    answer.
 
-    A replica that moves between directories is there twice until it has moved.
+    A replica that is being moved between directories is counted twice until the move ends.
     """
     found: Counter[str] = Counter()
     for one in await ask_bytes(admin):

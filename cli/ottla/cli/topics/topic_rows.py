@@ -1,4 +1,4 @@
-"""Rows of topics as tables show them."""
+"""Rows of topics in tables."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ LIST_COLUMNS = (*TOPIC_COLUMNS, "BYTES")
 
 
 def row_of_topic(topic: MetadataResponseTopic) -> tuple[Any, ...]:
-    """Return a topic's name and its counts of partitions and replicas."""
+    """Return the table row of a topic: its name, and its numbers of partitions and replicas."""
     partitions = topic.partitions
     return topic.name, len(partitions), max((len(p.replica_nodes) for p in partitions), default=0)
 
@@ -22,7 +22,7 @@ def show_list(
     topics: Iterable[MetadataResponseTopic],
     held: Mapping[str, int],
 ) -> None:
-    """Show topics by name, with the bytes of all their replicas."""
+    """Show topics sorted by name, with the bytes of all their replicas."""
     rows = [
         (*row_of_topic(topic), held.get(topic.name or "", 0))
         for topic in sorted(topics, key=lambda topic: topic.name or "")

@@ -1,4 +1,4 @@
-"""`ottla topic storage`: how many bytes each replica of a topic takes, and in which directory."""
+"""`ottla topic storage`: the size of each replica of a topic in bytes, and its log directory."""
 
 import argparse
 from typing import Any
@@ -15,7 +15,7 @@ COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")
 
 
 async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each replica with its directory; one that is in none is shown without."""
+    """Show each replica with its log directory. A replica that has none is shown without one."""
     (topic,) = (await admin.cluster.metadata([arguments.name])).topics
     raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     replicas = {

@@ -10,12 +10,12 @@ from ottla.cli.topics.topic_rows import TOPIC_COLUMNS, row_of_topic
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create every named topic, or say why not."""
+    """Create every named topic. Each refusal is printed."""
     configs = [_config(text) for text in arguments.config]
     outcomes = await admin.create_topics(
         arguments.names,
@@ -51,7 +51,7 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named topic, or say why not."""
+    """Delete every named topic. Each refusal is printed."""
     outcomes = await admin.delete_topics(arguments.names)
     deleted = [(name,) for name, refusal in outcomes.items() if refusal is None]
     refusals = [
@@ -64,7 +64,7 @@ async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def described(topic: MetadataResponseTopic) -> str:
-    """Return a topic and its partitions as a person reads them."""
+    """Return a topic and its partitions as a text."""
     rows = [
         (
             partition.partition_index,
@@ -99,9 +99,9 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
 
 
 def _refusal(refusal: RefusedError) -> str:
-    """Return Kafka's words, and what to do where they do not tell."""
+    """Return Kafka's error message, with a remedy if the replication factor is invalid."""
     if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-        return "it already exists"  # Kafka's sentence repeats the name
+        return "it already exists"  # Kafka's message repeats the name
     said = refusal.message.rstrip(".")
     if refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR:
         said += "; start more brokers, or ask for fewer replicas with --replication-factor"

@@ -1,4 +1,5 @@
-"""Candidates of an unclean election: how far the log of each replica goes, and what it lacks."""
+"""Candidates of an unclean election, with the end offset of each replica's log and the number of
+records that it lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -22,11 +23,12 @@ class UncleanCandidate(NamedTuple):
     partition: TopicPartition
     broker: int
     replica: NodeReplica | None
-    """Report of its broker; None if the broker does not answer or has no log."""
+    """Description of the replica by its broker, or None if the broker does not answer or does not
+    have the log."""
 
     @property
     def lacks(self) -> str:
-        """One phrase for the operator."""
+        """The records that the candidate lacks, as a phrase for the operator."""
         if self.replica is None:
             return "not known: its broker does not answer, or has no log of it"
         if self.replica.loss is None:
@@ -35,14 +37,15 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Order of candidates: replicas without a loss, then the last epoch, then the end."""
+        """Sort key of candidates: first those without a loss of records, then by last epoch, then
+        by end offset."""
         found = self.replica
         if found is None:
             return (False, -2, -1)
         return (found.loss is None, found.last_epoch, found.end_offset)
 
     def row(self) -> tuple[object, ...]:
-        """Return the columns of a table."""
+        """Return the candidate as a row of the table."""
         found = self.replica
         at = (self.partition.topic, self.partition.partition, self.broker)
         if found is None:
@@ -73,9 +76,10 @@ COLUMNS = (
 async def candidates_of(
     admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> list[UncleanCandidate]:
-    """Ask the brokers of each partition's replicas; return them in the partitions' order.
+    """Ask the brokers of each partition's replicas. Returns the candidates in the order of the
+    partitions.
 
-    A broker that does not answer within five seconds is a candidate of which nothing is known.
+    If a broker does not answer within five seconds, its candidate has no known log end.
     """
     found: dict[tuple[TopicPartition, int], NodeReplica] = {}
     wanted: dict[int, list[TopicPartition]] = {}
@@ -112,9 +116,10 @@ async def candidates_of(
 def best_first(
     candidates: Sequence[UncleanCandidate], replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, list[int]]:
-    """Return the order of replicas with the best candidate first, where it is another one.
+    """Return the new order of replicas, with the best candidate first, of each partition where the
+    order changes.
 
-    The controller elects the first live replica; of equal candidates the first one stays it.
+    The controller elects the first live replica. Among equal candidates the first one stays first.
     """
     orders = {}
     for at, brokers in replicas.items():

@@ -1,5 +1,5 @@
 """Commands on transactions.
 
 txn.py      `ottla txn`: list, describe, producers, find-hanging, abort
-hanging.py  decides which open transactions have no coordinator any more (pure)
+hanging.py  decides which open transactions have no coordinator (pure)
 """

@@ -1,7 +1,7 @@
-"""Which open transactions hang: no coordinator will end what a partition holds open.  Pure.
+"""Hanging transactions: open in a partition, but without a coordinator that would end them. Pure.
 
-Kafka's rule (KIP-664): a transaction that is open for longer than any may be, and whose producer
-id belongs to no transactional id whose transaction has the partition.
+Kafka's rule (KIP-664): a transaction hangs if it has been open longer than the maximum timeout, and
+no transactional id of its producer id has the partition in its present transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,18 +12,19 @@ from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 LATE_MS = 5 * 60_000
-"""How much later than its timeout a transaction may still end by itself."""
+"""Grace period, in ms, after the timeout of a transaction, in which its coordinator may still end
+it."""
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition's leader holds open."""
+    """A transaction that is open according to a partition's leader."""
 
     at: TopicPartition
     producer: ActiveProducer
 
     @property
     def start(self) -> Offset:
-        """Where it begins in the partition."""
+        """First offset of the transaction in the partition."""
         assert self.producer.transaction_start is not None
         return self.producer.transaction_start
 
@@ -33,7 +34,8 @@ def open_transactions(
     *,
     before_ms: int | None = None,
 ) -> Iterator[OpenTransaction]:
-    """Yield what is open, by partition and offset: all, or what had no record since `before_ms`."""
+    """Yield the open transactions, sorted by partition and offset. With `before_ms`, only those
+    without a record since that time."""
     for at in sorted(producers):
         found = [
             OpenTransaction(at, producer)
@@ -48,7 +50,7 @@ def hanging_of(
     open_: Iterable[OpenTransaction],
     owners: Mapping[ProducerId, Iterable[TransactionDescription]],
 ) -> list[OpenTransaction]:
-    """Return those whose producers' coordinators do not have the partition in a transaction."""
+    """Return the open transactions that no coordinator of their producer id knows."""
     return [
         one
         for one in open_

@@ -5,16 +5,13 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from ottla.cli.cluster.cleaner_targets import NamedLogs, parse_named
+from ottla.cli.cluster.cleaning.cleaner_targets import NamedLogs, parse_named
 from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
     counted,
     print_json,
     print_table,
-    run_async,
 )
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note, say
 from ottla.cli.times import parse_duration
@@ -24,98 +21,21 @@ from ottla.cli.transactions.hanging import (
     hanging_of,
     open_transactions,
 )
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 TIMEOUT_MS_MAX = 15 * 60_000
-"""transaction.max.timeout.ms, unless a cluster changes it."""
+"""Default of transaction.max.timeout.ms, in ms; a cluster may have another value."""
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR")
 PRODUCER_COLUMNS = (
     "TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "LAST-SEQUENCE", "LAST-WRITE",
     "COORDINATOR-EPOCH", "OPEN-FROM",
 )  # fmt: skip
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla txn'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list transactional ids and their states")
-    describe_ = verbs.add_parser("describe", help="show transactions by their transactional ids")
-    producers_ = verbs.add_parser(
-        "producers", help="show the producers of partitions, and their open transactions"
-    )
-    hanging_ = verbs.add_parser(
-        "find-hanging", help="find transactions without a coordinator that would end them"
-    )
-    abort_ = verbs.add_parser("abort", help="abort a hanging transaction in one partition")
-    list_.add_argument(
-        "--state",
-        action="append",
-        default=[],
-        help="state of the transactions, such as Ongoing; may be repeated (default: all)",
-    )
-    list_.add_argument(
-        "--producer-id",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="producer id; may be repeated (default: all)",
-    )
-    list_.add_argument(
-        "--longer-than",
-        metavar="TIME",
-        help="minimum age of the open transactions, such as 90s (default: none)",
-    )
-    list_.add_argument(
-        "--match",
-        metavar="REGEX",
-        help="regular expression (RE2) of transactional ids (default: all)",
-    )
-    describe_.add_argument("ids", nargs="+", metavar="TRANSACTIONAL-ID", help="transactional id")
-    producers_.add_argument(
-        "named", nargs="+", metavar="TOPIC[:PARTITION]", help="topic or partition"
-    )
-    hanging_.add_argument(
-        "named",
-        nargs="*",
-        metavar="TOPIC[:PARTITION]",
-        help="topics or partitions (default: all topics)",
-    )
-    hanging_.add_argument(
-        "--longer-than",
-        metavar="TIME",
-        help="minimum time since the last record (default: 20m, the longest transaction "
-        "timeout and five minutes)",
-    )
-    abort_.add_argument("named", metavar="TOPIC:PARTITION", help="partition")
-    abort_.add_argument(
-        "--start-offset",
-        required=True,
-        type=int,
-        metavar="N",
-        help="first offset of the transaction, as OPEN-FROM of 'ottla txn producers'",
-    )
-    abort_.add_argument(
-        "--force", action="store_true", help="abort it although its coordinator may still commit it"
-    )
-    for verb in (list_, describe_, producers_, hanging_, abort_):
-        add_cluster_arguments(verb)
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
 
 
 async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -132,7 +52,7 @@ async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every transactional id, or say why not."""
+    """Show every named transactional id. Each refusal is printed."""
     found, refusals = [], []
     for transactional_id in dict.fromkeys(arguments.ids):
         try:
@@ -187,7 +107,7 @@ def _object(one: TransactionDescription) -> dict[str, object]:
 
 
 async def producers(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the producers that partitions' leaders remember."""
+    """Show the active producers of partitions, as their leaders report them."""
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
     rows = [
         _producer_row(at, producer, is_json=arguments.format == "json")
@@ -215,7 +135,7 @@ def _producer_row(
 
 
 async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the transactions that no coordinator will end; exit code 1 when there are some."""
+    """Show the transactions that no coordinator will end.  Returns exit code 1 if there are any."""
     longer_than_ms = _duration_ms(arguments.longer_than, TIMEOUT_MS_MAX + LATE_MS)
     assert longer_than_ms is not None
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
@@ -269,7 +189,7 @@ async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
 async def _without_coordinator(
     admin: Admin, open_: Iterable[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Return those that no coordinator has."""
+    """Return the open transactions that no coordinator knows."""
     found = list(open_)
     ids = {one.producer.producer_id for one in found}
     owners: dict[ProducerId, list[TransactionDescription]] = {}
@@ -280,13 +200,13 @@ async def _without_coordinator(
             except RefusedError as refusal:
                 if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise
-                continue  # it expired meanwhile
+                continue  # The transactional id has expired since it was listed.
             owners.setdefault(owner.producer_id, []).append(owner)
     return hanging_of(found, owners)
 
 
 async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the partitions that are named, or all there are.
+    """Return the named partitions, or all if none is named.
 
     Raises RefusedError(UNKNOWN_TOPIC_OR_PARTITION) if one does not exist.
     """
@@ -311,7 +231,8 @@ async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition
 
 
 async def _all_topics(admin: Admin) -> list[str]:
-    """Return all names; internal topics have transactions as well."""
+    """Return the names of all topics, with internal topics, since they have transactions as
+    well."""
     return sorted(topic.name or "" for topic in (await admin.cluster.metadata()).topics)
 
 
@@ -325,10 +246,56 @@ def _moment(ms: int) -> str:
     )
 
 
-VERBS = {
-    "list": list_transactions,
-    "describe": describe,
-    "producers": producers,
-    "find-hanging": find_hanging,
-    "abort": abort,
-}
+VERBS = (
+    admin_verb(
+        "list",
+        "list transactional ids and their states",
+        list_transactions,
+        option(
+            "--state STATE ...",
+            "state of the transactions, such as Ongoing; may be repeated (default: all)",
+        ),
+        option("--producer-id N ...", "producer id; may be repeated (default: all)", type=int),
+        option(
+            "--longer-than TIME",
+            "minimum age of the open transactions, such as 90s (default: none)",
+        ),
+        option("--match REGEX", "regular expression (RE2) of transactional ids (default: all)"),
+    ),
+    admin_verb(
+        "describe",
+        "show transactions by their transactional ids",
+        describe,
+        option("ids TRANSACTIONAL-ID ...", "transactional id"),
+    ),
+    admin_verb(
+        "producers",
+        "show the producers of partitions, and their open transactions",
+        producers,
+        option("named TOPIC[:PARTITION] ...", "topic or partition"),
+    ),
+    admin_verb(
+        "find-hanging",
+        "find transactions without a coordinator that would end them",
+        find_hanging,
+        option("named TOPIC[:PARTITION]", "topics or partitions (default: all topics)", nargs="*"),
+        option(
+            "--longer-than TIME",
+            "minimum time since the last record (default: 20m, the longest transaction timeout "
+            "and five minutes)",
+        ),
+    ),
+    admin_verb(
+        "abort",
+        "abort a hanging transaction in one partition",
+        abort,
+        option("named TOPIC:PARTITION", "partition"),
+        option(
+            "--start-offset N",
+            "first offset of the transaction, as OPEN-FROM of 'ottla txn producers'",
+            required=True,
+            type=int,
+        ),
+        option("--force", "abort it although its coordinator may still commit it"),
+    ),
+)

@@ -1,6 +1,6 @@
-"""Commands on users.
+"""Commands on users and delegation tokens.
 
 user.py       `ottla user`: list, add, delete
 token.py      `ottla token`: create, list, renew, end
-password.py   where a password comes from
+password.py   sources of a password
 """

@@ -1,6 +1,7 @@
-"""Where a password comes from: a prompt without echo, a file, the environment; never an argument.
+"""Reads a password from a file, the environment, a prompt without echo or standard input; never
+from an argument.
 
-Arguments of a process can be seen by every user of its machine.
+Every user of the machine can see the arguments of a process.
 """
 
 import os
@@ -15,7 +16,8 @@ PASSWORD_VARIABLE = "OTTLA_PASSWORD"  # the name of a variable
 
 
 def read_password(path: str | None, user: str) -> str:
-    """Return the password to give a user; ConfigError where there is none."""
+    """Return the new password of a user, from a file, the environment, a prompt or standard input.
+    Raises ConfigError if it is empty."""
     if path is not None:
         try:
             password = Path(path).read_text().removesuffix("\n")

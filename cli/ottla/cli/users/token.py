@@ -4,16 +4,12 @@ import argparse
 from base64 import b64encode
 from datetime import UTC, datetime
 
-from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
-    run_async,
-)
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import say
 from ottla.cli.times import parse_duration
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_tokens import TokenDescription
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.visible_text import visible
@@ -21,47 +17,8 @@ from ottla.model.visible_text import visible
 COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla token'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    create = verbs.add_parser("create", help="make a token for the user who asks")
-    list_ = verbs.add_parser("list", help="list tokens, without what they are proven by")
-    renew = verbs.add_parser("renew", help="let a token hold for longer")
-    end = verbs.add_parser("end", help="end a token at once, and its sessions")
-    create.add_argument(
-        "--renewer",
-        action="append",
-        dest="renewers",
-        metavar="USER",
-        help="user who may renew and end it (again: more)",
-    )
-    create.add_argument(
-        "--for", dest="lifetime", metavar="TIME", help="latest end (default: the cluster's, 7d)"
-    )
-    list_.add_argument(
-        "--owner", action="append", dest="owners", metavar="USER", help="only of this user"
-    )
-    renew.add_argument("--for", dest="period", metavar="TIME", help="default: the cluster's, 1d")
-    for verb in (renew, end):
-        verb.add_argument("token", metavar="ID", help="id of the token")
-    for verb in (create, list_, renew, end):
-        add_cluster_arguments(verb)
-    for verb in (create, list_):
-        add_format_argument(verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
-
-
 async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make a token, and show what workers log in with."""
+    """Create a token, and show the login with which clients use it."""
     lifetime_s = None
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
@@ -72,7 +29,7 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the tokens that the user who asks may see."""
+    """List the tokens that the current user may see."""
     rows = [
         (
             one.token_id,
@@ -90,7 +47,7 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Let a token hold for longer."""
+    """Extend the lifetime of a token."""
     period_s = None if arguments.period is None else parse_duration("--for", arguments.period)
     token = await _found(admin, arguments.token)
     expires_ms = await admin.renew_token(token.hmac, period_s=period_s)
@@ -99,7 +56,7 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """End a token."""
+    """Expire a token immediately."""
     token = await _found(admin, arguments.token)
     await admin.end_token(token.hmac)
     say(f"{token.token_id} has ended")
@@ -120,4 +77,45 @@ def _shown(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
 
 
-VERBS = {"create": create_token, "list": list_tokens, "renew": renew_token, "end": end_token}
+VERBS = (
+    admin_verb(
+        "create",
+        "create a token for the current user",
+        create_token,
+        option(
+            "--renewer USER",
+            "user who may renew and end it; may be repeated",
+            action="append",
+            dest="renewers",
+        ),
+        option("--for TIME", "maximum lifetime (default: the cluster's, 7d)", dest="lifetime"),
+    ),
+    admin_verb(
+        "list",
+        "list tokens, without their secrets",
+        list_tokens,
+        option(
+            "--owner USER",
+            "owner of the tokens; may be repeated (default: all)",
+            action="append",
+            dest="owners",
+        ),
+    ),
+    admin_verb(
+        "renew",
+        "extend the lifetime of a token",
+        renew_token,
+        option(
+            "--for TIME", "time until the new expiry (default: the cluster's, 1d)", dest="period"
+        ),
+        option("token ID", "id of the token"),
+        has_format=False,
+    ),
+    admin_verb(
+        "end",
+        "end a token at once, and its sessions",
+        end_token,
+        option("token ID", "id of the token"),
+        has_format=False,
+    ),
+)

@@ -2,68 +2,19 @@
 
 import argparse
 
-from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
-    run_async,
-)
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import say
 from ottla.cli.users.password import PASSWORD_VARIABLE, read_password
-from ottla.client.admin import Admin, open_admin
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_users import ITERATIONS_DEFAULT
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.scram import SCRAM_BY_NAME
+from ottla.model.security.scram import SCRAM_BY_NAME
 from ottla.model.visible_text import visible
 
 COLUMNS = ("USER", "MECHANISM", "ITERATIONS")
 MECHANISM_DEFAULT = "SCRAM-SHA-512"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the verbs of 'ottla user'."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    list_ = verbs.add_parser("list", help="list users and their credentials")
-    add = verbs.add_parser("add", help="set the password of a user")
-    delete = verbs.add_parser("delete", help="delete the credentials of a user")
-    for verb in (add, delete):
-        verb.add_argument("user", metavar="USER", help="name of the user")
-    add.add_argument(
-        "--mechanism",
-        choices=tuple(SCRAM_BY_NAME),
-        default=MECHANISM_DEFAULT,
-        help="mechanism the user logs in by (default: %(default)s)",
-    )
-    add.add_argument(
-        "--iterations",
-        type=int,
-        default=ITERATIONS_DEFAULT,
-        help="iterations of the hash, 4096 to 16384 (default: %(default)s)",
-    )
-    add.add_argument(
-        "--password-file",
-        metavar="FILE",
-        help=f"file with the password (default: {PASSWORD_VARIABLE}, else a prompt)",
-    )
-    delete.add_argument(
-        "--mechanism",
-        choices=tuple(SCRAM_BY_NAME),
-        help="mechanism to delete the credentials of (default: all of them)",
-    )
-    for verb in (list_, add, delete):
-        add_cluster_arguments(verb)
-    add_format_argument(list_)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster."""
-
-    async def body() -> int:
-        async with open_admin(bootstrap_of(arguments)) as admin:
-            return await VERBS[arguments.verb](admin, arguments)
-
-    return run_async(body)
 
 
 async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -75,7 +26,7 @@ async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Give a user a password."""
+    """Set a user's password."""
     password = read_password(arguments.password_file, arguments.user)
     await admin.set_password(
         arguments.user, arguments.mechanism, password, iterations=arguments.iterations
@@ -85,7 +36,7 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Take a user's credentials away."""
+    """Delete a user's credentials."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:
@@ -99,4 +50,41 @@ async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {"list": list_users, "add": add_user, "delete": delete_user}
+VERBS = (
+    admin_verb("list", "list users and their credentials", list_users),
+    admin_verb(
+        "add",
+        "set the password of a user",
+        add_user,
+        option("user USER", "name of the user"),
+        option(
+            "--mechanism",
+            "mechanism the user logs in by (default: %(default)s)",
+            choices=tuple(SCRAM_BY_NAME),
+            default=MECHANISM_DEFAULT,
+        ),
+        option(
+            "--iterations ITERATIONS",
+            "iterations of the hash, 4096 to 16384 (default: %(default)s)",
+            type=int,
+            default=ITERATIONS_DEFAULT,
+        ),
+        option(
+            "--password-file FILE",
+            f"file with the password (default: {PASSWORD_VARIABLE}, else a prompt)",
+        ),
+        has_format=False,
+    ),
+    admin_verb(
+        "delete",
+        "delete the credentials of a user",
+        delete_user,
+        option("user USER", "name of the user"),
+        option(
+            "--mechanism",
+            "mechanism to delete the credentials of (default: all of them)",
+            choices=tuple(SCRAM_BY_NAME),
+        ),
+        has_format=False,
+    ),
+)

@@ -1,16 +1,16 @@
-"""What operators ask, in parts; `ottla.client.admin` puts them together.
+"""The calls of the admin client, by subject.  `ottla.client.admin` combines them in one class.
 
-admin_calls.py      what every part needs: the cluster, a bound in time, patience
+admin_calls.py      common base class: the cluster, a timeout, retries
 admin_topics.py     topics, partitions, records
-admin_configs.py    settings, as they are in force and changed
+admin_configs.py    settings: describe and change
 admin_brokers.py    brokers and their log directories
-admin_replicas.py   elections, reassignments, moves between directories, producers
-admin_cleaner.py    compaction: how it stands, passes that are asked for, retries
-admin_groups.py     groups: who is in them, what they committed
-admin_transactions.py  transactional ids, and the end of what hangs
+admin_replicas.py   elections, reassignments, moves between log directories, producers
+admin_cleaner.py    log compaction: state, requested passes, retries
+admin_groups.py     groups: members and committed offsets
+admin_transactions.py  transactional ids, and the abort of hanging transactions
 admin_tokens.py     delegation tokens
-admin_users.py      users that log in by SCRAM
-admin_acls.py       access control entries
-admin_telemetry.py  what clients report: subscriptions, who does, what came last
-admin_cluster.py    the controllers' quorum, features
+admin_users.py      SCRAM credentials of users
+admin_acls.py       ACLs
+admin_telemetry.py  client telemetry: subscriptions, clients, last pushes
+admin_cluster.py    the quorum of controllers, features
 """

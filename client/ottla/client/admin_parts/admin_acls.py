@@ -1,10 +1,10 @@
-"""Access control entries: who may do what."""
+"""Admin calls for ACLs."""
 
 from collections.abc import Sequence
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, refusal_of
 from ottla.client.network.cluster import raise_for
-from ottla.model.acls import (
+from ottla.model.security.acls import (
     AclEntry,
     AclFilter,
     AclOperation,
@@ -22,11 +22,14 @@ from ottla.wire.messages.describe_acls_response import DescribeAclsResponse
 
 
 class AclCalls(AdminCalls):
-    """Calls about access control entries."""
+    """The admin calls for ACLs."""
 
     async def describe_acls(self, wanted: AclFilter) -> list[AclEntry]:
-        """Return the entries that a filter asks for, in order; RefusedError if refused."""
-        answer = await self._sit_out(lambda: self._described(wanted))
+        """Return the ACLs that match a filter, sorted.
+
+        Raises RefusedError if the cluster refuses the request.
+        """
+        answer = await self._retry_until_timeout(lambda: self._described(wanted))
         return sorted(
             _entry(
                 resource.resource_type,
@@ -42,21 +45,23 @@ class AclCalls(AdminCalls):
         )
 
     async def create_acls(self, entries: Sequence[AclEntry]) -> None:
-        """Write entries; those that are there already stay as they are.
+        """Create ACLs.  ACLs that exist already are left unchanged.
 
-        Raises RefusedError with the first refusal; the other entries are written all the same.
+        Raises the first RefusedError if some ACLs are refused; all others are created nevertheless.
         """
         request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
-        answer = await self._sit_out(lambda: self._cluster.request(request, CreateAclsResponse))
+        answer = await self._retry_until_timeout(
+            lambda: self._cluster.request(request, CreateAclsResponse)
+        )
         for result in answer.results:
             refusal = refusal_of(result.error_code, result.error_message)
             if refusal is not None:
                 raise refusal
 
     async def delete_acls(self, unwanted: AclFilter) -> list[AclEntry]:
-        """Delete the entries that a filter asks for; return them in order.
+        """Delete the ACLs that match a filter, and return them sorted.
 
-        Raises RefusedError if refused.
+        Raises RefusedError if the cluster refuses the request.
         """
         request = DeleteAclsRequest(
             filters=[
@@ -71,7 +76,9 @@ class AclCalls(AdminCalls):
                 )
             ]
         )
-        answer = await self._sit_out(lambda: self._cluster.request(request, DeleteAclsResponse))
+        answer = await self._retry_until_timeout(
+            lambda: self._cluster.request(request, DeleteAclsResponse)
+        )
         found: list[AclEntry] = []
         for result in answer.filter_results:
             raise_for(result.error_code, result.error_message)
@@ -128,7 +135,7 @@ def _entry(
 
 
 def creation_of(entry: AclEntry) -> AclCreation:
-    """Return an entry as CreateAcls has it."""
+    """Return an ACL as an entry of a CreateAcls request."""
     return AclCreation(
         resource_type=entry.resource_type,
         resource_name=entry.resource_name,

@@ -1,6 +1,7 @@
-"""The brokers of the cluster, and their log directories.
+"""Admin calls for the brokers of the cluster and their log directories.
 
-Apart from the cluster's and the replicas' other calls: a list of topics needs these alone.
+These calls have a module of their own, so that commands that use no other admin calls import less
+code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,29 +29,32 @@ class BrokerDescription(NamedTuple):
     port: int
     rack: str | None
     is_fenced: bool = False
-    """Registered, and not in service; False where the broker is too old to say."""
+    """True if the broker is registered but fenced.  Always False if the broker that answered is too
+    old to report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who the cluster is."""
+    """The cluster's id, controller and brokers."""
 
     cluster_id: str
     """Id of the cluster."""
     controller: NodeId
-    """Node that acts as controller for clients."""
+    """Broker or controller that accepts requests for the controller."""
     brokers: tuple[BrokerDescription, ...]
     """The brokers of the cluster."""
 
 
 class ReplicaOnDisk(NamedTuple):
-    """One replica in one log directory."""
+    """One replica in one log directory, with its size in bytes."""
 
     size_bytes: int
     offset_lag: Offset
-    """How far it is behind its leader's high watermark; a future one: behind the present one."""
+    """Lag of the replica, in records: behind the high watermark of the leader or, for a future
+    replica, behind the current replica."""
     is_future: bool
-    """Whether it is being moved here from another directory."""
+    """True for a future replica: one that is being moved here from another log directory of the
+    broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +64,26 @@ class LogDirDescription:
     path: str
     """Path of the directory."""
     error: ErrorCode
-    """NONE, or why it is offline."""
+    """NONE, or the reason why the directory is offline."""
     total_bytes: int | None
-    """Size of its volume, in bytes."""
+    """Size of the file system of the directory, in bytes.  None if the broker did not report it."""
     usable_bytes: int | None
-    """Of its file system; None where nobody told."""
+    """Free space of the file system of the directory, in bytes.  None if the broker did not report
+    it."""
     replicas: Mapping[TopicPartition, ReplicaOnDisk]
-    """Replicas in the directory."""
+    """Replicas in the directory, by partition."""
     is_cordoned: bool = False
-    """Whether it takes no new replica."""
+    """True if the directory accepts no new replica."""
 
 
 class BrokerCalls(AdminCalls):
-    """Calls about brokers."""
+    """The admin calls for brokers."""
 
     async def describe_cluster(self, *, has_fenced: bool = False) -> ClusterDescription:
-        """Return the cluster's id, its controller and its brokers, with fenced ones or without."""
+        """Return the cluster's id, its controller and its brokers.
+
+        Fenced brokers are included only with `has_fenced`.
+        """
         request = DescribeClusterRequest()
         if has_fenced:
             request.include_fenced_brokers = True
@@ -95,7 +103,10 @@ class BrokerCalls(AdminCalls):
     async def describe_log_dirs(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> list[LogDirDescription]:
-        """Return a broker's log directories, with the replicas there: these or all."""
+        """Return the log directories of a broker, and the replicas in them.
+
+        Only the replicas of `partitions` are included, or all replicas if it is None.
+        """
         wanted = None
         if partitions is not None:
             wanted = [
@@ -108,18 +119,18 @@ class BrokerCalls(AdminCalls):
         raise_for(answer.error_code)
         return [
             LogDirDescription(
-                path=told.log_dir,
-                error=code_of(told.error_code),
-                total_bytes=told.total_bytes if told.total_bytes >= 0 else None,
-                usable_bytes=told.usable_bytes if told.usable_bytes >= 0 else None,
-                is_cordoned=told.is_cordoned,
+                path=row.log_dir,
+                error=code_of(row.error_code),
+                total_bytes=row.total_bytes if row.total_bytes >= 0 else None,
+                usable_bytes=row.usable_bytes if row.usable_bytes >= 0 else None,
+                is_cordoned=row.is_cordoned,
                 replicas={
                     TopicPartition(topic.name, one.partition_index): ReplicaOnDisk(
                         one.partition_size, Offset(one.offset_lag), one.is_future_key
                     )
-                    for topic in told.topics
+                    for topic in row.topics
                     for one in topic.partitions
                 },
             )
-            for told in answer.results
+            for row in answer.results
         ]

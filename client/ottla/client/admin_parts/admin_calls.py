@@ -1,4 +1,4 @@
-"""What every group of an operator's calls needs: the cluster, a bound in time, patience."""
+"""Common base class of the admin calls: the cluster, a timeout, retries."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import Cluster, open_cluster
-from ottla.client.network.patience import sit_out
+from ottla.client.network.retries import retry_until_timeout
 from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.model.settings.client_security import ClientSecurity
+    from ottla.model.settings.security.client_security import ClientSecurity
 
 T = TypeVar("T")
 
 RETRY_WAIT_S = 0.1
 ANSWER_WAIT_S = 5.0
-"""Time for an answer that a broker sends when the time it was given is over; with less a slow
-network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
+"""Time in seconds that the client waits for a response beyond the timeout that it gave to the
+broker, for calls that the broker answers only when that timeout ends.
+
+With a smaller value, a slow network turns the broker's reason into a lost connection.  With a
+larger value, a broker that does not respond is noticed later.
+"""
 
 
 class AdminCalls(ReportingClient):
-    """The ground `Admin` and its parts stand on."""
+    """Base class of `Admin` and of the classes that it combines."""
 
     def __init__(self, cluster: Cluster, *, client_id: str, timeout_s: float) -> None:
         self._cluster = cluster
@@ -34,12 +38,13 @@ class AdminCalls(ReportingClient):
 
     @property
     def cluster(self) -> Cluster:
-        """The view of the cluster that all calls go through."""
+        """The cluster that all calls are sent to."""
         return self._cluster
 
-    async def _sit_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat what may be repeated without harm, while the trouble is one that passes."""
-        return await sit_out(
+    async def _retry_until_timeout(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Call `attempt`, which must be idempotent, and repeat it after temporary failures until
+        the timeout of the admin client."""
+        return await retry_until_timeout(
             attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
         )
 
@@ -57,7 +62,7 @@ async def open_calls(
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[C]:
-    """Open one group of an operator's calls, or several that a class puts together."""
+    """Open an admin client that has only the calls of the class `calls`."""
     async with (
         open_cluster(
             addresses_of(bootstrap),
@@ -71,29 +76,34 @@ async def open_calls(
         ) as metrics_push,
     ):
         opened = calls(cluster, client_id=client_id, timeout_s=timeout_s)
-        opened.metrics_push = metrics_push
+        opened._metrics_push = metrics_push
         yield opened
 
 
 def _passes(error: RefusedError) -> bool:
-    """Return whether to ask again: an operator wants to know at once what does not exist."""
+    """Return True if an attempt that failed with `error` should be retried.
+
+    A missing topic or partition is reported at once, although Kafka classifies that error as
+    retriable.
+    """
     return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def refusal_of(code: int, message: str | None = None) -> RefusedError | None:
-    """Return the refusal that an answer's error code is, with its message; None for NONE."""
+    """Return the error code and message of a response as a RefusedError, or None for NONE."""
     return None if code == ErrorCode.NONE else RefusedError(code_of(code), message or None)
 
 
 def granted(outcome: T | RefusedError) -> T:
-    """Return what became of one item.  Raises RefusedError if it was refused."""
+    """Return the result for one item of a request.  Raises the RefusedError if the item was
+    refused."""
     if isinstance(outcome, RefusedError):
         raise outcome
     return outcome
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return partition numbers by topic, as requests name them."""
+    """Return the numbers of the partitions by topic, in the form that requests use."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)

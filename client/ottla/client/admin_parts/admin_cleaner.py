@@ -1,6 +1,7 @@
-"""The log cleaners of brokers: what compaction would find, passes that are asked for, retries.
+"""Admin calls for log cleaners: the state of compaction, requested passes, retries.
 
-Each broker compacts its own replicas and is asked by itself.  Only brokers of Ottla answer.
+Each broker compacts its own replicas, so each request is sent to one broker.  Only Ottla's brokers
+support these requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,100 +24,107 @@ from ottla.wire.messages.describe_cleaner_response import (
 )
 
 PARTITIONS_PER_REQUEST = 100
-"""What a broker takes at most in one request for passes or retries."""
+"""Maximum number of partitions that a broker accepts in one request for passes or retries."""
 
 
 class CleaningPass(NamedTuple):
-    """What the last cleaning of a log did, since its broker started."""
+    """Statistics of the last cleaning pass of a log since its broker started."""
 
     ended_ms: int
-    """In the broker's wall time."""
+    """Time when the pass ended, in ms since 1970, by the clock of the broker."""
     duration_ms: int
     """Duration of the pass, in ms."""
     read_bytes: int
-    """Bytes read."""
+    """Bytes that the pass read."""
     written_bytes: int
-    """Bytes written."""
+    """Bytes that the pass wrote."""
     read_record_count: int
-    """Records read."""
+    """Number of records that the pass read."""
     written_record_count: int
-    """Records kept."""
+    """Number of records that the pass kept."""
 
     @property
     def saved_bytes(self) -> int:
-        """How much smaller the log became."""
+        """Number of bytes by which the pass reduced the log."""
         return self.read_bytes - self.written_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCleaning:
-    """How compaction of one replica stands."""
+    """State of compaction of one replica."""
 
     state: str
-    """idle, due, asked for, cleaning, paused, failed, set aside, offline or not compacted."""
+    """State of the log: idle, due, asked for, cleaning, paused, failed, set aside, offline or not
+    compacted."""
     reason: str | None
-    """Why the log is not compacted at present."""
+    """Reason why the log is not being compacted at present, or None."""
     retry_in_ms: int | None
-    """When a failed cleaning is tried again; None where it is not."""
+    """Time until a failed cleaning is retried, in ms.  None if no retry is scheduled."""
     is_wanted: bool
-    """Whether a pass was asked for that has not begun."""
+    """True if a cleaning pass was requested but has not started yet."""
     clean_bytes: int
-    """Bytes that were compacted already."""
+    """Size of the part that is already compacted, in bytes."""
     cleanable_bytes: int
-    """Bytes that earlier passes have been through, and those that the next one would begin with."""
+    """Size of the part that the next pass would compact, in bytes.  The pass also reads the
+    compacted part."""
     first_dirty_offset: Offset
-    """First offset that was not compacted yet."""
+    """First offset after the part of the log that is already compacted."""
     end_offset: Offset
-    """Where the next pass would begin, and end."""
+    """End offset of the range that the next pass would compact.  The range starts at
+    `first_dirty_offset`."""
     last: CleaningPass | None
-    """Last pass of this log; None before the first."""
+    """Statistics of the last pass of this log.  None before the first pass."""
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty part of what a pass would read."""
+        """Ratio of the dirty bytes to all bytes that the next pass would read."""
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerDescription:
-    """The log cleaner of one broker."""
+    """State and statistics of the log cleaner of one broker."""
 
     node: NodeId
     """Id of the broker."""
     now_ms: int
-    """The broker's wall time when it answered."""
+    """Time of the broker when it responded, in ms since 1970."""
     thread_count: int
     """Number of cleaner processes."""
     pass_count: int
-    """Passes since the broker started."""
+    """Number of cleaning passes since the broker started."""
     failure_count: int
-    """Passes that failed since the broker started."""
+    """Number of cleaning passes that failed since the broker started."""
     died_worker_count: int
-    """Cleaner processes that died since the broker started."""
+    """Number of cleaner processes that died since the broker started."""
     read_bytes: int
-    """Bytes read by all passes."""
+    """Bytes that all cleaning passes read since the broker started."""
     written_bytes: int
-    """Of all passes since the broker started."""
+    """Bytes that all cleaning passes wrote since the broker started."""
     logs: Mapping[TopicPartition, LogCleaning]
-    """The compacted logs of the broker."""
+    """State of each compacted log of the broker, by partition."""
 
 
 class CleaningAnswer(NamedTuple):
-    """What became of asking for a log's pass, or retry."""
+    """Result of a request to compact one log, or to retry its compaction."""
 
     refusal: RefusedError | None
-    """Why the request was refused; None where it was accepted."""
+    """Reason why the request was refused, or None if it was accepted."""
     note: str | None
-    """Why there was nothing to do; None where it will be done, or is refused."""
+    """Reason why the broker has nothing to do for this log.  None if the pass will run, or if the
+    request was refused."""
 
 
 class CleanerCalls(AdminCalls):
-    """Calls about compaction."""
+    """The admin calls for log compaction."""
 
     async def describe_cleaner(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> CleanerDescription:
-        """Return a broker's cleaner, with these replicas of it, or all compacted ones."""
+        """Return the state of the log cleaner of a broker.
+
+        The result contains the logs of `partitions`, or all compacted logs if `partitions` is None.
+        """
         wanted = None
         if partitions is not None:
             wanted = [
@@ -145,13 +153,21 @@ class CleanerCalls(AdminCalls):
     async def clean_logs(
         self, node: NodeId, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CleaningAnswer]:
-        """Have a broker compact replicas next, however clean they are; return what it said."""
+        """Request that a broker compacts the logs of these partitions next, even if they contain
+        few dirty bytes.
+
+        Returns the result of each partition.
+        """
         return await self._ask_cleaner(node, partitions, is_retry=False)
 
     async def retry_cleaning(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CleaningAnswer]:
-        """Have a broker compact replicas again whose cleaning failed: these or all."""
+        """Request that a broker retries the cleaning of logs for which it has failed: the logs of
+        `partitions`, or all failed logs.
+
+        Returns the result of each partition.
+        """
         return await self._ask_cleaner(node, partitions, is_retry=True)
 
     async def _ask_cleaner(

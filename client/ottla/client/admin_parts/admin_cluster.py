@@ -1,4 +1,4 @@
-"""The cluster as a whole: who it is, how its quorum stands, which features are in force."""
+"""Admin calls for the cluster as a whole: the quorum of controllers, and the features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.client.admin_parts.admin_calls import AdminCalls
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import only
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.version import VERSION
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
@@ -20,63 +20,68 @@ from ottla.wire.messages.describe_quorum_request import (
 from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
 
 FEATURES_FROM = 3
-"""From this version on ApiVersions tells of features."""
+"""First version of ApiVersions whose response contains features."""
 
 
 class QuorumReplica(NamedTuple):
-    """A voter or observer of the metadata log, as its leader sees it."""
+    """A voter or observer of the metadata log, as the leader of the quorum reports it."""
 
     node: NodeId
     directory_id: UUID
     end_offset: Offset
     last_fetch_ms: int
-    """Wall time of its last fetch, -1 where nobody told."""
+    """Time of the replica's last fetch, in ms since 1970.  -1 if unknown."""
     last_caught_up_ms: int
-    """Wall time when it last had all there was."""
+    """Time when the replica last had the complete log of the leader, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The controllers' quorum."""
+    """State of the quorum of controllers."""
 
     leader: NodeId
     """Id of the active controller."""
     leader_epoch: Epoch
-    """Epoch of the leader."""
+    """Leader epoch of the active controller."""
     high_watermark: Offset
-    """End of what is committed in the metadata log."""
+    """High watermark of the metadata log: all records before it are committed."""
     voters: tuple[QuorumReplica, ...]
-    """The voters of the quorum."""
+    """Voters of the quorum: the controllers."""
     observers: tuple[QuorumReplica, ...]
-    """The observers of the metadata log: brokers."""
+    """Observers of the quorum: the brokers, which only replicate the metadata log."""
     addresses: Mapping[NodeId, tuple[str, int]]
-    """First listeners of the controllers, where the broker is new enough to say."""
+    """Host and port of the first listener of each controller.  Empty if the responding broker is
+    too old to report them."""
     problems: str = ""
-    """What the leader finds wrong with the quorum or its disk, a line each."""
+    """Problems of the quorum or of the leader's disk, one per line."""
     warnings: str = ""
-    """What will be wrong with its disk unless an operator acts, a line each."""
+    """Problems of the leader's disk that are about to occur and that an operator can prevent, one
+    per line."""
 
 
 class FeatureLevels(NamedTuple):
-    """A feature's levels."""
+    """Levels of one feature."""
 
     finalized: int
-    """In force in the cluster; 0 where it is off."""
+    """Finalized level in the cluster.  0 if the feature is disabled."""
     supported_min: int
-    """Lowest level that the broker supports."""
+    """Lowest level that the responding broker supports."""
     supported_max: int
-    """What the broker that was asked could do."""
+    """Highest level that the responding broker supports."""
 
 
 class ClusterCalls(AdminCalls):
-    """Calls about the cluster."""
+    """The admin calls for the cluster as a whole."""
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Return how the controllers' quorum stands; wait for one that has no leader."""
-        return await self._sit_out(self.ask_quorum)
+        """Return the state of the quorum of controllers.  Waits while the quorum has no leader."""
+        return await self._retry_until_timeout(self.ask_quorum)
 
     async def ask_quorum(self) -> QuorumDescription:
-        """Ask once how the controllers' quorum stands.  Raises RefusedError if it has no leader."""
+        """Return the state of the quorum of controllers, by a single request without retries.
+
+        Raises RefusedError if the quorum has no leader.
+        """
         asked = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         request = DescribeQuorumRequest(topics=[asked])
         answer = await self._cluster.request(request, DescribeQuorumResponse)
@@ -99,7 +104,8 @@ class ClusterCalls(AdminCalls):
         )
 
     async def describe_features(self) -> dict[str, FeatureLevels]:
-        """Return every feature's level in force, and what brokers could do."""
+        """Return the finalized level of each feature, and the range of levels that the responding
+        broker supports."""
         version = max(FEATURES_FROM, await self._cluster.version_of(ApiVersionsRequest.API_KEY))
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         answer = await self._cluster.request(request, ApiVersionsResponse, version=version)
@@ -111,11 +117,11 @@ class ClusterCalls(AdminCalls):
         }
 
 
-def _replica(told: ReplicaState) -> QuorumReplica:
+def _replica(row: ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        NodeId(told.replica_id),
-        told.replica_directory_id or ZERO_UUID,
-        Offset(told.log_end_offset),
-        told.last_fetch_timestamp,
-        told.last_caught_up_timestamp,
+        NodeId(row.replica_id),
+        row.replica_directory_id or ZERO_UUID,
+        Offset(row.log_end_offset),
+        row.last_fetch_timestamp,
+        row.last_caught_up_timestamp,
     )

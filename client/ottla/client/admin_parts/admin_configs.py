@@ -1,12 +1,12 @@
-"""Settings of topics, brokers, groups and client metrics: as they are in force, and changed."""
+"""Admin calls for the settings of topics, brokers, groups and client metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, granted, refusal_of
+from ottla.client.network.answer_checks import known, only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import known, only
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.resources import AlterOperation, ConfigKind, ConfigSource
@@ -29,20 +29,22 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
-"""What only that broker itself can tell."""
+"""Kinds of resources whose settings only the broker itself can report."""
 
 
 class ConfigResource(NamedTuple):
-    """One thing that has settings; the broker of the empty name is all brokers."""
+    """A resource that has settings.  A resource of the kind BROKER with an empty name stands for
+    all brokers."""
 
     kind: ConfigKind
     """Kind of the resource."""
     name: str
-    """Name of the topic or group, or id of the broker."""
+    """Name of the topic or group, or the broker's id as text."""
 
 
 class ConfigSynonym(NamedTuple):
-    """Where else a value could come from, the next in force first."""
+    """One place where a setting has a value, such as the topic, the broker or the default.
+    Synonyms are listed in order of precedence."""
 
     name: str
     value: str | None
@@ -50,33 +52,34 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as it is in force."""
+    """A setting, its value in force and the source of the value."""
 
     value: str | None
-    """None where it is a secret, or not set."""
+    """Value in force.  None if the setting is secret, or has no value."""
     source: ConfigSource
-    """Where the value comes from."""
+    """Source of the value: a topic, a broker, a default, and so on."""
     is_read_only: bool
-    """Whether a change needs a restart."""
+    """True if a change of the setting takes effect only after a restart."""
     is_sensitive: bool
-    """Whether the value is a secret."""
+    """True if the setting is secret: its value is not reported."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """Other sources of the value, if they were asked for."""
+    """All sources of the value.  Empty unless synonyms were requested."""
     documentation: str | None = None
-    """Meaning of the setting, if it was asked for."""
+    """Description of the setting.  None unless documentation was requested."""
     type: int = 0
-    """Of the value, by Kafka's numbers; 0 where the broker is too old to say."""
+    """Kafka's number of the value's type.  0 if the broker is too old to report it."""
 
     @property
     def default(self) -> str | None:
-        """The value in force where nobody sets one, if synonyms were asked for."""
+        """Value that applies if the setting is not set anywhere.  Available only if synonyms were
+        requested."""
         defaults = (one.value for one in self.synonyms if one.source is ConfigSource.DEFAULT)
         return next(defaults, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add to a list."""
+    """A change that adds an entry to a list."""
 
     value: str
     """Entry to add."""
@@ -84,18 +87,18 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """Take out of a list."""
+    """A change that removes an entry from a list."""
 
     value: str
-    """Entry to take out."""
+    """Entry to remove."""
 
 
 ConfigChange: TypeAlias = str | Append | Subtract | None
-"""A new value; None gives a setting its default back."""
+"""A change of a setting: a new value, a change of a list, or None to restore the default."""
 
 
 class ConfigCalls(AdminCalls):
-    """Calls about settings."""
+    """The admin calls for settings."""
 
     async def describe_configs(
         self,
@@ -105,7 +108,7 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Return every setting as it is in force, or those of `keys`."""
+        """Return the settings of a resource that are in force: those named by `keys`, or all."""
         outcomes = await self.try_describe_configs(
             [resource],
             keys=keys,
@@ -122,7 +125,7 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | RefusedError]:
-        """Ask one broker, that of the first of `resources`, for their settings."""
+        """Return the effective settings of a resource: those named by `keys`, or all settings."""
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
             resources=[
@@ -139,19 +142,19 @@ class ConfigCalls(AdminCalls):
             request, DescribeConfigsResponse, node=_node_of(resources[0])
         )
         return {
-            _resource(told.resource_type, told.resource_name): refusal_of(
-                told.error_code, told.error_message
+            _resource(row.resource_type, row.resource_name): refusal_of(
+                row.error_code, row.error_message
             )
-            or {one.name: _entry(one) for one in told.configs}
-            for told in answer.results
+            or {one.name: _entry(one) for one in row.configs}
+            for row in answer.results
         }
 
     async def topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
-        """Return every setting of a topic as it is in force."""
+        """Return all settings of a topic that are in force."""
         return await self.describe_configs(ConfigResource(ConfigKind.TOPIC, topic))
 
     async def broker_configs(self, node: NodeId) -> dict[str, ConfigEntry]:
-        """Return every setting of a broker as it is in force there."""
+        """Return all settings of a broker that are in force there."""
         return await self.describe_configs(ConfigResource(ConfigKind.BROKER, str(node)))
 
     async def alter_configs(
@@ -161,7 +164,10 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Change some settings and leave the others; all of them or none."""
+        """Change some settings of a resource and leave the others as they are.
+
+        Either all changes are made or none.  With `is_rehearsal`, the changes are only validated.
+        """
 
         async def attempt() -> None:
             outcomes = await self.try_alter_configs(
@@ -169,7 +175,7 @@ class ConfigCalls(AdminCalls):
             )
             granted(only(list(outcomes.values()), "resource"))
 
-        await self._sit_out(attempt)
+        await self._retry_until_timeout(attempt)
 
     async def try_alter_configs(
         self,
@@ -178,9 +184,10 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> dict[ConfigResource, RefusedError | None]:
-        """Ask once for the same changes of each resource; return what became of each.
+        """Make the same changes to each resource, by a single request without retries.
 
-        One broker is asked: the one that the first of `resources` belongs to.
+        Returns the refusal of each resource, or None.  The request is sent to one broker: the one
+        that is responsible for the first resource.
         """
         alterations = [_alteration(key, change) for key, change in changes]
         request = IncrementalAlterConfigsRequest(
@@ -194,10 +201,10 @@ class ConfigCalls(AdminCalls):
             request, IncrementalAlterConfigsResponse, node=_node_of(resources[0])
         )
         return {
-            _resource(told.resource_type, told.resource_name): refusal_of(
-                told.error_code, told.error_message
+            _resource(row.resource_type, row.resource_name): refusal_of(
+                row.error_code, row.error_message
             )
-            for told in answer.responses
+            for row in answer.responses
         }
 
     async def replace_configs(
@@ -207,7 +214,11 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Set these settings and give all others their defaults back (AlterConfigs)."""
+        """Set these settings of a resource, and restore the defaults of all its others
+        (AlterConfigs).
+
+        With `is_rehearsal`, the settings are only validated.
+        """
         kind, name = resource
         asked = alter_configs_request.AlterConfigsResource(
             resource_type=kind,
@@ -221,15 +232,18 @@ class ConfigCalls(AdminCalls):
 
         async def attempt() -> None:
             answer = await self._cluster.request(request, AlterConfigsResponse)
-            told = only(answer.responses, "resource")
-            raise_for(told.error_code, told.error_message)
+            row = only(answer.responses, "resource")
+            raise_for(row.error_code, row.error_message)
 
-        await self._sit_out(attempt)
+        await self._retry_until_timeout(attempt)
 
     async def alter_topic_configs(
         self, topic: str, changes: Mapping[str, ConfigChange], *, is_rehearsal: bool = False
     ) -> None:
-        """Change settings of a topic; None gives one its default back."""
+        """Change some settings of a topic.  The value None restores the default of a setting.
+
+        With `is_rehearsal`, the changes are only validated.
+        """
         resource = ConfigResource(ConfigKind.TOPIC, topic)
         await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
 
@@ -240,7 +254,10 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Change settings of a broker, or with None of all of them, while they run."""
+        """Change dynamic settings of one broker, or of all brokers if `node` is None.
+
+        With `is_rehearsal`, the changes are only validated.
+        """
         resource = ConfigResource(ConfigKind.BROKER, "" if node is None else str(node))
         await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
 
@@ -269,20 +286,20 @@ def _alteration(key: str, change: ConfigChange) -> AlterableConfig:
     return AlterableConfig(name=key, config_operation=operation, value=value)
 
 
-def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        told.value,
-        _source(told.config_source),
-        told.read_only,
-        told.is_sensitive,
+        row.value,
+        _source(row.config_source),
+        row.read_only,
+        row.is_sensitive,
         tuple(
             ConfigSynonym(
                 one.name, one.value, known(ConfigSource, one.source, ConfigSource.UNKNOWN)
             )
-            for one in told.synonyms
+            for one in row.synonyms
         ),
-        told.documentation,
-        told.config_type,
+        row.documentation,
+        row.config_type,
     )
 
 

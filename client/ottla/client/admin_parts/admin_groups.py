@@ -1,4 +1,4 @@
-"""Groups of consumers: who is in them, what they have committed, and their end."""
+"""Admin calls for consumer groups: members, committed offsets, deletion."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -10,8 +10,8 @@ from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic
 from ottla.client.groups.coordinator import Coordinator, open_coordinator
 from ottla.client.groups.group_member import assignment_of
 from ottla.client.groups.group_offsets import Committed, fetch_offsets, try_commit
+from ottla.client.network.answer_checks import known, only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import known, only
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.wire.codec_types import Message
@@ -39,21 +39,21 @@ from ottla.wire.messages.offset_delete_response import OffsetDeleteResponse
 R = TypeVar("R", bound=Message)
 
 STATES_FROM, TYPES_FROM = 4, 5
-"""From these versions on ListGroups takes states, and types, to choose by."""
+"""First versions of ListGroups that filter by state and by type."""
 NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 DEAD = "Dead"
 CLASSIC_MEMBER = 0
-"""As a member's type in ConsumerGroupDescribe."""
+"""Number that ConsumerGroupDescribe uses for a member of the classic protocol."""
 
 
 class GroupType(Enum):
-    """How the members of a group agree."""
+    """Protocol of a group or of a member."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
-    """KIP-848: the coordinator assigns."""
+    """The consumer protocol (KIP-848), in which the coordinator computes the assignment."""
     UNKNOWN = ""
-    """The broker is too old to say, or the group of a kind that we do not know."""
+    """Unknown type: the broker is too old to report it, or this client does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,11 @@ class GroupListing:
     group_id: str
     """Id of the group."""
     protocol_type: str
-    """What its members are: "consumer", "connect", …; empty where it only has offsets."""
+    """Protocol type of the group: "consumer", "connect" or another. Empty if the group has only
+    committed offsets."""
     state: str
-    """Kafka's name: Empty, Stable, PreparingRebalance, …; empty where the broker is too old."""
+    """Kafka's name of the state, such as Empty, Stable or PreparingRebalance. Empty text if the
+    broker is too old to report it."""
     type: GroupType
     """Protocol of the group."""
     coordinator: NodeId
@@ -82,13 +84,13 @@ class GroupMemberDescription:
     host: str
     assignment: frozenset[TopicPartition]
     target: frozenset[TopicPartition] | None = None
-    """What it is to have, in a group of the new protocol."""
+    """Target assignment of the member.  None in a classic group."""
     member_epoch: int | None = None
     type: GroupType = GroupType.CLASSIC
-    """The protocol it speaks: a group of the new one may have classic members."""
+    """Protocol of the member.  A group of the consumer protocol may have classic members."""
     rack: str | None = None
     topics: tuple[str, ...] | None = None
-    """Topics it subscribes to by name; None where the coordinator is not told."""
+    """Topics that the member subscribes to by name.  None if the coordinator does not know them."""
     regex: str | None = None
 
 
@@ -101,24 +103,25 @@ class GroupDescription:
     type: GroupType
     """Protocol of the group."""
     state: str
-    """State of the group, as the coordinator names it."""
+    """Kafka's name of the state, as the coordinator reports it."""
     assignor: str
     """Name of the assignor."""
     members: tuple[GroupMemberDescription, ...]
     """The members of the group."""
     group_epoch: int | None = None
-    """Of the new protocol: counts what changed who is to have what."""
+    """Group epoch (KIP-848).  It rises whenever the target assignment has to be computed again."""
     assignment_epoch: int | None = None
-    """Epoch of the assignment (KIP-848)."""
+    """Epoch of the target assignment (KIP-848)."""
 
 
 class GroupCalls(AdminCalls):
-    """Calls about groups."""
+    """The admin calls for groups."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators in order, or those of these states and types."""
+        """Return the groups of all coordinators, sorted.  If `states` or `types` are given, only
+        matching groups are returned."""
         found: dict[str, GroupListing] = {}
         brokers = (await self._cluster.metadata([])).brokers
         for node in sorted(NodeId(broker.node_id) for broker in brokers):
@@ -128,14 +131,14 @@ class GroupCalls(AdminCalls):
                     node, states=states, types=[one.value for one in types]
                 )
 
-            for listing in await self._sit_out(attempt):
+            for listing in await self._retry_until_timeout(attempt):
                 found[listing.group_id] = listing
         return [found[group_id] for group_id in sorted(found)]
 
     async def list_groups_of(
         self, node: NodeId, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """Ask one broker, once, for the groups that it coordinates."""
+        """Return the groups that one broker coordinates, by a single request without retries."""
         request = ListGroupsRequest()
         version = await self._cluster.version_of(request.API_KEY, node)
         if version >= STATES_FROM:
@@ -146,17 +149,20 @@ class GroupCalls(AdminCalls):
         raise_for(answer.error_code)
         return [
             GroupListing(
-                told.group_id,
-                told.protocol_type,
-                told.group_state,
-                known(GroupType, told.group_type.lower(), GroupType.UNKNOWN),
+                row.group_id,
+                row.protocol_type,
+                row.group_state,
+                known(GroupType, row.group_type.lower(), GroupType.UNKNOWN),
                 node,
             )
-            for told in answer.groups
+            for row in answer.groups
         ]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group's state and its members; GROUP_ID_NOT_FOUND where there is none."""
+        """Return the state and the members of a group.
+
+        Raises RefusedError(GROUP_ID_NOT_FOUND) if the group does not exist.
+        """
         async with self._coordinator(group_id) as coordinator:
 
             async def attempt() -> GroupDescription:
@@ -172,7 +178,7 @@ class GroupCalls(AdminCalls):
     async def group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """Return what a group has committed, of these partitions or of all."""
+        """Return the committed offsets of a group: those of `partitions`, or all."""
         async with self._coordinator(group_id) as coordinator:
             return await coordinator.until_it_answers(
                 lambda: fetch_offsets(coordinator, partitions), self._timeout_s
@@ -181,14 +187,20 @@ class GroupCalls(AdminCalls):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """Let a group without members continue at these offsets."""
+        """Set committed offsets of a group that has no members.
+
+        Raises the first RefusedError if partitions are refused.
+        """
         for refusal in (await self.try_alter_group_offsets(group_id, offsets)).values():
             raise refusal
 
     async def try_alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, RefusedError]:
-        """Let a group without members continue at these offsets; return what was refused."""
+        """Set committed offsets of a group that has no members.
+
+        Returns the refusals by partition; partitions that were set are absent.
+        """
         commits = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
         async with self._coordinator(group_id) as coordinator:
 
@@ -202,7 +214,7 @@ class GroupCalls(AdminCalls):
             return await coordinator.until_it_answers(attempt, self._timeout_s)
 
     async def delete_group(self, group_id: str) -> None:
-        """Forget a group without members, and what it committed."""
+        """Delete a group that has no members, and its committed offsets."""
         async with self._coordinator(group_id) as coordinator:
 
             async def attempt() -> None:
@@ -218,9 +230,10 @@ class GroupCalls(AdminCalls):
     async def delete_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Forget what a group committed for these partitions.
+        """Delete the committed offsets of a group for these partitions.
 
-        Return what became of each: NONE, or GROUP_SUBSCRIBED_TO_TOPIC where members read the topic.
+        Returns the error code of each partition: NONE, or GROUP_SUBSCRIBED_TO_TOPIC if a member is
+        subscribed to its topic.
         """
         request = OffsetDeleteRequest(
             group_id=group_id,
@@ -258,13 +271,13 @@ class GroupCalls(AdminCalls):
     async def _describe_consumer_group(self, coordinator: Coordinator) -> GroupDescription:
         request = ConsumerGroupDescribeRequest(group_ids=[coordinator.key])
         answer = await self._ask(coordinator, request, ConsumerGroupDescribeResponse)
-        told = only(answer.groups, "group")
-        raise_for(told.error_code, told.error_message)
+        row = only(answer.groups, "group")
+        raise_for(row.error_code, row.error_message)
         return GroupDescription(
-            group_id=told.group_id,
+            group_id=row.group_id,
             type=GroupType.CONSUMER,
-            state=told.group_state,
-            assignor=told.assignor_name,
+            state=row.group_state,
+            assignor=row.assignor_name,
             members=tuple(
                 GroupMemberDescription(
                     member_id=one.member_id,
@@ -281,41 +294,41 @@ class GroupCalls(AdminCalls):
                     topics=tuple(one.subscribed_topic_names),
                     regex=one.subscribed_topic_regex or None,
                 )
-                for one in told.members
+                for one in row.members
             ),
-            group_epoch=told.group_epoch,
-            assignment_epoch=told.assignment_epoch,
+            group_epoch=row.group_epoch,
+            assignment_epoch=row.assignment_epoch,
         )
 
     async def _describe_classic_group(self, coordinator: Coordinator) -> GroupDescription:
         request = DescribeGroupsRequest(groups=[coordinator.key])
         answer = await self._ask(coordinator, request, DescribeGroupsResponse)
-        told = only(answer.groups, "group")
-        raise_for(told.error_code, told.error_message)
-        if told.group_state == DEAD:
-            # Older versions say so of a group that is not there.
+        row = only(answer.groups, "group")
+        raise_for(row.error_code, row.error_message)
+        if row.group_state == DEAD:
+            # Older versions of DescribeGroups report an unknown group as Dead.
             raise RefusedError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {coordinator.key!r}"
             )
         return GroupDescription(
-            group_id=told.group_id,
+            group_id=row.group_id,
             type=GroupType.CLASSIC,
-            state=told.group_state,
-            assignor=told.protocol_data,
-            members=tuple(map(_classic_member, told.members)),
+            state=row.group_state,
+            assignor=row.protocol_data,
+            members=tuple(map(_classic_member, row.members)),
         )
 
 
-def _classic_member(told: DescribedGroupMember) -> GroupMemberDescription:
+def _classic_member(row: DescribedGroupMember) -> GroupMemberDescription:
     try:
-        assignment = frozenset(assignment_of(told.member_assignment))
+        assignment = frozenset(assignment_of(row.member_assignment))
     except ProtocolError:
-        assignment = frozenset()  # not a consumer: its assignment is its own business
+        assignment = frozenset()  # not a consumer: its assignment has another format
     return GroupMemberDescription(
-        member_id=told.member_id,
-        instance_id=told.group_instance_id,
-        client_id=told.client_id,
-        host=told.client_host,
+        member_id=row.member_id,
+        instance_id=row.group_instance_id,
+        client_id=row.client_id,
+        host=row.client_host,
         assignment=assignment,
     )
 

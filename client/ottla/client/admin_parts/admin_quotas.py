@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses."""
+"""Admin calls for the quotas of users, client ids and IP addresses."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from ottla.client.admin_parts.admin_calls import AdminCalls, refusal_of
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -21,36 +21,40 @@ from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageR
 from ottla.wire.messages.describe_quota_usage_response import DescribeQuotaUsageResponse
 
 QuotaOwner = tuple[QuotaEntity, ...]
-"""Whom limits are for: a user, a client id or both, or an address; sorted."""
+"""Entity that quotas apply to: a user, a client id, both together, or an IP address.  The
+components of the tuple are sorted."""
 
 
 class QuotaChange(NamedTuple):
-    """What to change of one owner's limits; None removes a limit."""
+    """Changes of the quotas of one entity.  The value None removes a quota."""
 
     owner: QuotaOwner
     limits: Mapping[str, float | None]
 
 
 class QuotaUsage(NamedTuple):
-    """What one client uses of one limit at one broker."""
+    """Usage of one quota by one client at one broker."""
 
     node: NodeId
     key: str
     user: str
-    """Empty where the limit is for a client id alone."""
+    """Name of the user.  Empty if the quota applies to a client id alone."""
     client_id: str
     limit: float
     rate: float
-    """Per second."""
+    """Measured rate per second."""
     throttle_ms: int
-    """For how long the client is still throttled."""
+    """Time in ms for which the broker will continue to throttle the client."""
 
 
 class QuotaCalls(AdminCalls):
-    """Calls about quotas."""
+    """The admin calls for quotas."""
 
     async def describe_quota_usage(self, node: NodeId, *, count_max: int) -> list[QuotaUsage]:
-        """Return what limited clients use of a broker, of each quota the throttled ones first."""
+        """Return the usage of quotas by clients at a broker, at most `count_max` entries.
+
+        Clients that are throttled come first within each quota.
+        """
         answer = await self._cluster.request(
             DescribeQuotaUsageRequest(count_max=count_max), DescribeQuotaUsageResponse, node=node
         )
@@ -69,7 +73,7 @@ class QuotaCalls(AdminCalls):
         ]
 
     async def describe_quotas(self) -> dict[QuotaOwner, dict[str, float]]:
-        """Return every limit there is, by its owner and key."""
+        """Return all quotas, by entity and quota key."""
         answer = await self._cluster.request(
             DescribeClientQuotasRequest(), DescribeClientQuotasResponse
         )
@@ -87,7 +91,11 @@ class QuotaCalls(AdminCalls):
     async def alter_quotas(
         self, changes: Iterable[QuotaChange], *, is_trial: bool = False
     ) -> list[RefusedError | None]:
-        """Change limits in one request; return for each owner why it was refused, or None."""
+        """Change quotas by one request.
+
+        Returns the refusal of each entity, or None.  With `is_trial`, the changes are only
+        validated.
+        """
         request = AlterClientQuotasRequest(
             entries=[
                 EntryData(
@@ -107,7 +115,7 @@ class QuotaCalls(AdminCalls):
             ],
             validate_only=is_trial,
         )
-        answer = await self._sit_out(
+        answer = await self._retry_until_timeout(
             lambda: self._cluster.request(request, AlterClientQuotasResponse)
         )
         return [refusal_of(entry.error_code, entry.error_message) for entry in answer.entries]

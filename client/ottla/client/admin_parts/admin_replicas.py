@@ -1,12 +1,12 @@
-"""Where replicas are: elections, reassignments, moves between directories, producers."""
+"""Admin calls for replicas: elections, reassignments, moves between log directories, producers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic, refusal_of
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.wire.messages.alter_partition_reassignments_request import (
@@ -40,18 +40,18 @@ UNCLEAN = 1
 
 
 class Reassignment(NamedTuple):
-    """A partition that is on its way to other brokers."""
+    """A partition that is being reassigned."""
 
     replicas: tuple[NodeId, ...]
-    """All it has now, old and new."""
+    """Current replicas of the partition, both old and new ones."""
     adding: tuple[NodeId, ...]
-    """Brokers that get a replica."""
+    """Brokers that are getting a replica."""
     removing: tuple[NodeId, ...]
-    """Brokers that lose their replica."""
+    """Brokers that are losing their replica."""
 
 
 class ActiveProducer(NamedTuple):
-    """A producer whose sequences a partition's leader remembers."""
+    """An active producer of a partition, as reported by the leader."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -59,26 +59,30 @@ class ActiveProducer(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start: Offset | None
-    """Where its open transaction begins; None where none is open."""
+    """First offset of the producer's open transaction.  None if no transaction is open."""
 
 
 class ReplicaCalls(AdminCalls):
-    """Calls about replicas."""
+    """The admin calls for replicas."""
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
-        """Give partitions (all, for None) their preferred leader, or any replica as leader.
+        """Elect the preferred replica of each partition as its leader.
 
-        Return what became of each that was asked: NONE, ELECTION_NOT_NEEDED or why not.  An
-        unclean election loses what only the others had.
+        `partitions` None means all partitions.  With `is_unclean`, a replica that is not in sync
+        may become the leader; records that only other replicas had are lost.  Returns the error
+        code of each partition: NONE, ELECTION_NOT_NEEDED or an error.
         """
         return _codes(await self.try_elect_leaders(partitions, is_unclean=is_unclean))
 
     async def try_elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Elect leaders as `elect_leaders` does; return refusals with their messages."""
+        """Elect leaders as `elect_leaders` does.
+
+        Returns the refusal of each partition with its message, or None.
+        """
         wanted = None
         if partitions is not None:
             wanted = [
@@ -106,9 +110,10 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Move partitions to these brokers (the first is preferred); None gives a move up.
+        """Reassign partitions to the given brokers; the first broker becomes the preferred leader.
 
-        Return what became of each: NONE, or why it was refused.
+        The target None cancels the reassignment of a partition.  Returns the error code of each
+        partition: NONE, or the reason of the refusal.
         """
         return _codes(
             await self.try_alter_reassignments(
@@ -122,7 +127,10 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Move partitions as `alter_reassignments` does; return refusals with their messages."""
+        """Reassign partitions as `alter_reassignments` does.
+
+        Returns the refusal of each partition with its message, or None.
+        """
         topics: dict[str, ReassignableTopic] = {}
         for at, replicas in targets.items():
             topic = topics.setdefault(at.topic, ReassignableTopic(name=at.topic))
@@ -150,7 +158,7 @@ class ReplicaCalls(AdminCalls):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the moves under way, of these partitions or of all."""
+        """Return the reassignments in progress: those of `partitions`, or all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -173,10 +181,11 @@ class ReplicaCalls(AdminCalls):
     async def move_replicas(
         self, node: NodeId, directories: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Have a broker's replicas lie in other log directories of it (KIP-113), by their paths.
+        """Move replicas of a broker to other log directories of that broker, given by path
+        (KIP-113).
 
-        None of a partition says that its move has begun, or that it is there already;
-        `describe_log_dirs` shows how far it is.
+        Returns the refusal of each partition.  None means that the move has started, or that the
+        replica is in that directory already.  `describe_log_dirs` shows the progress.
         """
         request = AlterReplicaLogDirsRequest()
         for path in sorted(set(directories.values())):
@@ -200,9 +209,10 @@ class ReplicaCalls(AdminCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Return the producers each partition's leader remembers."""
+        """Return the active producers of each partition, as reported by its leader."""
         return {
-            at: await self._sit_out(partial(self._producers_once, at)) for at in set(partitions)
+            at: await self._retry_until_timeout(partial(self._producers_once, at))
+            for at in set(partitions)
         }
 
     async def _producers_once(self, at: TopicPartition) -> list[ActiveProducer]:
@@ -211,10 +221,10 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(
             DescribeProducersRequest(topics=[topic]), DescribeProducersResponse, node=leader
         )
-        told = only(only(answer.topics, "topic").partitions, "partition")
-        if told.error_code != ErrorCode.NONE:
+        row = only(only(answer.topics, "topic").partitions, "partition")
+        if row.error_code != ErrorCode.NONE:
             self._cluster.forget_leaders()
-        raise_for(told.error_code, told.error_message)
+        raise_for(row.error_code, row.error_message)
         return [
             ActiveProducer(
                 ProducerId(one.producer_id),
@@ -224,7 +234,7 @@ class ReplicaCalls(AdminCalls):
                 one.coordinator_epoch,
                 Offset(one.current_txn_start_offset) if one.current_txn_start_offset >= 0 else None,
             )
-            for one in told.active_producers
+            for one in row.active_producers
         ]
 
 

@@ -1,7 +1,8 @@
-"""Client telemetry (KIP-714): what clients are asked to report, who does, what they told last.
+"""Admin calls for client telemetry (KIP-714): subscriptions, reporting clients, last pushes.
 
-A subscription is a CLIENT_METRICS resource, changed as any other.  Clients and their pushes are
-known to the broker each client pushes to, and to nobody else, so those are asked broker by broker.
+A subscription is a resource of the kind CLIENT_METRICS and is changed like any other resource.  A
+client and its pushes are known only to the broker that the client pushes to, so these requests are
+sent to one broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,8 @@ from uuid import UUID
 
 from ottla.client.admin_parts.admin_calls import granted
 from ottla.client.admin_parts.admin_configs import ConfigCalls, ConfigEntry, ConfigResource
+from ottla.client.network.answer_checks import known
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import known
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.resources import ConfigKind, ConfigSource
@@ -30,28 +31,31 @@ METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 TAIL_BYTES = 1_048_576
 FROM_NOW = -1
 FROM_OLDEST = 0
-"""Cursors to begin a tail with."""
+"""Initial cursors of `tail_client_metrics`: new pushes only, or all pushes that the broker still
+has."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSubscription:
-    """What clients are asked to report; every part says what it is by itself or by default."""
+    """A subscription to client metrics.  Properties that are not set have their defaults."""
 
     name: str
     """Name of the subscription."""
     metrics: tuple[str, ...]
-    """Prefixes of names; `*` is all, none is nothing."""
+    """Prefixes of the names of requested metrics.  `*` requests all metrics; an empty tuple
+    requests none."""
     interval_ms: int
     """Interval between pushes, in ms."""
     match: tuple[str, ...]
-    """`NAME=REGULAR EXPRESSION`, all of which a client must fulfil."""
+    """Conditions of the form `NAME=REGULAR EXPRESSION`.  Clients that match all of them are
+    subscribed."""
     own: frozenset[str] = frozenset()
-    """The keys that the subscription itself sets."""
+    """Keys of the properties that are set explicitly on the subscription, and are not defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientInstanceDescription:
-    """One client that asked what to report, as the broker it talks to sees it."""
+    """A client that has requested its subscription, as reported by its broker."""
 
     node: NodeId
     """Id of the broker that the client reports to."""
@@ -60,35 +64,36 @@ class ClientInstanceDescription:
     client_id: str | None
     """The client's `client.id`."""
     software_name: str
-    """Name of the client's library."""
+    """Name of the client library."""
     software_version: str
-    """Version of the client's library."""
+    """Version of the client library."""
     source_address: str
     """Address that the client connects from."""
     source_port: int
     """Port that the client connects from."""
     subscription_id: int
-    """Of what it was asked for last."""
+    """Id of the subscription that the client received last."""
     interval_ms: int
-    """Interval between pushes, in ms."""
+    """Interval between the client's pushes, in ms."""
     metrics: tuple[str, ...]
-    """Prefixes of the metrics that it is asked for."""
+    """Prefixes of the names of the metrics that the client is requested to push."""
     last_get_ms_ago: int | None
-    """Age of its last request for a subscription, in ms."""
+    """Time since the client last requested its subscription, in ms.  None if there was no
+    request."""
     last_push_ms_ago: int | None
-    """Age of its last push, in ms."""
+    """Time since the client's last push, in ms.  None if there was none."""
     push_count: int
-    """Pushes that were taken in, and their bytes as they came."""
+    """Number of pushes that the broker accepted."""
     push_bytes: int
-    """Size of its last push, in bytes."""
+    """Total size of the accepted pushes as received, in bytes."""
     last_error: ErrorCode
-    """What its last request was answered with."""
+    """Error code of the broker's last response to the client."""
     is_terminating: bool
-    """Whether it announced its last push."""
+    """True if the client has announced that its last push was its final one."""
 
 
 class PushedMetrics(NamedTuple):
-    """What one client pushed at one time."""
+    """One push of one client."""
 
     node: NodeId
     """Id of the broker that received the push."""
@@ -97,38 +102,38 @@ class PushedMetrics(NamedTuple):
     client_id: str | None
     """The client's `client.id`."""
     software_name: str
-    """Name of the client's library."""
+    """Name of the client library."""
     software_version: str
-    """Version of the client's library."""
+    """Version of the client library."""
     source_address: str
     """Address that the client connects from."""
     received_ms: int
-    """Wall time of the broker."""
+    """Time when the broker received the push, in ms since 1970."""
     otlp: bytes
-    """MetricsData of OpenTelemetry, unpacked."""
+    """Metrics as an uncompressed MetricsData message of OpenTelemetry's protocol."""
 
 
 class TailedMetrics(NamedTuple):
-    """What came since the cursor that was asked with."""
+    """Pushes that a broker received after a cursor."""
 
     cursor: int
-    """To ask with next."""
+    """Cursor to pass to the next call."""
     missed: int
-    """Pushes that came and went before anybody asked."""
+    """Number of pushes after the requested cursor that the broker had already discarded."""
     pushes: tuple[PushedMetrics, ...]
-    """Pushes, the oldest first."""
+    """The pushes, oldest first."""
 
 
 class TelemetryCalls(ConfigCalls):
-    """Calls about client telemetry."""
+    """The admin calls for client telemetry."""
 
     async def list_metrics_subscriptions(self) -> list[MetricsSubscription]:
-        """Return every subscription, by name."""
+        """Return all subscriptions, sorted by name."""
         request = ListConfigResourcesRequest()
 
         async def attempt() -> list[str]:
             version = await self._cluster.version_of(ListConfigResourcesRequest.API_KEY)
-            # Version 0 knows of nothing but client metrics, and has no field to say so.
+            # Version 0 lists client metrics only, and has no field for the kind.
             request.resource_types = [ConfigKind.CLIENT_METRICS] if version else []
             answer = await self._cluster.request(
                 request, ListConfigResourcesResponse, version=version
@@ -136,11 +141,12 @@ class TelemetryCalls(ConfigCalls):
             raise_for(answer.error_code)
             return sorted(one.resource_name for one in answer.config_resources)
 
-        names = await self._sit_out(attempt)
+        names = await self._retry_until_timeout(attempt)
         return await self._describe_subscriptions(names) if names else []
 
     async def describe_metrics_subscription(self, name: str) -> MetricsSubscription:
-        """Return what a subscription asks for; one that does not exist has defaults only."""
+        """Return a subscription.  A subscription that does not exist is returned with the default
+        of every property."""
         (found,) = await self._describe_subscriptions([name])
         return found
 
@@ -153,9 +159,10 @@ class TelemetryCalls(ConfigCalls):
         match: Sequence[str] | None = None,
         is_rehearsal: bool = False,
     ) -> None:
-        """Make a subscription or change it; what is None stays as it is.
+        """Create or change a subscription.  An argument of None leaves that property unchanged.
 
-        Clients hear of it when they next ask or push.
+        A client learns of the change when it next pushes or requests its subscription.  With
+        `is_rehearsal`, the change is only validated.
         """
         changes: dict[str, str] = {}
         if metrics is not None:
@@ -167,12 +174,13 @@ class TelemetryCalls(ConfigCalls):
         await self.alter_configs(_resource(name), changes, is_rehearsal=is_rehearsal)
 
     async def delete_metrics_subscription(self, name: str, *, is_rehearsal: bool = False) -> None:
-        """Delete a subscription, whether it exists or not."""
+        """Delete a subscription if it exists.  With `is_rehearsal`, the request is only
+        validated."""
         gone = dict.fromkeys((METRICS, INTERVAL_MS, MATCH))
         await self.alter_configs(_resource(name), gone, is_rehearsal=is_rehearsal)
 
     async def describe_client_instances(self, node: NodeId) -> list[ClientInstanceDescription]:
-        """Return the clients that report to one broker."""
+        """Return the clients that report metrics to one broker."""
         found: dict[UUID, ClientInstanceDescription] = {}
         request = DescribeClientInstancesRequest()
         while True:
@@ -180,8 +188,8 @@ class TelemetryCalls(ConfigCalls):
                 request, DescribeClientInstancesResponse, node=node
             )
             raise_for(answer.error_code, answer.error_message)
-            for told in answer.instances:
-                found[told.client_instance_id] = _instance(node, told)
+            for row in answer.instances:
+                found[row.client_instance_id] = _instance(node, row)
             if not (answer.more and answer.instances):
                 return list(found.values())
             request.after = answer.instances[-1].client_instance_id
@@ -194,15 +202,15 @@ class TelemetryCalls(ConfigCalls):
         client: str | None = None,
         bytes_max: int = TAIL_BYTES,
     ) -> TailedMetrics:
-        """Return what clients pushed to one broker after a cursor, the oldest first.
+        """Return the pushes that one broker received after a cursor, oldest first.
 
-        With `client` only what that client id, or client instance id as Kafka prints it, pushed.
-        A broker keeps little: whoever asks seldom misses some, and is told how many.
+        `client` selects one client id, or one client instance id in Kafka's text form.  A broker
+        keeps only a few pushes: a slow caller misses some, and `missed` counts them.
         """
         request = TailClientMetricsRequest(cursor=cursor, client=client, max_bytes=bytes_max)
         answer = await self._cluster.request(request, TailClientMetricsResponse, node=node)
         raise_for(answer.error_code, answer.error_message)
-        pushes = tuple(_push(node, told) for told in answer.pushes)
+        pushes = tuple(_push(node, row) for row in answer.pushes)
         return TailedMetrics(answer.cursor, answer.missed, pushes)
 
     async def _describe_subscriptions(self, names: Sequence[str]) -> list[MetricsSubscription]:
@@ -231,35 +239,35 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _instance(node: NodeId, told: ClientInstance) -> ClientInstanceDescription:
+def _instance(node: NodeId, row: ClientInstance) -> ClientInstanceDescription:
     return ClientInstanceDescription(
         node=node,
-        client_instance_id=told.client_instance_id,
-        client_id=told.client_id,
-        software_name=told.client_software_name,
-        software_version=told.client_software_version,
-        source_address=told.client_source_address,
-        source_port=told.client_source_port,
-        subscription_id=told.subscription_id,
-        interval_ms=told.push_interval_ms,
-        metrics=tuple(told.metrics),
-        last_get_ms_ago=None if told.last_get_ms_ago < 0 else told.last_get_ms_ago,
-        last_push_ms_ago=None if told.last_push_ms_ago < 0 else told.last_push_ms_ago,
-        push_count=told.push_count,
-        push_bytes=told.push_bytes,
-        last_error=known(ErrorCode, told.last_error_code, ErrorCode.UNKNOWN_SERVER_ERROR),
-        is_terminating=told.terminating,
+        client_instance_id=row.client_instance_id,
+        client_id=row.client_id,
+        software_name=row.client_software_name,
+        software_version=row.client_software_version,
+        source_address=row.client_source_address,
+        source_port=row.client_source_port,
+        subscription_id=row.subscription_id,
+        interval_ms=row.push_interval_ms,
+        metrics=tuple(row.metrics),
+        last_get_ms_ago=None if row.last_get_ms_ago < 0 else row.last_get_ms_ago,
+        last_push_ms_ago=None if row.last_push_ms_ago < 0 else row.last_push_ms_ago,
+        push_count=row.push_count,
+        push_bytes=row.push_bytes,
+        last_error=known(ErrorCode, row.last_error_code, ErrorCode.UNKNOWN_SERVER_ERROR),
+        is_terminating=row.terminating,
     )
 
 
-def _push(node: NodeId, told: ClientPush) -> PushedMetrics:
+def _push(node: NodeId, row: ClientPush) -> PushedMetrics:
     return PushedMetrics(
         node=node,
-        client_instance_id=told.client_instance_id,
-        client_id=told.client_id,
-        software_name=told.client_software_name,
-        software_version=told.client_software_version,
-        source_address=told.client_source_address,
-        received_ms=told.received_ms,
-        otlp=bytes(told.metrics),
+        client_instance_id=row.client_instance_id,
+        client_id=row.client_id,
+        software_name=row.client_software_name,
+        software_version=row.client_software_version,
+        source_address=row.client_source_address,
+        received_ms=row.received_ms,
+        otlp=bytes(row.metrics),
     )

@@ -1,11 +1,11 @@
-"""Delegation tokens: passwords of a while, which a user's workers log in with."""
+"""Admin calls for delegation tokens: temporary passwords for the worker processes of a user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ottla.client.admin_parts.admin_calls import AdminCalls
 from ottla.client.network.cluster import raise_for
-from ottla.model.delegation_tokens import USER_TYPE
+from ottla.model.security.delegation_tokens import USER_TYPE
 from ottla.wire.messages.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -22,36 +22,41 @@ from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTo
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
 AS_SET = -1
-"""A period that the cluster's settings give."""
+"""Value of a period in requests that selects the period in the cluster's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenDescription:
-    """A delegation token.  Times are milliseconds since the Unix epoch."""
+    """A delegation token.  Times are in ms since 1970."""
 
     token_id: str
-    """The user that a worker logs in as."""
+    """Id of the token: the user name with which a worker logs in."""
     hmac: bytes = field(repr=False)
-    """In Base64 the password that a worker logs in with: it makes anyone the owner."""
+    """HMAC of the token.  Encoded in Base64, it is the password of a worker.  Any process that has
+    it has the rights of the owner."""
     owner: str
-    """The user that a worker is for the cluster."""
+    """User whose rights the token grants."""
     renewers: tuple[str, ...] = ()
-    """Other users who may renew or end it."""
+    """Other users who may renew the token or make it expire."""
     issued_ms: int
-    """When it was made."""
+    """Time when the token was created."""
     expires_ms: int
-    """Its end, unless it is renewed."""
+    """Time when the token expires unless it is renewed."""
     max_ms: int
-    """The latest end that renewals may give it."""
+    """Latest expiry time that renewals can reach."""
 
 
 class TokenCalls(AdminCalls):
-    """Calls about delegation tokens."""
+    """The admin calls for delegation tokens."""
 
     async def create_token(
         self, *, renewers: Iterable[str] = (), lifetime_s: float | None = None
     ) -> TokenDescription:
-        """Make a token for the user who asks.  Raises RefusedError if the cluster has none."""
+        """Create a token for the calling user, with a maximum lifetime in seconds.
+
+        `lifetime_s` None selects the cluster's setting.  Raises RefusedError if delegation tokens
+        are not enabled in the cluster.
+        """
         request = CreateDelegationTokenRequest(
             renewers=[
                 CreatableRenewers(principal_type=USER_TYPE, principal_name=one) for one in renewers
@@ -71,14 +76,14 @@ class TokenCalls(AdminCalls):
         )
 
     async def describe_tokens(self, owners: Iterable[str] | None = None) -> list[TokenDescription]:
-        """Return the tokens that the user who asks may see, of some owners or of all."""
+        """Return the tokens visible to the calling user: those of `owners`, or all."""
         rows = None
         if owners is not None:
             rows = [
                 DescribeDelegationTokenOwner(principal_type=USER_TYPE, principal_name=one)
                 for one in owners
             ]
-        answer = await self._sit_out(
+        answer = await self._retry_until_timeout(
             lambda: self._cluster.request(
                 DescribeDelegationTokenRequest(owners=rows), DescribeDelegationTokenResponse
             )
@@ -98,16 +103,19 @@ class TokenCalls(AdminCalls):
         ]
 
     async def renew_token(self, hmac: bytes, *, period_s: float | None = None) -> int:
-        """Let a token hold for longer; return its new end (ms)."""
+        """Renew a token for a period in seconds; None selects the cluster's setting.
+
+        Returns the new expiry time, in ms since 1970.
+        """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=_period_ms(period_s))
-        answer = await self._sit_out(
+        answer = await self._retry_until_timeout(
             lambda: self._cluster.request(request, RenewDelegationTokenResponse)
         )
         raise_for(answer.error_code)
         return answer.expiry_timestamp_ms
 
     async def end_token(self, hmac: bytes) -> None:
-        """End a token at once, and the sessions of those who logged in by it."""
+        """Make a token expire at once, and end the sessions that were authenticated with it."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
         answer = await self._cluster.request(request, ExpireDelegationTokenResponse)
         raise_for(answer.error_code)

@@ -1,4 +1,4 @@
-"""Topics, their partitions and their records, as operators make, describe and delete them."""
+"""Admin calls for topics, their partitions and their records."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from uuid import UUID
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic, granted, refusal_of
 from ottla.client.fetch.offset_lookup import FoundOffset, find_offsets
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
@@ -34,12 +34,12 @@ from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
 
 BY_CLUSTER_DEFAULT = -1
-"""As a count of partitions or replicas: what the cluster's settings say."""
+"""Partition count or replication factor that selects the cluster's default."""
 DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
 
 
 class PartitionDescription(NamedTuple):
-    """Who has one partition."""
+    """Leader and replicas of one partition."""
 
     partition: int
     leader: NodeId | None
@@ -58,22 +58,23 @@ class TopicDescription:
     topic_id: UUID
     """Id of the topic."""
     is_internal: bool
-    """Whether the topic is the cluster's own."""
+    """True for an internal topic of the cluster."""
     partitions: tuple[PartitionDescription, ...]
-    """Partitions in order, with replicas and leader each."""
+    """Partitions in order of their numbers, each with its leader and replicas."""
 
 
 class CreatedTopic(NamedTuple):
-    """A topic as it was created, or would be."""
+    """A topic that was created, or that would be created if the call were not a rehearsal."""
 
     partition_count: int
     replication_factor: int
 
 
 class TopicCalls(AdminCalls):
-    """Calls about topics.
+    """The admin calls for topics.
 
-    A call named in the plural, or `try_…`, asks once and returns what became of each item.
+    Calls with a plural name, and `try_…`, send a single request without retries and return the
+    result of each item.
     """
 
     async def create_topic(
@@ -85,7 +86,10 @@ class TopicCalls(AdminCalls):
         configs: Mapping[str, str] | None = None,
         is_rehearsal: bool = False,
     ) -> None:
-        """Create a topic; with `is_rehearsal` only return whether that would do."""
+        """Create a topic.  With `is_rehearsal`, the request is only validated.
+
+        Raises RefusedError if the topic exists already or cannot be created.
+        """
 
         async def attempt() -> None:
             outcomes = await self.create_topics(
@@ -97,7 +101,7 @@ class TopicCalls(AdminCalls):
             )
             granted(only(list(outcomes.values()), "topic"))
 
-        await self._sit_out(attempt)
+        await self._retry_until_timeout(attempt)
 
     async def create_topics(
         self,
@@ -108,7 +112,11 @@ class TopicCalls(AdminCalls):
         configs: Iterable[tuple[str, str]] = (),
         is_rehearsal: bool = False,
     ) -> dict[str, CreatedTopic | RefusedError]:
-        """Create topics that are all alike; return what became of each."""
+        """Create topics that have the same settings.
+
+        Returns each topic as it was created, or its refusal.  With `is_rehearsal`, the request is
+        only validated.
+        """
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs]
         request = CreateTopicsRequest(
             topics=[
@@ -125,39 +133,46 @@ class TopicCalls(AdminCalls):
         )
         answer = await self._cluster.request(request, CreateTopicsResponse)
         return {
-            told.name: refusal_of(told.error_code, told.error_message)
-            or CreatedTopic(told.num_partitions, told.replication_factor)
-            for told in answer.topics
+            row.name: refusal_of(row.error_code, row.error_message)
+            or CreatedTopic(row.num_partitions, row.replication_factor)
+            for row in answer.topics
         }
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records."""
+        """Delete a topic and all its records."""
         granted(only(list((await self.delete_topics([name])).values()), "topic"))
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, RefusedError | None]:
-        """Delete topics with all their records; return what became of each, None for deleted."""
+        """Delete topics and all their records.  Returns the refusal of each topic, or None."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
         answer = await self._cluster.request(
             request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
         )
         return {
-            told.name or "": refusal_of(told.error_code, told.error_message)
-            for told in answer.responses
+            row.name or "": refusal_of(row.error_code, row.error_message)
+            for row in answer.responses
         }
 
     async def create_partitions(self, topic: str, total_count: int) -> None:
-        """Give a topic more partitions, up to this many; keys may move to others."""
+        """Add partitions to a topic until it has `total_count` partitions.
+
+        Records with the same key as earlier records may go to another partition afterwards.
+        """
 
         async def attempt() -> None:
             outcomes = await self.try_create_partitions({topic: total_count})
             granted(only(list(outcomes.values()), "topic"))
 
-        await self._sit_out(attempt)
+        await self._retry_until_timeout(attempt)
 
     async def try_create_partitions(
         self, total_counts: Mapping[str, int], *, is_rehearsal: bool = False
     ) -> dict[str, RefusedError | None]:
-        """Give topics more partitions; return what became of each, None for done."""
+        """Add partitions to topics until each has the given total.
+
+        Returns the refusal of each topic, or None.  With `is_rehearsal`, the request is only
+        validated.
+        """
         request = CreatePartitionsRequest(
             topics=[
                 CreatePartitionsTopic(name=topic, count=count, assignments=None)
@@ -167,17 +182,15 @@ class TopicCalls(AdminCalls):
             validate_only=is_rehearsal,
         )
         answer = await self._cluster.request(request, CreatePartitionsResponse)
-        return {
-            told.name: refusal_of(told.error_code, told.error_message) for told in answer.results
-        }
+        return {row.name: refusal_of(row.error_code, row.error_message) for row in answer.results}
 
     async def list_topics(self) -> list[str]:
-        """Return the names of all topics but internal ones, in order."""
+        """Return the sorted names of all topics except internal topics."""
         answer = await self._cluster.metadata()
         return sorted(topic.name or "" for topic in answer.topics if not topic.is_internal)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Return a topic's partitions and who has them."""
+        """Return a topic with the leaders and replicas of its partitions."""
         topic = only((await self._cluster.metadata([name])).topics, "topic")
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for(topic.error_code, f"there is no topic {name!r}")
@@ -203,7 +216,10 @@ class TopicCalls(AdminCalls):
     async def list_offsets(
         self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the first offset at or after a time in ms; -2 asks for the first, -1 the end."""
+        """Return the first offset of each partition whose timestamp is at or after a time in ms.
+
+        The time -2 selects the first offset, and -1 the end offset.
+        """
         return await find_offsets(
             self._cluster, times_ms, isolation_level=isolation_level, timeout_s=self._timeout_s
         )
@@ -211,10 +227,13 @@ class TopicCalls(AdminCalls):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
-        """Delete the records before these offsets (-1: all); return where the partitions begin."""
+        """Delete the records before an offset in each partition; -1 deletes all records.
+
+        Returns the new first offset of each partition.
+        """
         found: dict[TopicPartition, Offset] = {}
         for at, offset in before.items():
-            found[at] = await self._sit_out(partial(self._delete_once, at, offset))
+            found[at] = await self._retry_until_timeout(partial(self._delete_once, at, offset))
         return found
 
     async def _delete_once(self, at: TopicPartition, offset: int) -> Offset:
@@ -224,9 +243,9 @@ class TopicCalls(AdminCalls):
     async def try_delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset | RefusedError]:
-        """Ask every leader once to delete the records before these offsets.
+        """Delete the records before an offset in each partition, by one request to each leader.
 
-        Return where each partition begins now, or why its records are kept.
+        Returns the new first offset of each partition, or its refusal.  There are no retries.
         """
         led: dict[NodeId, list[TopicPartition]] = {}
         for at in before:
@@ -250,10 +269,10 @@ class TopicCalls(AdminCalls):
             )
             answer = await self._cluster.request(request, DeleteRecordsResponse, node=leader)
             for topic in answer.topics:
-                for told in topic.partitions:
-                    outcomes[TopicPartition(topic.name, told.partition_index)] = refusal_of(
-                        told.error_code
-                    ) or Offset(told.low_watermark)
+                for row in topic.partitions:
+                    outcomes[TopicPartition(topic.name, row.partition_index)] = refusal_of(
+                        row.error_code
+                    ) or Offset(row.low_watermark)
         if any(isinstance(outcome, RefusedError) for outcome in outcomes.values()):
             self._cluster.forget_leaders()
         return outcomes

@@ -1,8 +1,8 @@
-"""Transactions as their coordinators know them, and the end of one that no coordinator ends.
+"""Admin calls for transactions, and the abort of hanging ones.
 
-A coordinator knows its transactions by transactional id; a partition's leader knows the open ones
-by producer id (`describe_producers`).  A transaction that hangs is one of the second kind that no
-coordinator has any more: it holds back all readers of committed records.
+A coordinator knows transactions by transactional id.  The leader of a partition knows the open ones
+by producer id (`describe_producers`).  A hanging transaction is known to a leader but to no
+coordinator; it blocks all read_committed consumers of the partition.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, refusal_of
 from ottla.client.admin_parts.admin_replicas import ActiveProducer
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
@@ -32,14 +32,14 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 
 TRANSACTION_KEY_TYPE = 1
 DURATION_FROM, PATTERN_FROM = 1, 2
-"""The versions of ListTransactions that filter by duration and by pattern."""
+"""First versions of ListTransactions that filter by duration and by pattern."""
 
 ANY_COORDINATOR_EPOCH = 0
-"""What a marker says where no earlier one told the partition a coordinator's epoch."""
+"""Coordinator epoch for a marker in a partition that has no earlier marker."""
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in a list of all."""
+    """A transactional id in the list of its coordinator."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -49,22 +49,23 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """What the coordinator knows of a transactional id."""
+    """State of a transactional id, as reported by its coordinator."""
 
     transactional_id: str
     coordinator: NodeId
     state: str
-    """Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."""
+    """Kafka's name of the state: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or
+    CompleteAbort."""
     producer_id: ProducerId
     producer_epoch: int
     timeout_ms: int
     start_ms: int | None
-    """When the transaction began, in wall time; None where none is open."""
+    """Start time of the open transaction, in ms since 1970.  None if no transaction is open."""
     partitions: frozenset[TopicPartition]
 
 
 class TransactionCalls(AdminCalls):
-    """Calls about transactions."""
+    """The admin calls for transactions."""
 
     async def list_transactions(
         self,
@@ -74,11 +75,11 @@ class TransactionCalls(AdminCalls):
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators that pass every filter, by their names.
+        """Return the transactional ids of all coordinators that match every given filter, sorted.
 
-        `pattern` is a regular expression (RE2) of the whole id.  Raises
-        RefusedError(INVALID_REQUEST) for a state that there is not, (UNSUPPORTED_VERSION) where a
-        broker is too old for a filter.
+        `pattern` is a regular expression (RE2) that matches the whole id.  Raises
+        RefusedError(INVALID_REQUEST) for an unknown state, and RefusedError(UNSUPPORTED_VERSION) if
+        a broker is too old for a filter.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
@@ -89,7 +90,7 @@ class TransactionCalls(AdminCalls):
         found = []
         for broker in (await self._cluster.metadata([])).brokers:
             node = NodeId(broker.node_id)
-            found += await self._sit_out(partial(self._listed_by, node, request))
+            found += await self._retry_until_timeout(partial(self._listed_by, node, request))
         return sorted(found)
 
     async def _listed_by(
@@ -122,8 +123,11 @@ class TransactionCalls(AdminCalls):
         ]
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """Return what its coordinator knows; TRANSACTIONAL_ID_NOT_FOUND for an unknown one."""
-        return await self._sit_out(partial(self._described_once, transactional_id))
+        """Return the state of a transactional id, as reported by its coordinator.
+
+        Raises RefusedError(TRANSACTIONAL_ID_NOT_FOUND) if the id is unknown.
+        """
+        return await self._retry_until_timeout(partial(self._described_once, transactional_id))
 
     async def _described_once(self, transactional_id: str) -> TransactionDescription:
         node = await self._transaction_coordinator(transactional_id)
@@ -132,21 +136,19 @@ class TransactionCalls(AdminCalls):
             DescribeTransactionsResponse,
             node=node,
         )
-        told = only(answer.transaction_states, "transaction")
-        raise_for(told.error_code, f"transactional id {transactional_id!r}")
+        row = only(answer.transaction_states, "transaction")
+        raise_for(row.error_code, f"transactional id {transactional_id!r}")
         return TransactionDescription(
             transactional_id=transactional_id,
             coordinator=node,
-            state=told.transaction_state,
-            producer_id=ProducerId(told.producer_id),
-            producer_epoch=told.producer_epoch,
-            timeout_ms=told.transaction_timeout_ms,
-            start_ms=told.transaction_start_time_ms
-            if told.transaction_start_time_ms >= 0
-            else None,
+            state=row.transaction_state,
+            producer_id=ProducerId(row.producer_id),
+            producer_epoch=row.producer_epoch,
+            timeout_ms=row.transaction_timeout_ms,
+            start_ms=row.transaction_start_time_ms if row.transaction_start_time_ms >= 0 else None,
             partitions=frozenset(
                 TopicPartition(topic.topic, index)
-                for topic in told.topics
+                for topic in row.topics
                 for index in topic.partitions
             ),
         )
@@ -163,10 +165,10 @@ class TransactionCalls(AdminCalls):
         return NodeId(found.node_id)
 
     async def abort_transaction(self, at: TopicPartition, producer: ActiveProducer) -> None:
-        """Write the abort of a producer's open transaction into one partition.
+        """Write an abort marker for a producer's open transaction into one partition.
 
-        No other partition hears of it.  Where a coordinator still has the transaction, this breaks
-        the promise that all of its partitions end alike.
+        No other partition gets a marker.  If a coordinator still knows the transaction, this breaks
+        the guarantee that all its partitions have the same outcome.
         """
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
@@ -175,14 +177,14 @@ class TransactionCalls(AdminCalls):
             topics=[WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])],
             coordinator_epoch=max(producer.coordinator_epoch, ANY_COORDINATOR_EPOCH),
         )
-        await self._sit_out(partial(self._mark_once, at, marker))
+        await self._retry_until_timeout(partial(self._mark_once, at, marker))
 
     async def _mark_once(self, at: TopicPartition, marker: WritableTxnMarker) -> None:
         leader = await self._cluster.leader_of(at)
         answer = await self._cluster.request(
             WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, node=leader
         )
-        told = only(only(only(answer.markers, "marker").topics, "topic").partitions, "partition")
-        if (refusal := refusal_of(told.error_code)) is not None:
+        row = only(only(only(answer.markers, "marker").topics, "topic").partitions, "partition")
+        if (refusal := refusal_of(row.error_code)) is not None:
             self._cluster.forget_leaders()
             raise refusal

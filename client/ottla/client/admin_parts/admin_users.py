@@ -1,4 +1,4 @@
-"""Users that log in by SCRAM, and their credentials."""
+"""Admin calls for users with SCRAM credentials."""
 
 import secrets
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import trio
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, refusal_of
 from ottla.client.network.cluster import raise_for
-from ottla.model.scram import SCRAM_BY_NAME, SCRAM_BY_NUMBER
+from ottla.model.security.scram import SCRAM_BY_NAME, SCRAM_BY_NUMBER
 from ottla.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -27,21 +27,21 @@ from ottla.wire.messages.describe_user_scram_credentials_response import (
 ITERATIONS_DEFAULT = 8_192
 
 SALT_BYTES = 13
-"""Random bytes of a salt, which is sent as their hexadecimal digits."""
+"""Number of random bytes in a salt.  The salt is sent as hexadecimal digits."""
 
 
 class UserCredential(NamedTuple):
-    """That a user has a credential."""
+    """Mechanism and iteration count of one SCRAM credential."""
 
     mechanism: str
     iterations: int
 
 
 class UserCalls(AdminCalls):
-    """Calls about users."""
+    """The admin calls for users with SCRAM credentials."""
 
     async def describe_users(self) -> Mapping[str, list[UserCredential]]:
-        """Return the credentials of every user."""
+        """Return the SCRAM credentials of every user, without passwords."""
         answer = await self._cluster.request(
             DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
         )
@@ -57,7 +57,10 @@ class UserCalls(AdminCalls):
     async def set_password(
         self, user: str, mechanism: str, password: str, *, iterations: int = ITERATIONS_DEFAULT
     ) -> None:
-        """Give a user a password, which does not leave this process; RefusedError if refused."""
+        """Set the SCRAM password of a user.  The password itself is not sent to the cluster.
+
+        Raises RefusedError if the cluster refuses the request.
+        """
         hashing = SCRAM_BY_NAME[mechanism]
         salt = secrets.token_hex(SALT_BYTES).encode()
         salted = await trio.to_thread.run_sync(
@@ -78,7 +81,10 @@ class UserCalls(AdminCalls):
         )
 
     async def delete_password(self, user: str, mechanism: str) -> None:
-        """Take a user's credential of a mechanism away; RefusedError if there is none."""
+        """Delete the SCRAM credential of a user for one mechanism.
+
+        Raises RefusedError if the user has no such credential.
+        """
         number = SCRAM_BY_NAME[mechanism].number
         await self._alter(
             AlterUserScramCredentialsRequest(
@@ -87,7 +93,7 @@ class UserCalls(AdminCalls):
         )
 
     async def _alter(self, request: AlterUserScramCredentialsRequest) -> None:
-        answer = await self._sit_out(
+        answer = await self._retry_until_timeout(
             lambda: self._cluster.request(request, AlterUserScramCredentialsResponse)
         )
         for result in answer.results:

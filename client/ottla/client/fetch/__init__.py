@@ -1,12 +1,12 @@
-"""What a consumer reads, and has read ahead.
+"""Fetching records, and decoding them.
 
-fetch_link.py     a consumer's connection to one broker
-fetch_session.py  the asking side of a fetch session (pure)
-positions.py      what is read, where it stands, what is fetched ahead (pure)
-fetched.py        batches that were fetched, until somebody asks for a record (pure)
-record_batch.py   single records, and batches of them whose columns are made when asked for (pure)
-record_decoder.py whether arrays find the records, or a scan (pure)
-array_columns.py  columns of records that arrays found (pure)
-aborted_producers.py  which of them belong to aborted transactions (pure)
-offset_lookup.py  offsets by time
+fetch_link.py     the connection over which a consumer fetches from one broker
+fetch_session.py  the client's side of a fetch session (pure)
+positions.py      assigned partitions, their positions, and records fetched ahead (pure)
+fetched.py        fetched batches of one partition, decoded on demand (pure)
+record_batch.py   single records, and batches with lazily decoded columns (pure)
+record_decoder.py the choice between decoding by numpy and a scan (pure)
+array_columns.py  columns of records located by numpy (pure)
+aborted_producers.py  detection of batches that belong to aborted transactions (pure)
+offset_lookup.py  look-up of offsets by time
 """

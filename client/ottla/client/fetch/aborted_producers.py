@@ -1,4 +1,4 @@
-"""Which fetched batches belong to aborted transactions (read_committed).  Pure."""
+"""Detection of fetched batches that belong to aborted transactions (read_committed).  Pure."""
 
 from collections.abc import Iterable
 
@@ -10,29 +10,36 @@ ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
 
 
 class AbortedProducers:
-    """The producers in an aborted transaction, at one place of an answer's batches.
+    """Tracker of the producers that have an open transaction that will be aborted, at the current
+    batch of a fetch response.
 
-    Every batch of the answer is shown in order: data to `is_aborted`, control to `on_control`.
+    The caller passes every batch in order: data batches to `is_aborted`, control batches to
+    `on_control`.
     """
 
     __slots__ = ("_ahead", "_here")
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
-        """`aborted` are (producer id, first offset), in any order; None to read all."""
+        """Initialise with the aborted transactions of a fetch response.
+
+        `aborted` are pairs of producer id and first offset, in any order.  None reads all batches
+        as for read_uncommitted.
+        """
         self._ahead = sorted(aborted or (), key=lambda one: -one[1])
         self._here: set[int] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Return whether a batch of data is part of an aborted transaction."""
+        """Return whether a data batch belongs to an aborted transaction."""
         if not header.is_transactional or not (self._ahead or self._here):
             return False
         self._move_to(header)
         return header.producer_id in self._here
 
     def on_control(self, data: Buffer, at: int, header: BatchHeader) -> None:
-        """Note the end of a transaction, if the control batch is one.
+        """Process a control batch, which may end a transaction.
 
-        An answer may begin with it, and then has none of the data before.
+        A fetch response may start with the end marker of a transaction whose data precedes the
+        response.
         """
         self._move_to(header)
         if header.producer_id not in self._here:

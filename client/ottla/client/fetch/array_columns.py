@@ -1,8 +1,8 @@
-"""Columns of records whose fields numpy has found: no object is made of a record beforehand.  Pure.
+"""Columns of records whose fields numpy has located.  Objects are created on demand.  Pure.
 
-What `record_fields` does not vouch for, and offsets that do not rise, are left to the scan of
-`ottla.wire.records`, which says what is wrong.  Invariant: SameRecords (the columns hold what the
-scan gives).
+Records that `record_fields` cannot validate, and records whose offsets do not increase, are scanned
+by `ottla.wire.records`, which reports the error.  Invariant: SameRecords (the columns equal the
+result of the scan).
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,21 @@ from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
 WHOLE_TO_PART_MAX = 2
-"""How much larger an answer may be than the records in it that are decoded in place: they keep all
-of it in memory.  Those of a smaller part are copied."""
+"""Largest ratio between the size of a response and the size of the records that are decoded in
+place.
+
+Records decoded in place keep the whole response in memory.  If the records are a smaller part of
+the response, they are copied instead.
+"""
 SAME_BYTES_MAX = 1_024
-"""Values of one size up to this are copied into an array before objects are made of them: longer
-ones cost more to copy than to cut out one by one."""
+"""Values of equal size up to this many bytes are copied into an array before objects are made of
+them.  Copying longer values costs more than slicing them one by one."""
 COPIED_BYTES = 65_536
-"""Values copied at a time: they stay in the processor's cache."""
+"""Bytes of values that are copied at a time, so that they stay in the processor's cache."""
 
 
 class ArrayColumns:
-    """Records that lie in one buffer, and where their fields are."""
+    """Records in one buffer, and the positions of their fields."""
 
     __slots__ = (
         "_data",
@@ -51,7 +55,10 @@ class ArrayColumns:
         names: dict[bytes, str],
         first_row: int,
     ) -> None:
-        """`names` has the names of all headers, decoded; rows before `first_row` are left out."""
+        """Initialise with located fields.
+
+        `names` has the decoded names of all headers.  Rows before `first_row` are excluded.
+        """
         self.origin = origin
         self._data = data
         self._fields = fields
@@ -61,13 +68,14 @@ class ArrayColumns:
         sizes = fields.value_bytes
         smallest = int(sizes.min()) if sizes.size else 0
         self._has_nulls = smallest < 0
-        """Whether a value is null."""
+        """True if the value of any record is null."""
         self._value_bytes = smallest if sizes.size and smallest == int(sizes.max()) else None
-        """Size of every value; None where they are of several."""
+        """Size of each value in bytes.  None if the sizes differ."""
         self.row_count = len(fields.offsets) - first_row
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the rows from `start` on that fit in `size_bytes`, at least one."""
+        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
+        run has at least one row."""
         fields, first = self._fields, self._first
         bound = int(fields.record_at[first + start]) + size_bytes
         end = int(fields.record_end.searchsorted(bound, side="right")) - first
@@ -78,30 +86,30 @@ class ArrayColumns:
         return Offset(int(self._fields.offsets[self._first + row]))
 
     def size_bytes(self, start: int, end: int) -> int:
-        """Return the size of the records as they are written."""
+        """Return the encoded size of the rows [start, end), in bytes."""
         first = self._first
         start_at = int(self._fields.record_at[first + start])
         return int(self._fields.record_end[first + end - 1]) - start_at
 
     def offsets(self, start: int, end: int) -> Sequence[int]:
-        """Return the offsets."""
+        """Return the offset of each row."""
         first, last = self.offset_of(start), self.offset_of(end - 1)
         if last - first == end - 1 - start:
             return range(first, last + 1)
         return self._part(self._fields.offsets, start, end)
 
     def timestamps_ms(self, start: int, end: int) -> Sequence[int]:
-        """Return the times, in ms since 1970."""
+        """Return the timestamp of each row, in ms since 1970."""
         return self._part(self._fields.timestamps_ms, start, end)
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the keys."""
+        """Return the key of each row."""
         if not self._has_keys:
             return [None] * (end - start)
         return self._cut(self._fields.key_at, self._fields.key_bytes, start, end, has_nulls=True)
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the values."""
+        """Return the value of each row."""
         size = self._value_bytes
         if size is not None and 0 < size <= SAME_BYTES_MAX:
             return self._cut_alike(self._fields.value_at, size, start, end)
@@ -110,7 +118,7 @@ class ArrayColumns:
         )
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the values without copying them."""
+        """Return the value of each row, as a view that is not copied."""
         view = memoryview(self._data)
         starts = self._part(self._fields.value_at, start, end)
         sizes = self._part(self._fields.value_bytes, start, end)
@@ -120,7 +128,7 @@ class ArrayColumns:
         ]
 
     def headers(self, start: int, end: int) -> list[RecordHeaders]:
-        """Return the headers of each record."""
+        """Return the headers of each row."""
         headers = self._fields.headers
         if headers is None:
             return [NO_HEADERS] * (end - start)
@@ -140,10 +148,10 @@ class ArrayColumns:
         return [tuple(pairs[bound - begin : after - begin]) for bound, after in pairwise(bounds)]
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the records themselves."""
+        """Return the rows as records."""
         (topic, partition), epoch, stamp = self.origin
         new = tuple.__new__
-        # `strict` is no help: `repeat` has no end.
+        # `strict` is not possible: `repeat` is endless.
         rows = zip(
             repeat(topic),
             repeat(partition),
@@ -156,7 +164,7 @@ class ArrayColumns:
             repeat(stamp),
             strict=False,
         )
-        # Half the cost of ConsumerRecord(…), once for every record there is.
+        # Half the cost of calling ConsumerRecord(…) once for every record.
         return list(map(new, repeat(ConsumerRecord), rows))
 
     def _part(self, column: Ints, start: int, end: int) -> list[int]:
@@ -171,13 +179,15 @@ class ArrayColumns:
         ends = (places + sizes[first + start : first + end]).tolist()
         if not has_nulls:
             return [data[a:b] for a, b in zip(places.tolist(), ends, strict=True)]
-        # Where the length is -1 the field ends before it begins.
+        # A field of length -1 (null) has an end before its start.
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
 
     def _cut_alike(self, at: Ints, size: int, start: int, end: int) -> list[bytes | None]:
-        """Return what is of one size: NumPy makes the objects, without a slice for each."""
+        """Return fields that all have the same size.  NumPy creates the objects, which is faster
+        than slicing each field."""
         data = self._data
-        # Of each place in the buffer the bytes from there on; nothing is copied until it is asked.
+        # A view with one item for each position in the buffer; bytes are copied only when an item
+        # is read.
         windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
         first, step = self._first, COPIED_BYTES // size
         places = at[first + start : first + end]
@@ -190,9 +200,10 @@ class ArrayColumns:
 def read_columns(
     origin: RecordOrigin, data: bytes, bodies: Sequence[Body], first_offset: int
 ) -> ArrayColumns | None:
-    """Return the records of `bodies`, all in `data`, from an offset on; None if the scan must look.
+    """Return the columns of the records in `bodies` from `first_offset` on.
 
-    All of them may lie before the offset: then there are no rows.
+    All bodies must be in `data`.  If all records are before `first_offset`, the columns have no
+    rows.  Returns None if the records must be scanned.
     """
     fields = read_fields(data, bodies)
     if fields is None:
@@ -211,9 +222,11 @@ def read_columns(
 
 
 def in_one_buffer(bodies: Sequence[Body]) -> tuple[bytes, Sequence[Body]] | None:
-    """Return the bytes that all bodies lie in, and the bodies by their places there.
+    """Return one buffer that contains all bodies, and the bodies with their positions in that
+    buffer.
 
-    None where they lie in several, or in a part of them that is too small to keep the whole for.
+    Returns None if the bodies are in several buffers, or if they are too small a part of one
+    buffer.
     """
     data = bodies[0].data
     if any(body.data is not data for body in bodies):
@@ -235,6 +248,6 @@ def _address_of(data: Buffer) -> int:
 
 
 def _names_of(data: bytes, headers: HeaderFields) -> dict[bytes, str]:
-    """Return all names there are; most headers share a few."""
+    """Return all distinct names of headers, decoded.  Most records share a few names."""
     places = zip(headers.key_at.tolist(), headers.key_bytes.tolist(), strict=True)
     return {name: name.decode() for name in {data[at : at + size] for at, size in places}}

@@ -1,6 +1,8 @@
-"""A consumer's connection to one broker: one fetch after the other, within one fetch session.
+"""The connection over which a consumer fetches from one broker: one fetch at a time, in one
+session.
 
-It asks for what `positions` says may be fetched and this broker leads, and hands over what comes.
+A link fetches the partitions that are fetchable according to `positions` and are led by its broker,
+and passes the responses to `positions`.
 """
 
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from collections.abc import Callable
 import trio
 
 from ottla.client.fetch.fetch_session import FetchSessionHandler, TopicKey
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.client.network.background import now_ms
@@ -37,14 +39,16 @@ from ottla.wire.messages.fetch_response import (
 )
 
 DIVERGENCE_FROM = 12
-"""From this version on a fetch says the epoch of the last record read (KIP-595)."""
+"""First version of Fetch whose request has the epoch of the last fetched record (KIP-595)."""
 NO_VERSION = -1
 PATIENCE_MS = 10_000
-"""How much longer than its own wait a fetch may take."""
+"""Time in ms that the client waits for a response to Fetch beyond `fetch.max.wait.ms`.  A smaller
+value drops connections to slow brokers; a larger value detects a hanging broker later."""
 
 
 class PartitionRequest:
-    """What was asked of one partition, to know the answer by."""
+    """A partition as the client requested it.  The response for the partition is checked against
+    this."""
 
     __slots__ = ("fetch", "place", "turn")
 
@@ -54,19 +58,22 @@ class PartitionRequest:
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
-        """Return whether the session asks what is wanted of a partition now.
+        """Return whether what the session requests for the partition is still what the partition
+        needs.
 
-        A partition given away and taken again has another place: it begins again.
+        A partition that was revoked and assigned again has another `place`, so it is requested
+        again.
         """
         return self.is_same_course(place) and self.fetch == place.fetch
 
     def is_same_course(self, place: PartitionPlace) -> bool:
-        """Return whether reading alone has moved the position since."""
+        """Return whether only reading has moved the position since the request, and no seek or
+        reset."""
         return self.place is place and self.turn == place.turn
 
 
 class FetchLink(BrokerLink):
-    """Fetches from one broker what its partitions have."""
+    """The task and connection that fetch the assigned partitions led by one broker."""
 
     def __init__(
         self,
@@ -85,14 +92,15 @@ class FetchLink(BrokerLink):
         self._config = config
         self._on_records = on_records
         self._on_moved = on_moved
-        """Called when a position or a leader is another one than was known."""
+        """Called after a position or a leader has changed."""
         self._on_stale = on_stale
         self._on_failure = on_failure
         self._version = NO_VERSION
-        """Of the session; it is begun again with another."""
+        """Version of Fetch in the session.  A change of version needs a new session."""
         self._session = FetchSessionHandler()
         self._session_error_count = 0
-        """Answers in a row that refused the session: a new session is asked for at once, once."""
+        """Number of successive responses that refused the session.  The first refusal is retried at
+        once."""
         self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
 
     def _has_work(self) -> bool:
@@ -123,14 +131,14 @@ class FetchLink(BrokerLink):
                 await self.bell.wait()
                 continue
             topics = self._cluster.topics
-            # Whoever told us of a topic may not have known ids yet.
+            # The broker that answered the Metadata request may not have known topic ids yet.
             has_ids = highest >= FETCH_TOPIC_IDS_FROM and all(
                 topics[place.at.topic].topic_id != ZERO_UUID for place in wanted
             )
             version = highest if has_ids else min(highest, FETCH_TOPIC_IDS_FROM - 1)
             if version != self._version:
                 self._begin_session(version)
-            has_news = self._tell({self._key_of(place): place for place in wanted})
+            has_news = self._update_session({self._key_of(place): place for place in wanted})
             await self._fetch_once(pipeline, is_hasty=has_news)
 
     def _begin_session(self, version: int) -> None:
@@ -143,8 +151,9 @@ class FetchLink(BrokerLink):
             return place.at
         return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
 
-    def _tell(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
-        """Bring the session up to what is wanted; return whether a partition is new in it."""
+    def _update_session(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
+        """Update the session to the wanted partitions.  Returns True if a partition was added to
+        the session or its position was moved."""
         has_news = False
         for at in [at for at in self._asked if at not in wanted]:
             self._session.forget(at)
@@ -173,7 +182,8 @@ class FetchLink(BrokerLink):
 
     async def _fetch_once(self, pipeline: Pipeline, *, is_hasty: bool) -> None:
         config = self._config
-        # What was asked for the first time is looked at at once: it shall not wait for others.
+        # New partitions get a response at once: they must not wait until other partitions have
+        # records.
         wait_ms = 0 if is_hasty else config.fetch_wait_ms_max
         request = FetchRequest(
             max_wait_ms=wait_ms,
@@ -235,7 +245,8 @@ class FetchLink(BrokerLink):
             return True
 
     def _take_partition(self, asked: PartitionRequest, data: PartitionData) -> bool:
-        """Take in one partition's answer; return whether it was an error to wait after."""
+        """Process the response for one partition.  Returns True if the next fetch should be
+        delayed."""
         place, turn = asked.place, asked.turn
         place.high_watermark = Offset(data.high_watermark)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -258,7 +269,7 @@ class FetchLink(BrokerLink):
                 place, turn, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
             )
             self._on_moved()
-            return place.reset_count > 1  # the leader contradicts itself
+            return place.reset_count > 1  # a repeated divergence: the leader contradicts itself
         elif data.records:
             assert isinstance(data.records, memoryview | bytes)
             aborted = None
@@ -267,7 +278,7 @@ class FetchLink(BrokerLink):
                     (one.producer_id, Offset(one.first_offset))
                     for one in data.aborted_transactions or ()
                 ]
-            fetched = Fetched(
+            fetched = FetchedRecords(
                 place.at,
                 asked.fetch.offset,
                 asked.fetch.epoch,

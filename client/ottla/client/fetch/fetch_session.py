@@ -1,8 +1,8 @@
-"""The asking side of a fetch session: every partition is told once, then only what changed.
+"""The client's side of a fetch session: each partition is sent once, then only changes (KIP-227).
 
-Pure; KIP-227.  Who fetches says what it wants of each partition as that changes; a request holds
-the changes since the last one, or everything when a session must be opened again.  Invariant
-NothingIsLost: what an unanswered request told is told again, because losing an answer ends the
+Pure.  The fetcher reports each change of the partitions it wants.  A request contains the changes
+since the last one, or all partitions if a session has to be opened.  Invariant NothingIsLost: the
+content of a request whose response is lost is sent again, since the loss of a response ends the
 session.
 """
 
@@ -21,12 +21,13 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 
 TopicKey: TypeAlias = TopicIdPartition | TopicPartition
-"""A partition as fetches name it: by its topic's id, below version 13 by its name.  One session
-never mixes the two."""
+"""A partition in fetch requests: with its topic's id or, below version 13, with its topic's name.
+One session never mixes the two."""
 
 
 class FetchSessionHandler:
-    """What one fetcher wants of one broker, and how much of it that broker knows."""
+    """Partitions that one fetcher wants from one broker, and partitions that the broker already
+    knows from the session."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
 
@@ -41,19 +42,19 @@ class FetchSessionHandler:
         return len(self._wanted)
 
     def want(self, partition: TopicKey, asked: FetchPartition) -> None:
-        """Ask this of a partition from the next request on."""
+        """Add or change a partition, from the next request on."""
         self._wanted[partition] = asked
         self._changed[partition] = asked
         self._forgotten.pop(partition, None)
 
     def forget(self, partition: TopicKey) -> None:
-        """Ask nothing more of a partition."""
+        """Remove a partition, from the next request on."""
         if self._wanted.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._forgotten[partition] = None
 
     def fill(self, request: FetchRequest) -> None:
-        """Put what the broker must hear now into a request."""
+        """Add the changes since the last request to `request`, with the session's id and epoch."""
         request.session_id = self._session_id
         request.session_epoch = self._epoch
         if self._epoch == INITIAL_EPOCH:
@@ -65,12 +66,15 @@ class FetchSessionHandler:
         self._forgotten.clear()
 
     def take(self, response: FetchResponse) -> None:
-        """Follow the session as the answer to the last request says; raise its refusal."""
+        """Update the session from the response to the last request.
+
+        Raises RefusedError if the response refuses the session.
+        """
         if response.error_code:
             self.reset()
             raise RefusedError(code_of(response.error_code))
         if response.session_id == NO_SESSION:
-            # The broker has no room for a session: everything is asked again each time.
+            # The broker has no room for a session, so each request contains all partitions.
             self.reset()
             self._session_id = NO_SESSION
             return
@@ -78,9 +82,10 @@ class FetchSessionHandler:
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Open a session again with the next request: an answer was lost, or refused.
+        """Open a new session with the next request, after a response was lost or refused the
+        session.
 
-        That request still names the old one, so that the broker lets it go.
+        That request still contains the id of the old session, so that the broker releases it.
         """
         self._epoch = INITIAL_EPOCH
         self._changed.clear()

@@ -1,8 +1,8 @@
-"""What was fetched of one partition and is not read yet: bytes until somebody asks for a record.
+"""Fetched records of one partition, kept as bytes until they are read.
 
-Pure.  Every batch's checksum is compared before the first of its records is given out; control
-batches, aborted transactions (read_committed) and what lies before the position are stepped over;
-a batch that the answer cut off is left for the next fetch.
+Pure.  The checksum of each batch is verified before its first record is returned.  Control batches,
+batches of aborted transactions (read_committed) and records before the position are skipped.  A
+batch that is cut off at the end of the response is left for the next fetch.
 """
 
 from collections import deque
@@ -27,26 +27,27 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Body, RecordHeaders, record_body, scan_body_as
 
 ROWS_TOGETHER_MAX = 8_192
-"""Records of several batches that are decoded together: more hold the loop longer, fewer let the
-calls of numpy show."""
+"""Maximum number of records that are decoded together, from several batches.  A larger number
+blocks the event loop longer; with a smaller number, the overhead of numpy dominates."""
 BYTES_TOGETHER_MAX = MIB
-"""Their size likewise; it also bounds what is unpacked and not read yet, but for one batch."""
+"""Maximum size in bytes of the batches that are decoded together.  It also limits the memory of
+decompressed records that are not read yet.  A single batch may exceed it."""
 SCANNED_TOGETHER_COUNT = 256
-"""Records that are scanned ahead of who takes fewer."""
+"""Number of records that are scanned at a time, even if the reader requests fewer."""
 MADE_TOGETHER_COUNT = 256
-"""Records that are made ahead of who takes fewer."""
+"""Number of record objects that are created at a time, even if the reader requests fewer."""
 
 
 class DecodedRows(NamedTuple):
-    """Records that can be given out."""
+    """Decoded records, and the position after them."""
 
     columns: RecordColumns
     end: OffsetAndEpoch | None
-    """Where the position is behind them; None: right behind the last of them."""
+    """Position after the rows.  None means directly after the last record."""
 
 
-class Fetched:
-    """The records part of one partition's answer."""
+class FetchedRecords:
+    """The records of one partition in a fetch response."""
 
     __slots__ = (
         "_aborted",
@@ -84,9 +85,10 @@ class Fetched:
         check_crcs: bool = True,
         decoder: RecordDecoder | None = None,
     ) -> None:
-        """Look at the batches' headers; CorruptDataError where they lie.
+        """Find the batches in `data`.  Raises CorruptDataError if a header is malformed.
 
-        `aborted` are (producer id, first offset) of aborted transactions, None to read all.
+        `aborted` are pairs of producer id and first offset of aborted transactions, or None to read
+        all records.
         """
         self.at = at
         self._offset = offset
@@ -97,49 +99,52 @@ class Fetched:
         self._decoder = decoder or RecordDecoder()
         self._found = list(batches(data, is_partial_end_allowed=True))
         self._next = 0
-        """Which batch is looked at next."""
+        """Index of the next batch to decode."""
         last = self._found[-1][1] if self._found else None
         self.end_offset = last.end_offset if last else offset
-        """Where the next fetch goes on."""
+        """Offset at which the next fetch continues."""
         self.end_epoch = last.partition_leader_epoch if last else epoch
         self._aborted = AbortedProducers(aborted)
         self._failure: CorruptDataError | None = None
         self._broken: CorruptDataError | None = None
-        """Why the scan ended; it is told once what comes before was given out."""
+        """Error at which the scan stopped.  It is raised after all records before the error have
+        been returned."""
         self._rows: DecodedRows | None = None
         self._row = 0
         self._made: list[ConsumerRecord] = []
         self._made_first = 0
-        """The row of the first record in `_made`."""
+        """Row of the first record in `_made`."""
         self._made_next = 0
-        """The next of them to give out; `_row`, `_offset` and `_epoch` follow in `_catch_up`."""
+        """Index in `_made` of the next record to return.  `take_made` advances only this;
+        `_catch_up` then updates `_row`, `_offset` and `_epoch`."""
         self._made_count = 0
-        """How many of them `take_made` may give out."""
+        """Number of records in `_made` that `take_made` may return."""
         self._to_scan: deque[tuple[Body, OffsetAndEpoch]] = deque()
-        """What is to be read record by record, and where the position is behind each."""
+        """Batches that must be scanned record by record, and the position after each."""
         self._scan: tuple[Iterator[ConsumerRecord], RecordOrigin, OffsetAndEpoch] | None = None
 
     @property
     def offset(self) -> Offset:
-        """The offset of the next record to give out, or one before it."""
+        """Offset of the next record to return.  There may be no record at that offset itself."""
         self._catch_up()
         return self._offset
 
     @property
     def epoch(self) -> Epoch:
-        """The leader epoch of what lies just before `offset`."""
+        """Leader epoch of the last record before `offset`."""
         self._catch_up()
         return self._epoch
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is left."""
+        """True if all records were returned."""
         return self.offset >= self.end_offset
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Give out the next records, at most so many; fewer only when no more are left.
+        """Return the next records, at most `count`.  Returns fewer only if no others are left.
 
-        CorruptDataError where the bytes lie, once all that comes before was given out.
+        If the data is corrupt, raises CorruptDataError after all records before the corruption were
+        returned.
         """
         self._catch_up()
         taken: list[ConsumerRecord] = []
@@ -159,7 +164,8 @@ class Fetched:
         return taken
 
     def take_made(self) -> ConsumerRecord | None:
-        """Give out a record that is made already and no row's last; None where `take` must look."""
+        """Return the next record if its object exists already and is not the last existing one.
+        Returns None if `take` has to be called instead."""
         at = self._made_next
         if at >= self._made_count:
             return None
@@ -167,7 +173,8 @@ class Fetched:
         return self._made[at]
 
     def _catch_up(self) -> None:
-        """Move behind what `take_made` gave out: that does nothing but count, for each record."""
+        """Move the position after the records that `take_made` has returned.  For speed,
+        `take_made` only counts them."""
         count = self._made_next - (self._row - self._made_first)
         if count > 0:
             last = self._made[self._made_next - 1]
@@ -176,10 +183,11 @@ class Fetched:
             self._epoch = last.leader_epoch
 
     def take_batch(self, count: int, size_bytes: int | None = None) -> RecordBatch | None:
-        """Give out the next records as one batch, at most `count` and of that size; at least one.
+        """Return the next records as one batch of at most `count` records and `size_bytes` bytes.
 
-        Fewer when those that follow are of another origin; None only when none are left.
-        CorruptDataError as `take`.
+        The batch has at least one record.  It ends early if the next records have different values
+        in their RecordOrigin.  Returns None if no records are left.  Raises CorruptDataError as
+        `take` does.
         """
         self._catch_up()
         rows = self._rows or self._next_rows(count)
@@ -193,7 +201,8 @@ class Fetched:
         return RecordBatch(columns, start, end)
 
     def _records(self, rows: DecodedRows, count: int) -> list[ConsumerRecord]:
-        """Give out records of these rows, at least one."""
+        """Return up to `count` of the next records in these rows, and move the position after
+        them."""
         start, row_count = self._row, rows.columns.row_count
         if count >= MADE_TOGETHER_COUNT:
             found = rows.columns.records(start, min(start + count, row_count))
@@ -208,7 +217,7 @@ class Fetched:
         return found
 
     def _move_to(self, rows: DecodedRows, row: int, last_offset: Offset) -> None:
-        """Note that all before a row is given out."""
+        """Move the position to the record at index `row`.  All records before it were returned."""
         self._row = row
         end = rows.end
         if row == rows.columns.row_count:
@@ -216,19 +225,20 @@ class Fetched:
         else:
             end = None
         self._made_next = self._row - self._made_first
-        # The last row moves the position behind more than itself.
+        # The last record is excluded: the position after it may skip further batches.
         self._made_count = len(self._made) - 1
         if end is not None:
             self._offset, self._epoch = end
             return
-        # A producer may write offsets that fall within a batch: the position does not.
+        # A producer may write offsets that are inside of an earlier batch; the position never moves
+        # back.
         self._offset = max(self._offset, Offset(last_offset + 1))
         self._epoch = rows.columns.origin.leader_epoch
 
     def _next_rows(self, count: int) -> DecodedRows | None:
-        """Return the next rows, None where none are left; they are given out from the first on.
+        """Decode more rows and make them the current ones.  Returns None if no records are left.
 
-        `count` is how many are asked for now.
+        `count` is the number of records that the reader requests now.
         """
         if self._failure is not None:
             raise self._failure
@@ -246,7 +256,8 @@ class Fetched:
         return None
 
     def _decode_some(self, count: int) -> DecodedRows | None:
-        """Return the rows of the next batches; None where there are none, or they are to scan."""
+        """Return rows of the next batches.  Returns None if there are none, or if the batches must
+        be scanned."""
         bodies, end = self._collect(max(count, MADE_TOGETHER_COUNT))
         if bodies:
             columns = self._decoder.read(self._origin_of(bodies[0].header), bodies, self._offset)
@@ -266,10 +277,11 @@ class Fetched:
         return None
 
     def _collect(self, wanted_count: int) -> tuple[list[Body], OffsetAndEpoch]:
-        """Return the next batches of one origin, and where the position is behind them.
+        """Return the next batches whose records have the same RecordOrigin, and the position after
+        these batches.
 
-        Of an answer the first batch comes alone where it has all that is wanted: an application
-        may want nothing else.
+        The first batch of a response is returned alone if it has as many records as requested: the
+        application may need no others.
         """
         bodies: list[Body] = []
         end = OffsetAndEpoch(self._offset, self._epoch)
@@ -295,7 +307,7 @@ class Fetched:
                         size_bytes += bodies[-1].size_bytes
                 except CorruptDataError:
                     if bodies:
-                        break  # first what is good: it comes again
+                        break  # return the valid batches first: the next call finds the error again
                     self._offset, self._epoch = end
                     raise
                 end = OffsetAndEpoch(header.end_offset, header.partition_leader_epoch)
@@ -304,7 +316,7 @@ class Fetched:
 
     def _body(self, start: int, header: BatchHeader) -> Body:
         if header.codec == Codec.NONE:
-            # Copied with its neighbours, at once.
+            # Not copied here: all uncompressed batches are copied together.
             return Body(header, self._data, start + BATCH_HEADER_BYTES, start + header.size_bytes)
         unpacked = record_body(self._data, start, header)
         return Body(header, unpacked, 0, len(unpacked))
@@ -313,7 +325,8 @@ class Fetched:
         return RecordOrigin(self.at, header.partition_leader_epoch, header.timestamp_type)
 
     def _scan_some(self) -> DecodedRows | None:
-        """Return some rows of a batch that is read record by record; None behind its last."""
+        """Return some rows of a batch that is scanned record by record.  Returns None at its
+        end."""
         if self._broken is not None:
             raise self._broken
         if self._scan is None:
@@ -322,11 +335,11 @@ class Fetched:
         scan, origin, end = self._scan
         records: list[ConsumerRecord] = []
         try:
-            # Not `extend`: compiled, that gives nothing where the scan fails.
+            # Not `extend`: in compiled code it would lose the records before an error of the scan.
             for record in islice(scan, SCANNED_TOGETHER_COUNT):
                 records.append(record)
         except CorruptDataError as error:
-            # Where the bytes lie, what came before it has been taken.
+            # The records before the corrupt bytes are returned first.
             self._broken = error
             if not records:
                 raise
@@ -340,7 +353,7 @@ class Fetched:
         return None
 
     def _records_of(self, body: Body) -> Iterator[ConsumerRecord]:
-        """Return those from the position on."""
+        """Yield the records of a batch from the position on."""
         (topic, partition), first, header = self.at, self._offset, body.header
         epoch, stamp, new = header.partition_leader_epoch, header.timestamp_type, tuple.__new__
 
@@ -351,7 +364,7 @@ class Fetched:
             value: bytes | None,
             headers: RecordHeaders,
         ) -> ConsumerRecord:
-            # Half the cost of ConsumerRecord(…), once for every record there is.
+            # Half the cost of calling ConsumerRecord(…) once for every record.
             fields = (topic, partition, offset, timestamp_ms, key, value, headers, epoch, stamp)
             return new(ConsumerRecord, fields)
 

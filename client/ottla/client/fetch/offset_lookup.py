@@ -1,4 +1,4 @@
-"""Offsets by time, asked of the partitions' leaders until every one has answered."""
+"""Look-up of offsets by time, requested from the leaders until every partition has a result."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -21,7 +21,8 @@ CONSUMER_REPLICA_ID = -1
 
 
 class FoundOffset(NamedTuple):
-    """An offset found by time; -1 where the partition has no record so late."""
+    """An offset that was looked up by time.  -1 if the partition has no record at or after that
+    time."""
 
     offset: Offset
     timestamp_ms: int
@@ -36,13 +37,14 @@ async def find_offsets(
     timeout_s: float = 60.0,
     retry_wait_s: float = 0.1,
 ) -> dict[TopicPartition, FoundOffset]:
-    """Return, for each partition, the first offset at or after a timestamp in ms.
+    """Return the first offset of each partition whose timestamp is at or after a time in ms.
 
-    -2 asks for the first offset there is, -1 for the end, -3 for that of the latest timestamp.
-    RefusedError when a partition can not be asked in the time given, or refuses for good.
+    Special times: -2 selects the first offset, -1 the end offset, -3 the record with the latest
+    timestamp.  Raises RefusedError if a partition has no result within the timeout, or is refused
+    permanently.
     """
     found: dict[TopicPartition, FoundOffset] = {}
-    trouble = "nobody answered"
+    trouble = "no broker answered"
     with trio.move_on_after(timeout_s):
         while True:
             missing = {at: time_ms for at, time_ms in wanted.items() if at not in found}
@@ -81,7 +83,7 @@ async def _ask_once(
     for at, time_ms in wanted.items():
         known = cluster.known_leader(at)
         if known is None:
-            # It may have no leader for long: the others are asked without it.
+            # A partition may have no leader for a long time: the others are requested without it.
             trouble = _leaderless(cluster, at)
             continue
         topics = by_leader.setdefault(known.node, {})
@@ -101,9 +103,9 @@ async def _ask_once(
             timeout_ms=30_000,
         )
         answer = await cluster.request(request, ListOffsetsResponse, node=node)
-        for told in answer.topics:
-            for partition in told.partitions:
-                at = TopicPartition(told.name, partition.partition_index)
+        for row in answer.topics:
+            for partition in row.partitions:
+                at = TopicPartition(row.name, partition.partition_index)
                 if partition.error_code == ErrorCode.NONE:
                     found[at] = FoundOffset(
                         Offset(partition.offset),

@@ -1,15 +1,17 @@
-"""Which partitions a consumer reads, where it stands in each, and what is fetched ahead.
+"""The assigned partitions of a consumer, their positions, and the records fetched ahead.
 
-Pure.  A position is the offset of the next record the application gets; fetching runs ahead of it,
-by about one answer.  Whatever moves a position otherwise than by reading drops what was fetched
-ahead, and an answer to a question asked before that is dropped too.  Invariants: NothingIsSkipped
-(positions move by what was given out, else only by seek, reset or a told divergence), EachOnce.
+Pure.  A position is the offset of the next record for the application.  Fetching is ahead of the
+position by about one response.  If a position is moved in any way other than by reading, the
+records fetched ahead are dropped, and responses to earlier requests are ignored.  Invariants:
+- NothingIsSkipped: a position moves only past returned records, or by a seek, a reset or a reported
+  divergence.
+- EachOnce: each record is returned once.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.telemetry.measures import FetchMeasures
@@ -19,14 +21,14 @@ from ottla.model.settings.offset_reset import OffsetReset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 RESET_PAUSE_MS_MAX = 1_000
-"""Longest pause before a position is looked up that was out of range time and again: Kafka's
+"""Longest delay before a position is looked up again that was repeatedly out of range: Kafka's
 default of `retry.backoff.max.ms`."""
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class PartitionPlace:
-    """One partition: where the application stands, where fetching stands."""
+    """State of one partition: the position of the application, and the position of fetching."""
 
     __slots__ = (
         "_position",
@@ -46,43 +48,47 @@ class PartitionPlace:
     def __init__(self, at: TopicPartition) -> None:
         self.at = at
         self._position: OffsetAndEpoch | None = None
-        self.given: Fetched | None = None
-        """What has the position, where records of it were given out one by one."""
+        self.given: FetchedRecords | None = None
+        """Fetched records that are currently returned one by one; the position is then the offset
+        in these records.  None at all other times."""
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
-        self.fetched: deque[Fetched] = deque()
+        self.fetched: deque[FetchedRecords] = deque()
         self.is_paused = False
         self.high_watermark = Offset(-1)
-        """As the last answer with news of the partition gave it; -1 before."""
+        """High watermark in the last response for the partition.  -1 before the first response."""
         self.is_refused = False
-        """True if the offset behind what is fetched is out of range: that is read first."""
+        """True if the offset after the fetched records is out of range.  The fetched records are
+        read before the position is reset."""
         self.lookup: int | None = None
-        """The timestamp to look up instead (EARLIEST and LATEST too); None: the committed offset,
-        or else what `auto.offset.reset` says."""
+        """Timestamp to look up, possibly EARLIEST or LATEST.  None selects the committed offset or,
+        without one, `auto.offset.reset`."""
         self.reset_count = 0
-        """Resets because of an offset out of range, since records arrived or the last seek."""
+        """Number of resets by an offset out of range since the last records or the last seek."""
         self.look_up_from_ms = 0
-        """Time before which the position is not looked up, of the clock of `on_out_of_range`."""
+        """Time before which the position is not looked up, by the clock that `on_out_of_range`
+        receives."""
         self.turn = 0
-        """Counts what moved the position otherwise than by reading."""
+        """Number of times that the position was moved by anything other than reading."""
 
     @property
     def position(self) -> OffsetAndEpoch | None:
-        """The next record to give out, and the epoch of the one before it; None until known."""
+        """Offset of the next record for the application, and epoch of the record before it.  None
+        until it is known."""
         given = self.given
         return self._position if given is None else OffsetAndEpoch(given.offset, given.epoch)
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
-        """Give out next what is at a position."""
+        """Replace the position."""
         self._position, self.given = position, None
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much is fetched ahead."""
+        """Size of the records fetched ahead, in bytes."""
         return sum(one.size_bytes for one in self.fetched)
 
 
 class Positions:
-    """The partitions a consumer is assigned."""
+    """The partitions that are assigned to a consumer, with their positions."""
 
     def __init__(
         self,
@@ -92,17 +98,21 @@ class Positions:
         retry_backoff_ms: int = 100,
         wall_ms: Callable[[], int] = int,
     ) -> None:
-        """`wall_ms` is the time that a reset by duration is counted back from."""
+        """Start without partitions.
+
+        `ahead_bytes` is the size of unread records at which a partition is not fetched further.
+        `wall_ms` is the clock that a reset by duration counts back from.
+        """
         self._auto_offset_reset = auto_offset_reset
         self._wall_ms = wall_ms
         self._ahead_bytes = ahead_bytes
         self._retry_backoff_ms = retry_backoff_ms
         self._places: dict[TopicPartition, PartitionPlace] = {}
         self._ready: dict[TopicPartition, PartitionPlace] = {}
-        """Those where something is fetched; who gave out last stands last."""
+        """Partitions that have fetched records, least recently read first."""
         self._is_hungry = False
         self.decoder = RecordDecoder()
-        """Decodes what is fetched."""
+        """Decoder of the fetched records."""
         self.measures = FetchMeasures()
 
     def __contains__(self, at: object) -> bool:
@@ -112,47 +122,57 @@ class Positions:
         return iter(self._places)
 
     def lags(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the records between position and high watermark, of partitions with both."""
+        """Yield the lag of each partition, in records, from its position to the high watermark.
+
+        Partitions without a known position or high watermark are skipped.
+        """
         for at, place in self._places.items():
             position = place.position
             if position is not None and place.high_watermark >= 0:
                 yield at, max(0, place.high_watermark - position.offset)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these and no others; who stays keeps its position."""
+        """Replace the assignment.  Partitions that remain assigned keep their positions."""
         self._places = {at: self._places.get(at) or PartitionPlace(at) for at in partitions}
         self._ready = {at: place for at, place in self._ready.items() if at in self._places}
 
     def find(self, at: TopicPartition) -> PartitionPlace | None:
-        """Return a partition's place, None where it is not assigned."""
+        """Return the state of a partition, or None if it is not assigned."""
         return self._places.get(at)
 
     def place(self, at: TopicPartition) -> PartitionPlace:
-        """Return a partition's place; refuse where it is not assigned."""
+        """Return the state of a partition.  Raises RefusedError if it is not assigned."""
         found = self._places.get(at)
         if found is None:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"{at} is not assigned to this consumer")
         return found
 
     def seek(self, at: TopicPartition, offset: Offset, epoch: Epoch = NO_EPOCH) -> None:
-        """Go on at an offset; `epoch` is that of the record before it, where that is known."""
+        """Move a position to an offset.  `epoch` is that of the record before it, if known."""
         place = self.place(at)
         place.reset_count = 0
         self._move(place, OffsetAndEpoch(offset, epoch))
 
     def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
-        """Go on where a look-up says: at a time, EARLIEST, LATEST, or as `auto.offset.reset` is."""
+        """Request that a position is looked up and moved to the result.
+
+        `timestamp_ms` is a time, EARLIEST or LATEST; None selects the committed offset or
+        `auto.offset.reset`.
+        """
         place = self.place(at)
         place.reset_count = 0
         self._move(place, None)
         place.lookup = timestamp_ms
 
     def unplaced(self) -> list[PartitionPlace]:
-        """Return the partitions whose position must be looked up."""
+        """Return the partitions whose positions have to be looked up."""
         return [place for place in self._places.values() if place.position is None]
 
     def reset_of(self, place: PartitionPlace) -> int:
-        """Return the timestamp to look up for a partition without a position; refuse if none is."""
+        """Return the timestamp by which the position of a partition has to be looked up.
+
+        Raises RefusedError if that needs `auto.offset.reset` and the setting is `none`.
+        """
         timestamp = self._reset_timestamp() if place.lookup is None else place.lookup
         if timestamp is None:
             raise RefusedError(
@@ -162,7 +182,10 @@ class Positions:
         return timestamp
 
     def fetchable(self) -> list[PartitionPlace]:
-        """Return the partitions to fetch now: placed, not paused, not far enough ahead."""
+        """Return the partitions to fetch now.
+
+        They have a position, are not paused, and have less than `ahead_bytes` of unread records.
+        """
         return [
             place
             for place in self._places.values()
@@ -173,14 +196,15 @@ class Positions:
         ]
 
     def has_hunger(self) -> bool:
-        """Return whether reading made room to fetch ahead since this was asked last."""
+        """Return whether reading since the last call has made room for fetching more records
+        ahead."""
         hungry, self._is_hungry = self._is_hungry, False
         return hungry
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Give out records that are there, at most so many, and move the positions behind them.
+        """Return up to `count` of the available records, and move the positions after them.
 
-        Partitions take turns, an answer's worth each.
+        Partitions take turns.  In each turn, a partition returns the records of one fetch response.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and (place := self._first_ready()) is not None:
@@ -189,13 +213,14 @@ class Positions:
                 taken += first.take(count - len(taken))
             except CorruptDataError:
                 if taken:
-                    return taken  # first what is good: it comes again
+                    return taken  # the valid records first: the next call finds the error again
                 raise
             self._on_given_out(place, first)
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """Give out one record if it is made already: the short way through `take`."""
+        """Return one record if its object exists already, else None.  This is the fast path of
+        `take`."""
         for place in self._ready.values():
             if not place.is_paused:
                 first = place.fetched[0]
@@ -206,7 +231,11 @@ class Positions:
         return None
 
     def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
-        """Give out the same as batches, at most `count` and about that size, at least one."""
+        """Return available records as batches.  All batches together have up to `count` records and
+        about `size_bytes` bytes.
+
+        Returns at least one record if any is available.
+        """
         taken: list[RecordBatch] = []
         while (
             count > 0
@@ -215,11 +244,12 @@ class Positions:
         ):
             first = place.fetched[0]
             try:
-                # An answer that ends with markers gives none.
+                # A response that ends with control batches has no records after the last data
+                # batch.
                 batch = first.take_batch(count, size_bytes)
             except CorruptDataError:
                 if taken:
-                    return taken  # first what is good: it comes again
+                    return taken  # the valid batches first: the next call finds the error again
                 raise
             self._on_given_out(place, first)
             if batch is not None:
@@ -229,7 +259,7 @@ class Positions:
                     size_bytes -= batch.size_bytes
         return taken
 
-    def _on_given_out(self, place: PartitionPlace, first: Fetched) -> None:
+    def _on_given_out(self, place: PartitionPlace, first: FetchedRecords) -> None:
         place.move_to(OffsetAndEpoch(first.offset, first.epoch))
         if first.is_drained:
             place.fetched.popleft()
@@ -244,8 +274,9 @@ class Positions:
                 return place
         return None
 
-    def on_fetched(self, place: PartitionPlace, turn: int, fetched: Fetched) -> bool:
-        """Take in an answer; return whether it has records that are still wanted."""
+    def on_fetched(self, place: PartitionPlace, turn: int, fetched: FetchedRecords) -> bool:
+        """Process the response to a fetch.  Returns True if it has records that are still
+        wanted."""
         if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)
@@ -260,20 +291,21 @@ class Positions:
     def on_out_of_range(
         self, place: PartitionPlace, turn: int, offset: Offset, now_ms: int
     ) -> None:
-        """Continue where `auto.offset.reset` says.  Raises RefusedError if it is none.
+        """Reset the position of a partition by `auto.offset.reset`.
 
-        A response to a fetch of another `offset` is late, as of a former leader, and dropped.
-        The first reset is looked up at once.  Another one without records in between has a pause,
-        which grows to a second: a leader may refuse its own offsets time and again.
+        Raises RefusedError if the setting is `none`.  If `offset` is not the current fetch
+        position, the response is late, for example from a former leader, and is ignored.  The first
+        reset is looked up at once.  Repeated resets without records in between are delayed by up to
+        a second, since a leader may repeatedly refuse offsets that it returned itself.
         """
         if self._is_stale(place, turn) or place.fetch.offset != offset:
             return
         if place.fetch.epoch != NO_EPOCH:
-            # The leader may only have forgotten that epoch: the offset alone decides.
+            # The leader may lack only that epoch: fetch once more by the offset alone.
             place.fetch = OffsetAndEpoch(place.fetch.offset, NO_EPOCH)
             return
         if place.fetched:
-            place.is_refused = True  # read what there is; it is asked again behind that
+            place.is_refused = True  # the fetched records are read first; then fetch again
             return
         reset = self._reset_timestamp()
         if reset is None:
@@ -291,10 +323,11 @@ class Positions:
         place.reset_count += 1
 
     def on_diverged(self, place: PartitionPlace, turn: int, end: OffsetAndEpoch) -> None:
-        """Follow the leader's log, which parts from what was read at `end` (KIP-320).
+        """Move to `end` if the leader's log diverges there from the records that were read
+        (KIP-320).
 
-        Refuse where records that were given out are not in the log any more and
-        `auto.offset.reset` is none; else go on where the logs part.
+        A position that is not beyond `end` is kept.  Raises RefusedError if records that were
+        returned are missing from the leader's log and `auto.offset.reset` is none.
         """
         if self._is_stale(place, turn):
             return
@@ -313,12 +346,13 @@ class Positions:
         self._move(place, end)
 
     def on_placed(self, place: PartitionPlace, turn: int, found: OffsetAndEpoch) -> None:
-        """Take in the answer to a look-up."""
+        """Process the result of a look-up."""
         if not self._is_stale(place, turn) and place.position is None:
             self._move(place, found)
 
     def _reset_timestamp(self) -> int | None:
-        """Return the timestamp that `auto.offset.reset` looks up now; None if it is none."""
+        """Return the timestamp that `auto.offset.reset` selects now, or None if the setting is
+        `none`."""
         reset = self._auto_offset_reset
         if reset.duration_ms is None:
             return RESETS[reset.strategy]

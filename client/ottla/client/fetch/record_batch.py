@@ -1,7 +1,7 @@
-"""What a consumer gives out: single records, and batches whose columns are made when asked for.
+"""Records as the application gets them: single records, and batches with lazily decoded columns.
 
-Pure.  A batch is a view of records that lie decoded, or nearly so, in `RecordColumns`; nothing is
-made of a record before it, or a column it is in, is asked for.
+Pure.  A batch is a view of decoded, or nearly decoded, records in a `RecordColumns`.  The object of
+a record is created only when the record is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from ottla.wire.records import RecordHeaders
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, and where it was."""
+    """One record with its topic, partition and offset."""
 
     topic: str
     """Name of the topic."""
@@ -22,21 +22,21 @@ class ConsumerRecord(NamedTuple):
     offset: Offset
     """Offset of the record."""
     timestamp_ms: int
-    """Time of the record, in ms since 1970."""
+    """Timestamp of the record, in ms since 1970."""
     key: bytes | None
-    """Key; None where the record has none."""
+    """Key of the record, or None."""
     value: bytes | None
-    """Value; None for a tombstone."""
+    """Value of the record.  None for a tombstone."""
     headers: RecordHeaders
-    """Headers: (name, bytes) pairs."""
+    """Headers of the record: pairs of name and bytes."""
     leader_epoch: Epoch
     """Leader epoch under which the record was written."""
     timestamp_type: TimestampType
-    """Whether the time is the producer's or the broker's."""
+    """Origin of the timestamp: the producer (CreateTime) or the broker (LogAppendTime)."""
 
 
 class RecordOrigin(NamedTuple):
-    """What all records of one batch have in common."""
+    """Properties that all records of one batch have in common."""
 
     at: TopicPartition
     leader_epoch: Epoch
@@ -44,47 +44,49 @@ class RecordOrigin(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Records of one origin by rows, in order of their offsets; [start, end) are rows."""
+    """Records of one origin as rows, in order of their offsets.  [start, end) are row numbers."""
 
     origin: RecordOrigin
     row_count: int
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the rows from `start` on that fit in `size_bytes`, at least one."""
+        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
+        run has at least one row."""
 
     def offset_of(self, row: int) -> Offset:
-        """Return the offset of one record."""
+        """Return the offset of one row."""
 
     def size_bytes(self, start: int, end: int) -> int:
-        """Return the size of records as they are written, uncompressed."""
+        """Return the encoded size of the rows [start, end) in bytes, uncompressed."""
 
     def offsets(self, start: int, end: int) -> Sequence[int]:
-        """Return the offsets."""
+        """Return the offset of each row."""
 
     def timestamps_ms(self, start: int, end: int) -> Sequence[int]:
-        """Return the times, in ms since 1970."""
+        """Return the timestamp of each row, in ms since 1970."""
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the keys."""
+        """Return the key of each row."""
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the values."""
+        """Return the value of each row."""
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the values without copying them."""
+        """Return the value of each row, as a view that is not copied."""
 
     def headers(self, start: int, end: int) -> list[RecordHeaders]:
-        """Return the headers of each record."""
+        """Return the headers of each row."""
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the records themselves."""
+        """Return the rows as records."""
 
 
 class RecordBatch(Sequence[ConsumerRecord]):
-    """Records of one partition in order: as columns, or one by one.
+    """Records of one partition in order of their offsets, readable as columns or one by one.
 
-    A column is made when it is asked for first, and kept.  Iterating makes the records, and a slice
-    is a batch.  A batch keeps the bytes of all records that were decoded with it.
+    A column is decoded when it is first used, and kept.  Iterating creates records; a slice is
+    another batch.  A batch keeps the bytes of all records in memory that were decoded together with
+    it.
     """
 
     __slots__ = (
@@ -99,7 +101,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
     )
 
     def __init__(self, columns: RecordColumns, start: int, end: int) -> None:
-        """View the rows [start, end), at least one; made by `Consumer.poll_batches`."""
+        """View the rows [start, end), at least one.  `Consumer.poll_batches` creates batches."""
         assert 0 <= start < end <= columns.row_count
         self._columns = columns
         self._start = start
@@ -122,7 +124,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def at(self) -> TopicPartition:
-        """Topic and partition, as `commit` and `seek` have them."""
+        """Topic and partition, as `commit` and `seek` expect them."""
         return self._columns.origin.at
 
     @property
@@ -132,7 +134,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whether the times are the producer's or the broker's."""
+        """Origin of the timestamps: the producer (CreateTime) or the broker (LogAppendTime)."""
         return self._columns.origin.timestamp_type
 
     @property
@@ -142,31 +144,31 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def end_offset(self) -> Offset:
-        """Offset behind the last record: what to commit when all are processed."""
+        """Offset after the last record: the offset to commit once all records are processed."""
         return Offset(self._columns.offset_of(self._end - 1) + 1)
 
     @property
     def size_bytes(self) -> int:
-        """Size of the records as they are written, uncompressed."""
+        """Encoded size of the records, uncompressed."""
         return self._columns.size_bytes(self._start, self._end)
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Offset of each record; a range where none is missing."""
+        """Offset of each record.  The sequence is a `range` if the offsets have no gaps."""
         if self._offsets is None:
             self._offsets = self._columns.offsets(self._start, self._end)
         return self._offsets
 
     @property
     def timestamps_ms(self) -> Sequence[int]:
-        """Time of each record, in ms since 1970."""
+        """Timestamp of each record, in ms since 1970."""
         if self._timestamps_ms is None:
             self._timestamps_ms = self._columns.timestamps_ms(self._start, self._end)
         return self._timestamps_ms
 
     @property
     def keys(self) -> list[bytes | None]:
-        """Key of each record; None where it has none."""
+        """Key of each record, or None."""
         if self._keys is None:
             self._keys = self._columns.keys(self._start, self._end)
         return self._keys
@@ -180,12 +182,13 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def value_views(self) -> list[memoryview | None]:
-        """Value of each record, not copied: cheaper than `values` where values are large."""
+        """Value of each record as a view that is not copied.  Cheaper than `values` for large
+        values."""
         return self._columns.value_views(self._start, self._end)
 
     @property
     def headers(self) -> list[RecordHeaders]:
-        """Headers of each record: (name, bytes) pairs."""
+        """Headers of each record: pairs of name and bytes."""
         if self._headers is None:
             self._headers = self._columns.headers(self._start, self._end)
         return self._headers
@@ -201,7 +204,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
     @overload
     def __getitem__(self, place: slice) -> "RecordBatch": ...
     def __getitem__(self, place: int | slice) -> "ConsumerRecord | RecordBatch":
-        """Return one record, or a batch of neighbours.  Raises IndexError if there is none."""
+        """Return one record, or a slice as another batch.  Raises IndexError if there is no such
+        record."""
         if isinstance(place, slice):
             start, end, step = place.indices(len(self))
             if step != 1 or start >= end:
@@ -214,7 +218,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
         return self._columns.records(at, at + 1)[0]
 
     def _part(self, start: int, count: int, size_bytes: int | None) -> "RecordBatch":
-        """Return the records from one on, at most `count` and about that size, at least one."""
+        """Return the batch of up to `count` records from `start`, with a size of about
+        `size_bytes`.  It has at least one record."""
         row = self._start + start
         end = min(row + count, self._end)
         if size_bytes is not None:
@@ -229,7 +234,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
 
 class ScannedColumns:
-    """Columns of records that were read one by one."""
+    """Columns of records that were scanned one by one."""
 
     __slots__ = ("_records", "origin", "row_count")
 
@@ -239,7 +244,8 @@ class ScannedColumns:
         self._records = records
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the rows from `start` on that fit in `size_bytes`, at least one."""
+        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
+        run has at least one row."""
         end = start + 1
         left = size_bytes - _size_of(self._records[start])
         while end < self.row_count and (left := left - _size_of(self._records[end])) >= 0:
@@ -247,43 +253,43 @@ class ScannedColumns:
         return end
 
     def offset_of(self, row: int) -> Offset:
-        """Return the offset of one record."""
+        """Return the offset of one row."""
         return self._records[row].offset
 
     def size_bytes(self, start: int, end: int) -> int:
-        """Return the size of keys, values and headers."""
+        """Return the size of the keys, values and headers of the rows [start, end), in bytes."""
         return sum(map(_size_of, self._records[start:end]))
 
     def offsets(self, start: int, end: int) -> Sequence[int]:
-        """Return the offsets."""
+        """Return the offset of each row."""
         first, last = self._records[start].offset, self._records[end - 1].offset
         if last - first == end - 1 - start:
             return range(first, last + 1)
         return [record.offset for record in self._records[start:end]]
 
     def timestamps_ms(self, start: int, end: int) -> Sequence[int]:
-        """Return the times, in ms since 1970."""
+        """Return the timestamp of each row, in ms since 1970."""
         return [record.timestamp_ms for record in self._records[start:end]]
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the keys."""
+        """Return the key of each row."""
         return [record.key for record in self._records[start:end]]
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the values."""
+        """Return the value of each row."""
         return [record.value for record in self._records[start:end]]
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the values without copying them."""
+        """Return the value of each row, as a view that is not copied."""
         values = self.values(start, end)
         return [None if value is None else memoryview(value) for value in values]
 
     def headers(self, start: int, end: int) -> list[RecordHeaders]:
-        """Return the headers of each record."""
+        """Return the headers of each row."""
         return [record.headers for record in self._records[start:end]]
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the records themselves."""
+        """Return the rows as records."""
         return self._records[start:end]
 
 

@@ -1,7 +1,8 @@
-"""Whether a consumer's records are found by numpy, many at a time, or scanned one by one.
+"""The choice between locating many records at once with numpy and scanning them one by one.
 
-Pure.  Arrays cost a tenth for each record, but numpy must be installed, its import takes as long as
-many thousand records, and each use as long as some dozens.
+Pure.  With numpy, the CPU time per record is a tenth of that of a scan.  But numpy must be
+installed, importing it takes as long as scanning many thousand records, and each use of numpy takes
+as long as scanning some dozens.
 """
 
 import sys
@@ -12,16 +13,18 @@ from ottla.client.fetch.record_batch import RecordColumns, RecordOrigin
 from ottla.wire.records import Body
 
 ARRAY_ROWS_MIN = 48
-"""Records together that pay for the calls of numpy; fewer are scanned."""
+"""Smallest number of records for which the calls of numpy pay off.  Fewer records are scanned."""
 ARRAY_ROWS_MAX = 16_384
-"""Records found together.  More leave the processor's cache, hold the loop longer, and take memory
-(about 100 bytes each) of which a producer chooses the size."""
+"""Maximum number of records that are located together.  More exceed the processor's cache, block
+the event loop longer, and use memory (about 100 bytes each) in an amount that a producer controls.
+"""
 ROWS_BEFORE_IMPORT = 20_000
-"""Records scanned by a consumer before it imports numpy: as long as the import takes."""
+"""Number of records that a consumer scans before it imports numpy.  The import takes as long as
+scanning them."""
 
 
 class RecordDecoder:
-    """Finds the fields of records; one for a consumer."""
+    """Locates the fields of records.  Each consumer has one decoder."""
 
     __slots__ = ("_array_rows_min", "_has_numpy", "_rows_before_import")
 
@@ -33,16 +36,18 @@ class RecordDecoder:
             rows_before_import = 0 if "numpy" in sys.modules else ROWS_BEFORE_IMPORT
         self._rows_before_import = rows_before_import
         self._has_numpy: bool | None = None
-        """None until it is looked for."""
+        """True if numpy can be imported.  None before the first attempt."""
 
     def expect_many(self) -> None:
-        """Import numpy with the first records that are worth it: the application asks for many."""
+        """Import numpy with the first suitable records, since the application requests many
+        records."""
         self._rows_before_import = 0
 
     def read(
         self, origin: RecordOrigin, bodies: Sequence[Body], first_offset: int
     ) -> RecordColumns | None:
-        """Return the records from an offset on; None if they are to be scanned."""
+        """Return the columns of the records from `first_offset` on, or None if they must be
+        scanned."""
         row_count = sum(body.header.record_count for body in bodies)
         if not self._array_rows_min <= row_count <= ARRAY_ROWS_MAX:
             return None

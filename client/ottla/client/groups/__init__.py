@@ -1,15 +1,15 @@
-"""A consumer's place in a group.
+"""Membership of a consumer in a group.
 
-group.py                a consumer's place in a group, by either protocol
-subscription.py         what a member wants to read (pure)
-handover.py             gives partitions to the application and takes them, between two polls
-committer.py            commits in order, in the background
-classic_membership.py   a membership by the classic protocol
-group_member.py         what its member sends next, and what answers mean to it (pure)
-assignors.py            how its members share partitions (pure)
-sticky_user_data.py     what sticky assignors tell each other of the past (pure)
-consumer_membership.py  a membership by the consumer protocol (KIP-848)
-consumer_member.py      what its member says next, and what it is told (pure)
-coordinator.py          the way to a group's coordinator
-group_offsets.py        committed offsets of a group
+group.py                a consumer's membership, by either protocol
+subscription.py         the subscription of a member (pure)
+handover.py             assignment and revocation of partitions between two polls of the application
+committer.py            commits of offsets, in order and in the background
+classic_membership.py   membership by the classic protocol
+group_member.py         state machine of the classic protocol: requests and responses (pure)
+assignors.py            assignors of the classic protocol (pure)
+sticky_user_data.py     user data of the sticky assignors (pure)
+consumer_membership.py  membership by the consumer protocol (KIP-848)
+consumer_member.py      state machine of the consumer protocol: heartbeats and responses (pure)
+coordinator.py          the connection to a coordinator
+group_offsets.py        fetching and committing the offsets of a group
 """

@@ -1,10 +1,12 @@
-"""How the members of a group share the partitions of their topics.
+"""Assignors of the classic protocol: they distribute the partitions of topics among members.
 
-Pure; the member that leads the group decides for all.  Names and rules are the Java client's, so
-that in a mixed group it does not matter who leads.  Invariants: EveryPartitionOnce (each partition
-of a topic somebody subscribed to goes to exactly one subscriber of that topic), SameForAll (the
-result depends on nothing but the arguments), NobodyLosesUnasked (cooperative-sticky gives a
-partition away only when nobody claims it any more; until then nobody gets it).
+Pure.  The leader of the group computes the assignment of all members.  Names and rules are those of
+the Java client, so that any member may lead a mixed group.  Invariants:
+- EveryPartitionOnce: each partition of a subscribed topic is assigned to exactly one subscriber of
+  that topic.
+- SameForAll: the result depends only on the arguments.
+- OneOwner: cooperative-sticky assigns a partition to another member only after its owner has given
+  it up. Until then the partition is unassigned.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +16,13 @@ from ottla.model.ids import TopicPartition
 
 
 class MemberSubscription(NamedTuple):
-    """What one member wants, and what it had."""
+    """Subscription of one member, and the partitions that it owned when it joined."""
 
     topics: frozenset[str]
     group_instance_id: str | None = None
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
-    """The generation in which it owned that."""
+    """Generation in which the member owned these partitions."""
 
 
 Assignment = dict[str, list[TopicPartition]]
@@ -29,7 +31,11 @@ Assignor = Callable[[Members, Mapping[str, int]], Assignment]
 
 
 def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Give each member a run of each topic's partitions; the first members get one more."""
+    """Assign each member a contiguous range of each topic's partitions (`range`).
+
+    If a topic's partitions cannot be divided evenly, the first members get one partition more than
+    the others.
+    """
     found: Assignment = {member_id: [] for member_id in members}
     for topic in sorted(partition_counts):
         subscribers = [one for one in _in_order(members) if topic in members[one].topics]
@@ -45,7 +51,10 @@ def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> A
 
 
 def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Deal all partitions of all topics in turn, passing over who did not subscribe."""
+    """Assign the partitions of all topics to the members in turn (`roundrobin`).
+
+    Members that do not subscribe to the topic of a partition are skipped.
+    """
     found: Assignment = {member_id: [] for member_id in members}
     ring = _in_order(members)
     turn = 0
@@ -58,7 +67,8 @@ def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]
 
 
 def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Share as evenly as the subscriptions allow, and let members keep what they had."""
+    """Distribute partitions as evenly as the subscriptions allow, and move as few partitions as
+    possible (`sticky`)."""
     found: Assignment = {member_id: [] for member_id in members}
     wanted = _wanted(members, partition_counts)
     owner = _kept(members, set(wanted))
@@ -75,9 +85,11 @@ def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> 
 def cooperative_sticky_assignment(
     members: Members, partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """Share as `sticky` does, but hold back what somebody else still has (KIP-429).
+    """Distribute partitions as `sticky` does, but assign no partition that another member still
+    owns (KIP-429).
 
-    Who has it sees that it is to be given up, gives it up, and the group rebalances once more.
+    A partition that moves is first left out of its owner's assignment.  The owner gives it up, and
+    a second rebalance assigns it to the new owner.
     """
     found = sticky_assignment(members, partition_counts)
     claims: dict[TopicPartition, set[str]] = {}
@@ -97,12 +109,13 @@ ASSIGNORS: Mapping[str, Assignor] = {
     "cooperative-sticky": cooperative_sticky_assignment,
 }
 COOPERATIVE = frozenset({"cooperative-sticky"})
-"""Those under which members keep what they have while the group rebalances, if all their
-assignors are such."""
+"""Names of the cooperative assignors.  A member whose assignors are all cooperative keeps its
+partitions during a rebalance."""
 
 
 def _in_order(members: Members) -> list[str]:
-    """Return members as Java's assignors order them: static ones first, by their instance ids."""
+    """Return the members in the order of Java's assignors: static members first, by their instance
+    ids."""
 
     def place(member_id: str) -> tuple[bool, str, str]:
         instance_id = members[member_id].group_instance_id
@@ -121,9 +134,10 @@ def _wanted(members: Members, partition_counts: Mapping[str, int]) -> list[Topic
 
 
 def _kept(members: Members, wanted: set[TopicPartition]) -> dict[TopicPartition, str]:
-    """Return who had each partition last and may keep it.
+    """Return the previous owner of each partition that its owner may keep.
 
-    Who had it in a later generation wins; of two who claim it in one generation neither does.
+    If several members claim a partition, the member with the latest generation keeps it.  If two
+    members claim it in the same generation, neither keeps it.
     """
     latest: dict[TopicPartition, int] = {}
     owner: dict[TopicPartition, str] = {}
@@ -146,14 +160,15 @@ def _least_loaded(members: Members, found: Assignment, topic: str) -> str:
 
 
 def _even_out(members: Members, found: Assignment) -> None:
-    """Move partitions from who has more to who has at least two fewer, as long as there are any."""
+    """Move partitions between members until the partition counts of any two members differ by at
+    most one."""
     has_moved = True
     while has_moved:
         has_moved = False
         for giver in sorted(found, key=lambda one: (-len(found[one]), one)):
             for at in sorted(found[giver], reverse=True):
                 taker = _least_loaded(members, found, at.topic)
-                # Each move makes the loads more even, so this ends.
+                # Each move makes the loads more even, so the loop ends.
                 if len(found[taker]) + 1 < len(found[giver]):
                     found[giver].remove(at)
                     found[taker].append(at)

@@ -1,7 +1,8 @@
-"""A membership by the classic protocol: joins, syncs, heartbeats, and hands over what it is given.
+"""Membership by the classic protocol: join, sync, heartbeats, and the assignment of partitions.
 
-An eager member gives everything back before it joins again; a cooperative one (KIP-429) reads on,
-gives back only what somebody else shall have, and then lets the group rebalance once more.
+An eager member gives up all partitions before it joins again.  A cooperative member (KIP-429)
+continues reading, gives up only partitions that are no longer in its assignment, and then triggers
+another rebalance.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -25,14 +26,15 @@ from ottla.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 JOIN_PATIENCE_MS = 5_000
-"""A join is answered when the slowest member has joined: wait this much longer than that may be."""
+"""Time in ms, in addition to the rebalance timeout, that a member waits for the response to its
+join.  The slowest member may use the whole rebalance timeout."""
 LEAVE_PATIENCE_S = 2.0
 OVERTAKEN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-"""Refusals of a commit that was under way while the group went into its next generation."""
+"""Errors of a commit that was in flight while the group started its next generation."""
 
 
 class ClassicMembership:
-    """One consumer's place in a group of the classic protocol."""
+    """Membership of one consumer in a group of the classic protocol."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class ClassicMembership:
         handover: Handover,
         settle_commits: Callable[[], Awaitable[None]],
     ) -> None:
-        self.tenure = 0
+        self.loss_count = 0
         self.subscription = Subscription()
         self._cluster = cluster
         self._config = config
@@ -54,15 +56,18 @@ class ClassicMembership:
         self._bell = handover.bell
         self._entered = trio.lowlevel.ParkingLot()
         self._joined_topics: frozenset[str] = frozenset()
+        self._group_topics: frozenset[str] = frozenset()
+        """Topics that any member subscribed to at the last join, if this member is the leader."""
         self._joined_with: dict[str, int] = {}
+        """Partition counts at the last join.  Topics that did not exist are absent."""
         self._is_due = False
         self._is_joining = False
         self._is_stale = False
 
-    # What the group asks of it.
+    # Called by the group.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want this from now on."""
+        """Replace the current subscription."""
         if subscription.remote_regex is not None:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "a SubscriptionPattern needs group.protocol=consumer"
@@ -72,37 +77,46 @@ class ClassicMembership:
 
     @property
     def member_id(self) -> str:
-        """Its id in the group; empty before it has one."""
+        """Member id.  Empty before the first join."""
         return self._member.member_id
 
     def on_metadata(self) -> None:
-        """Join again where the topics, or their partitions, are not those it joined with."""
+        """Join again if the subscribed topics or their partitions have changed since the last
+        join."""
         if self._member.generation_id == NO_GENERATION:
             return
         if self.subscription.names(self._cluster.topics) != self._joined_topics or (
-            self._member.is_leader and self._counts(self._joined_with) != self._joined_with
+            self._member.is_leader and self._counts(self._group_topics) != self._joined_with
         ):
             self._rejoin()
 
     def membership(self) -> Membership:
-        """Return as whom to commit."""
+        """Return the group membership to commit under.
+
+        Raises RefusedError(ILLEGAL_GENERATION) if the group has removed the member.
+        """
         if self._member.generation_id == NO_GENERATION:
-            # As nobody in particular it would be let in, past those who have the partitions now.
-            raise RefusedError(ErrorCode.ILLEGAL_GENERATION, "the group went on without us")
+            # A commit without a member id would be accepted, although other members own the
+            # partitions.
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION, "the group has removed this member")
         return self._member.membership
 
     def reader(self) -> Membership:
-        """Return as whom to fetch offsets: nobody asks for a name."""
+        """Return the group membership to fetch offsets under.  The classic protocol needs no member
+        id."""
         return Membership()
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused commit may go again, under the generation there is now."""
+        """Return whether a refused commit should be repeated under the current generation.
+
+        Waits until a join in progress has ended.
+        """
         await trio.lowlevel.checkpoint()
-        tenure = self.tenure
+        loss_count = self.loss_count
         if code in OVERTAKEN:
-            while self._is_joining and self.tenure == tenure:
+            while self._is_joining and self.loss_count == loss_count:
                 await self._entered.park()
-            if self.tenure != tenure:
+            if self.loss_count != loss_count:
                 return False
             if self._member.membership != membership:
                 return self._member.is_cooperative
@@ -112,9 +126,10 @@ class ClassicMembership:
         return False
 
     async def leave(self, reason: str = "the consumer was closed") -> None:
-        """Leave; a static member stays, its session outlives a restart."""
+        """Leave the group.  A static member sends no request to leave, since its session should
+        survive a restart."""
         if self._config.group_instance_id is None and self._member.member_id:
-            # Where it is not heard, the session's end tells the others.
+            # If the request is lost, the coordinator removes the member when its session times out.
             with suppress(ConnectionLostError, RefusedError):
                 await self._coordinator.request(
                     self._member.leave_request(reason),
@@ -123,17 +138,17 @@ class ClassicMembership:
                 )
 
     def drop(self) -> None:
-        """It is in no group any more, and has nothing."""
+        """Forget the membership and remove all partitions."""
         self._member.forget(is_expelled=True)
         self._lose()
 
-    # The membership.
+    # Background tasks.
 
     async def serve(self) -> None:
-        """Take part until cancelled; errors that it cannot mend are raised."""
+        """Stay a member of the group until cancelled.  Raises permanent errors."""
         while True:
             try:
-                await self._handover.tell_lost()
+                await self._handover.notify_lost()
                 if self._is_stale:
                     await self._handover.next_poll()
                     self._is_stale = False
@@ -150,11 +165,13 @@ class ClassicMembership:
     async def _join_eagerly(self) -> None:
         async with self._handover.held():
             if self._member.generation_id != NO_GENERATION:
-                await self._while_beating(self._give_all_back)
-            self.tenure += 1
-            await self._handover.tell_lost()
+                await self._while_sending_heartbeats(self._give_all_back)
+            self.loss_count += 1
+            await self._handover.notify_lost()
             await self._enter()
-            await self._while_beating(lambda: self._handover.give(self._member.assignment))
+            await self._while_sending_heartbeats(
+                lambda: self._handover.give(self._member.assignment)
+            )
 
     async def _give_all_back(self) -> None:
         await self._settle_commits()
@@ -164,25 +181,25 @@ class ClassicMembership:
     async def _join_cooperatively(self) -> None:
         await self._enter()
         if set(self._handover.positions) != set(self._member.assignment):
-            await self._while_beating(self._change_hands)
+            await self._while_sending_heartbeats(self._change_hands)
 
     async def _change_hands(self) -> None:
-        """Give up what is somebody else's now, take what is new."""
-        tenure = self.tenure
+        """Revoke partitions that are no longer assigned, and add the newly assigned ones."""
+        loss_count = self.loss_count
         async with self._handover.held():
-            if self.tenure != tenure:
+            if self.loss_count != loss_count:
                 return
             gone = set(self._handover.positions) - set(self._member.assignment)
             if gone:
                 await self._settle_commits()
                 await self._handover.revoke(gone)
                 await self._settle_commits()
-                self._is_due = True  # who shall have it may have it now
-            if self.tenure == tenure:
+                self._is_due = True  # Join once more: the new owners may have the partitions now.
+            if self.loss_count == loss_count:
                 await self._handover.give(self._member.assignment)
 
     async def _enter(self) -> None:
-        """Join and sync, as often as it takes."""
+        """Join and sync, repeatedly if necessary, until the member has an assignment."""
         self._is_joining = True
         try:
             while True:
@@ -210,9 +227,9 @@ class ClassicMembership:
 
     async def _sync(self) -> Step:
         if self._member.is_leader:
-            wanted = self._member.subscribed_topics
-            await self._cluster.metadata(wanted)
-            self._joined_with = self._counts(wanted)
+            self._group_topics = self._member.subscribed_topics
+            await self._cluster.metadata(self._group_topics)
+            self._joined_with = self._counts(self._group_topics)
         return self._after(
             self._member.on_synced(
                 await self._coordinator.request(
@@ -228,8 +245,8 @@ class ClassicMembership:
         return (self._config.poll_interval_ms_max + JOIN_PATIENCE_MS) / 1_000
 
     async def _stay(self) -> None:
-        """Send heartbeats until the group must, and may, be joined again."""
-        beat_ms = now_ms() + self._config.heartbeat_interval_ms
+        """Send heartbeats until the member has to join again and is allowed to."""
+        heartbeat_at_ms = now_ms() + self._config.heartbeat_interval_ms
         while self._member.generation_id != NO_GENERATION:
             if self._is_due:
                 if self._member.is_cooperative:
@@ -239,33 +256,33 @@ class ClassicMembership:
                     return
             await self._leave_if_silent()
             now = now_ms()
-            if now >= beat_ms:
-                beat_ms = now + self._config.heartbeat_interval_ms
+            if now >= heartbeat_at_ms:
+                heartbeat_at_ms = now + self._config.heartbeat_interval_ms
                 try:
-                    await self._beat()
+                    await self._send_heartbeat()
                 except (ConnectionLostError, ProtocolError):
-                    # The session bears it; the next heartbeat finds its way.
+                    # The session tolerates a lost heartbeat; the next one looks up the coordinator.
                     await trio.sleep(self._config.retry_backoff_ms / 1_000)
-                    beat_ms = now_ms()
+                    heartbeat_at_ms = now_ms()
             else:
-                await self._bell.wait(beat_ms)
+                await self._bell.wait(heartbeat_at_ms)
 
-    async def _while_beating(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what may take the application's time, and stay in the group meanwhile."""
+    async def _while_sending_heartbeats(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`, which may wait for the application, and send heartbeats until it returns."""
         async with open_background() as nursery:
-            nursery.start_soon(self._beat_on)
+            nursery.start_soon(self._send_heartbeats)
             await work()
 
-    async def _beat_on(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while self._member.generation_id != NO_GENERATION:
             await trio.sleep(self._config.heartbeat_interval_ms / 1_000)
             try:
                 await self._leave_if_silent()
-                await self._beat()
+                await self._send_heartbeat()
             except (ConnectionLostError, ProtocolError):
-                pass  # the next one finds its way, or the session ends
+                pass  # the next heartbeat looks up the coordinator, or the session times out
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         if self._member.generation_id == NO_GENERATION:
             await trio.lowlevel.checkpoint()
             return
@@ -302,8 +319,8 @@ class ClassicMembership:
         return step
 
     def _lose(self) -> None:
-        """Whatever it has may be somebody else's by now."""
-        self.tenure += 1
+        """Remove all partitions at once, because other members may own them already."""
+        self.loss_count += 1
         self._handover.lose()
         self._entered.unpark_all()
         self._bell.ring()

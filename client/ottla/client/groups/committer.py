@@ -1,9 +1,10 @@
-"""Commits a group's offsets in the background, in order.
+"""Commits the offsets of a group in the background, in order.
 
-One commit travels at a time; those asked for meanwhile travel together in the next one, where the
-later offset of a partition stands for the earlier.  Invariants: NeverOvertaken (a commit is sent
-when all before it are settled), ToldOnce (an error comes out of the awaited commit, or else of the
-next poll).
+One commit is in flight at a time.  Commits that are requested in the meantime are merged into the
+next commit; for each partition the last requested offset is committed.  Invariants:
+- NeverOvertaken: a commit is sent only after all earlier commits are settled.
+- ReportedOnce: an error is raised to the task that awaits the commit, or by the next poll if no
+  task awaits it.
 """
 
 from collections import deque
@@ -25,21 +26,23 @@ Offsets = Mapping[TopicPartition, Committed]
 
 
 class PendingCommit:
-    """A commit under way: `await` it to know that the coordinator has it.
+    """A commit in progress.  Await it to wait for the confirmation of the coordinator.
 
-    RefusedError says that it does not: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH
-    or REBALANCE_IN_PROGRESS that it came too late, and somebody may read on from an earlier commit.
+    Awaiting raises RefusedError if the commit fails.  The codes ILLEGAL_GENERATION,
+    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH and REBALANCE_IN_PROGRESS mean that the commit was too
+    late: another member may already be reading the partitions from an earlier committed offset.
     """
 
-    __slots__ = ("_error", "_event", "is_watched", "offsets", "tenure")
+    __slots__ = ("_error", "_event", "_is_watched", "_tenure", "offsets")
 
-    def __init__(self, offsets: Offsets, tenure: int, *, is_watched: bool) -> None:
+    def __init__(self, offsets: Offsets, loss_count: int, *, is_watched: bool) -> None:
         self.offsets = offsets
         """Offsets to commit, by partition."""
-        self.tenure = tenure
-        """Count of losses of all partitions before the commit; for the client's own use."""
-        self.is_watched = is_watched
-        """Whether somebody was, or will be, told of an error."""
+        self._tenure = loss_count
+        """Value of `CommitIdentity.loss_count` when the commit was requested."""
+        self._is_watched = is_watched
+        """True if a task awaits the commit, or has awaited it, so that its error is raised
+        there."""
         self._event = trio.Event()
         self._error: OttlaError | None = None
 
@@ -48,79 +51,85 @@ class PendingCommit:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of it."""
+        """True if the commit has succeeded or failed."""
         return self._event.is_set()
 
     @property
     def error(self) -> OttlaError | None:
-        """Why it failed; None while that is not known, and when it has not."""
+        """Error that made the commit fail, or None."""
         return self._error
 
     async def wait(self) -> None:
-        """Wait until the coordinator has it, or raise why it has not."""
-        self.is_watched = True
+        """Wait for the confirmation of the coordinator.  Raises the error if the commit fails."""
+        self._is_watched = True
         await self._event.wait()
         self.result()
 
     def result(self) -> None:
-        """Raise why the coordinator does not have it, if it has not; it must be settled."""
+        """Raise the error of a commit that has failed.  The commit must be settled."""
         assert self.is_settled
-        self.is_watched = True
+        self._is_watched = True
         if self._error is not None:
             raise self._error
 
-    async def settled(self) -> None:
-        """Wait until it is known what became of it."""
+    async def _settled(self) -> None:
+        """Wait until the commit has succeeded or failed."""
         await self._event.wait()
 
-    def settle(self, error: OttlaError | None) -> None:
-        """Say what became of it."""
+    def _settle(self, error: OttlaError | None) -> None:
+        """Set the outcome: an error, or None for success."""
         self._error = error
         self._event.set()
 
 
-class Tenant(Protocol):
-    """Who commits."""
+class CommitIdentity(Protocol):
+    """The group member on whose behalf offsets are committed."""
 
     @property
-    def tenure(self) -> int:
-        """How often all it had was lost or given back: what it read before is not its own."""
+    def loss_count(self) -> int:
+        """Number of times that the member has lost or given up all its partitions.  The member must
+        not commit records that it read while the number was lower."""
         ...
 
     def membership(self) -> Membership:
-        """Return as whom to commit; RefusedError when it is nobody at present."""
+        """Return the group membership to commit under.  Raises RefusedError if the member has
+        none."""
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Say, once it is known, whether a commit refused with this code is worth repeating."""
+        """Return whether a commit that was refused with this code should be repeated.
+
+        Waits, for example for the end of a rebalance, until this can be decided.
+        """
         ...
 
 
 class Committer:
-    """Sends one group's commits."""
+    """Sends the commits of one group."""
 
     def __init__(
         self,
         coordinator: Coordinator,
         config: ConsumerConfig,
         *,
-        tenant: Tenant,
+        identity: CommitIdentity,
         on_untold: Callable[[PendingCommit], None],
     ) -> None:
         self._coordinator = coordinator
         self._timeout_s = config.default_api_timeout_ms / 1_000
         self._retry_wait_s = config.retry_backoff_ms / 1_000
-        self._tenant = tenant
+        self._identity = identity
         self._on_untold = on_untold
         self._queue: deque[PendingCommit] = deque()
         self._last: PendingCommit | None = None
         self._bell = Bell()
 
     def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
-        """Take a commit; of one that is watched an error is told to nobody but who awaits it."""
-        commit = PendingCommit(offsets, self._tenant.tenure, is_watched=is_watched)
+        """Enqueue a commit.  If `is_watched`, its error is raised only in the task that awaits
+        it."""
+        commit = PendingCommit(offsets, self._identity.loss_count, is_watched=is_watched)
         if not offsets and not self.is_busy:
-            commit.settle(None)
+            commit._settle(None)
             return commit
         self._queue.append(commit)
         self._last = commit
@@ -129,17 +138,17 @@ class Committer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a commit waits or travels."""
+        """True if a commit is queued or in flight."""
         return self._last is not None and not self._last.is_settled
 
     async def settled(self) -> None:
-        """Wait until all commits that were taken are settled."""
+        """Wait until all commits requested so far have succeeded or failed."""
         await trio.lowlevel.checkpoint()
         if self._last is not None:
-            await self._last.settled()
+            await self._last._settled()
 
     async def run(self) -> NoReturn:
-        """Send what is submitted, until cancelled."""
+        """Send the requested commits until cancelled."""
         while True:
             await self._bell.wait()
             while self._queue:
@@ -148,30 +157,33 @@ class Committer:
                 await self._send(together)
 
     async def _send(self, together: list[PendingCommit]) -> None:
-        late = RefusedError(ErrorCode.ILLEGAL_GENERATION, "the group went on without us")
+        late = RefusedError(ErrorCode.ILLEGAL_GENERATION, "the group has removed this member")
         offsets: dict[TopicPartition, Committed] = {}
         failed: dict[TopicPartition, OttlaError] = {}
         for commit in together:
-            if commit.tenure == self._tenant.tenure:
+            if commit._tenure == self._identity.loss_count:
                 offsets.update(commit.offsets)
         await self._deliver(offsets, failed)
         for commit in together:
             found = next((failed[at] for at in commit.offsets if at in failed), None)
             if not all(at in offsets for at in commit.offsets):
                 found = late
-            commit.settle(found)
-            if found is not None and not commit.is_watched:
+            commit._settle(found)
+            if found is not None and not commit._is_watched:
                 self._on_untold(commit)
 
     async def _deliver(self, offsets: Offsets, failed: dict[TopicPartition, OttlaError]) -> None:
-        """Repeat what is worth it until the time is over; note the partitions that failed."""
+        """Commit the offsets, and repeat retriable failures until the timeout.
+
+        The errors of partitions that could not be committed are added to `failed`.
+        """
         left = dict(offsets)
-        trouble: OttlaError = ConnectionLostError("nobody was asked")
-        tenure = self._tenant.tenure
+        trouble: OttlaError = ConnectionLostError("no request was sent")
+        loss_count = self._identity.loss_count
         with trio.move_on_after(self._timeout_s):
-            while left and self._tenant.tenure == tenure:
+            while left and self._identity.loss_count == loss_count:
                 try:
-                    membership = self._tenant.membership()
+                    membership = self._identity.membership()
                     sent_s = trio.current_time()
                     refused = await try_commit(self._coordinator, left, membership)
                     self._coordinator.measures.commits_s.note(trio.current_time() - sent_s)
@@ -194,7 +206,7 @@ class Committer:
 
     async def _is_worth_it(self, refusal: RefusedError, membership: Membership) -> bool:
         if not refusal.is_retriable:
-            return await self._tenant.may_repeat(refusal.code, membership)
+            return await self._identity.may_repeat(refusal.code, membership)
         if refusal.code in MOVED:
             await self._coordinator.forget()
         await trio.sleep(self._retry_wait_s)

@@ -1,16 +1,14 @@
-"""One member of a group by the consumer protocol (KIP-848): what it says next, what it is told.
+"""The state machine of one group member by the consumer protocol (KIP-848).
 
-Pure.  The coordinator decides who reads what; a member sends heartbeats, and each says only what
-has changed since the last one.  An answer brings the member's epoch and, when it changed, its
-target: the partitions it shall have.  The member gives up what is not in it, takes the rest, and
-acknowledges by saying what it owns now.
+Pure.  The coordinator assigns partitions.  A member sends heartbeats, which contain the fields that
+have changed since the last heartbeat.  A response contains the member's epoch and, after a change,
+its target assignment.  The member gives up partitions outside the target, starts reading the new
+partitions, and acknowledges the target by reporting the partitions that it owns.
 
-    UNSUBSCRIBED ─► JOINING ─► STABLE ◄─────────────────┐
-                     ▲   └────────┴► RECONCILING ─► ACKNOWLEDGING
-                     └─ FENCED, STALE ◄── from all of these
-
-Invariants: OneEpoch (what is owned belongs to the epoch; losing the epoch loses it),
-AcknowledgedIsOwned (what a heartbeat names is what is read, never what shall be).
+Invariants:
+- OneEpoch: the owned partitions belong to the member epoch.  A member that loses its epoch loses
+  its partitions.
+- AcknowledgedIsOwned: a heartbeat reports only partitions that the member is already reading.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,26 +28,29 @@ from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupH
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""A static member goes, and will be back: its partitions are kept for it."""
+"""Member epoch that a static member sends to leave temporarily.  The coordinator keeps its
+partitions for it."""
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = {}
 
 
 class MembershipState(Enum):
-    """Where a member stands (Kafka's names)."""
+    """State of a member, with Kafka's names."""
 
     UNSUBSCRIBED = auto()
     JOINING = auto()
     RECONCILING = auto()
-    """Its target is not what it owns."""
+    """The target assignment differs from the owned partitions."""
     ACKNOWLEDGING = auto()
-    """What it owns is changed, and the coordinator does not know yet."""
+    """The owned partitions have changed, and no heartbeat has reported that yet."""
     STABLE = auto()
     FENCED = auto()
-    """It lost its epoch; it joins again once the application knows that all is lost."""
+    """The epoch is lost.  The member joins again once the application has been notified that all
+    partitions are lost."""
     STALE = auto()
-    """It left because the application does not poll; it joins again when it does."""
+    """The member has left because the application does not poll.  It joins again with the next
+    poll."""
 
 
 IN_GROUP = frozenset(
@@ -84,7 +85,7 @@ LEGAL = {
     MembershipState.FENCED: {MembershipState.JOINING},
     MembershipState.STALE: {MembershipState.JOINING},
 }
-"""Besides these, every state leads to UNSUBSCRIBED."""
+"""Legal transitions.  In addition, every state may change to UNSUBSCRIBED."""
 
 AFTER = {
     ErrorCode.NONE: Step.GO_ON,
@@ -95,36 +96,39 @@ AFTER = {
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
 }
-"""What each code means to a member; every other one ends its membership with an error."""
+"""Reaction of a member to each error code.  Any other code ends the membership with an error."""
 
 
 class ConsumerProtocolMember:
-    """A member: who it is, in which epoch, what it has and what it shall have."""
+    """A member with its id, epoch, owned partitions and target assignment."""
 
     def __init__(self, group_id: str, member_id: str, config: ConsumerConfig) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        """Chosen by the member itself, for as long as its process lives (KIP-1082)."""
+        """Member id, which the member generates itself and keeps until its process ends
+        (KIP-1082)."""
         self.member_epoch = JOIN_EPOCH
         self.state = MembershipState.UNSUBSCRIBED
         self.owned: Assignment = NOTHING
         self.target: Assignment = NOTHING
         self.heartbeat_interval_ms = config.heartbeat_interval_ms
-        """As the coordinator says; the setting counts until it has."""
+        """Heartbeat interval that the coordinator requested.  Before its first response, the
+        configured interval."""
         self._config = config
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._said: dict[str, object] = {}
-        """The fields as they were said last; empty when it is not known what was heard."""
+        """Fields that the coordinator knows from earlier heartbeats.  Empty if the last heartbeat
+        may have been lost."""
 
     @property
     def is_in_group(self) -> bool:
-        """Whether it has an epoch."""
+        """True if the member has a member epoch."""
         return self.state in IN_GROUP
 
     @property
     def is_heartbeat_due(self) -> bool:
-        """Whether there is something to tell that shall not wait for the interval."""
+        """True if the next heartbeat should be sent at once because it reports a change."""
         if self.state in (MembershipState.JOINING, MembershipState.ACKNOWLEDGING):
             return True
         return self.is_in_group and any(
@@ -132,17 +136,18 @@ class ConsumerProtocolMember:
         )
 
     def subscribe(self, topics: Collection[str] | None, regex: str | None) -> None:
-        """Want these topics, or those a regular expression of RE2 matches on the coordinator."""
+        """Replace the subscription, by topics or by an RE2 expression that the coordinator
+        matches."""
         self._topics = None if topics is None else frozenset(topics)
         self._regex = regex
 
     def join(self) -> None:
-        """Begin, or begin again, with nothing."""
+        """Join the group, or join it again, without partitions."""
         self._become(MembershipState.JOINING)
         self._lose()
 
     def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
-        """Return what to send now; exactly one is under way at a time."""
+        """Return the next heartbeat request.  Only one heartbeat may be in flight at a time."""
         assert self.is_in_group or self.state is MembershipState.JOINING, (
             f"{self.state} sends no heartbeat"
         )
@@ -173,9 +178,9 @@ class ConsumerProtocolMember:
         return request
 
     def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> Step:
-        """Take in an answer; RefusedError where nothing can mend it."""
+        """Process the response to a heartbeat.  Raises RefusedError for a permanent error."""
         if not self.is_in_group and self.state is not MembershipState.JOINING:
-            return Step.GO_ON  # it was asked before all was lost
+            return Step.GO_ON  # the response to a heartbeat sent before the loss of the epoch
         if answer.error_code != ErrorCode.NONE:
             return self._on_error(answer.error_code, answer.error_message)
         self.member_epoch = answer.member_epoch
@@ -195,11 +200,15 @@ class ConsumerProtocolMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """The last heartbeat may have been heard or not: the next one says everything."""
+        """Send all fields with the next heartbeat, because the last heartbeat may have been
+        lost."""
         self._said = {}
 
     def next_owned(self, known: Collection[UUID]) -> Assignment:
-        """Return what to own next: of the target what is known by name, and what is held of it."""
+        """Return the partitions to own next: the target partitions in topics whose name is known.
+
+        A topic whose name is unknown contributes only partitions that are already owned.
+        """
         return {
             topic_id: indexes
             for topic_id, indexes in self.target.items()
@@ -207,7 +216,7 @@ class ConsumerProtocolMember:
         }
 
     def on_reconciled(self, owned: Assignment) -> None:
-        """It reads these partitions now, and no others."""
+        """Record that exactly the partitions `owned` are being read now."""
         assert self.is_in_group, f"{self.state} owns nothing"
         self.owned = dict(owned)
         if self.state is MembershipState.STABLE and self.owned == self.target:
@@ -216,12 +225,16 @@ class ConsumerProtocolMember:
             self._become(MembershipState.ACKNOWLEDGING)
 
     def on_fenced(self) -> None:
-        """It is out of the group, or must take itself to be: everything is lost."""
+        """Discard the epoch and all partitions, because the member has been, or may have been,
+        removed from the group."""
         self._become(MembershipState.FENCED)
         self._lose()
 
     def leave_request(self, *, is_final: bool = False) -> ConsumerGroupHeartbeatRequest:
-        """Return what says that it goes; a static member is expected back unless that is final."""
+        """Return the heartbeat request that leaves the group.
+
+        A static member leaves only temporarily, unless the leave `is_final`.
+        """
         returns = self._config.group_instance_id is not None and not is_final
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -231,7 +244,8 @@ class ConsumerProtocolMember:
         )
 
     def on_left(self, *, is_stale: bool = False) -> None:
-        """It said that it goes: for good, or because the application does not poll."""
+        """Record that the member has left: permanently or, if `is_stale`, until the application
+        polls again."""
         self._become(MembershipState.STALE if is_stale else MembershipState.UNSUBSCRIBED)
         self._lose()
 
@@ -239,7 +253,7 @@ class ConsumerProtocolMember:
         self._said = {}
         step = AFTER.get(code_of(code))
         if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_in_group:
-            # The group has gone with all who were in it; who joins makes it again.
+            # The group was deleted with its members; the next join creates it again.
             step = Step.JOIN_AGAIN
         if step is None:
             raise RefusedError(code_of(code), message or row_of(code).meaning)
@@ -248,7 +262,8 @@ class ConsumerProtocolMember:
         return step
 
     def _subscription(self) -> dict[str, object]:
-        # No expression any more is said by an empty one: None says that it did not change.
+        # An empty expression removes the subscription by expression; null means that it is
+        # unchanged.
         was_said = self._said.get("subscribed_topic_regex") is not None
         wants_regex = self._regex is not None or was_said
         return {

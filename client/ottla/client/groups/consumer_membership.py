@@ -1,7 +1,8 @@
-"""A membership by the consumer protocol (KIP-848): heartbeats, and what they ask for is done.
+"""Membership by the consumer protocol (KIP-848): heartbeats, and reactions to their responses.
 
-Two tasks share one `ConsumerProtocolMember`: one sends heartbeats and never waits for the
-application; the other gives up and takes partitions, when the application may be told.
+Two tasks share one `ConsumerProtocolMember`.  The first task sends heartbeats and never waits for
+the application.  The second task revokes and assigns partitions whenever the application can be
+notified.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupH
 
 
 class ConsumerMembership:
-    """One consumer's place in a group of the consumer protocol."""
+    """Membership of one consumer in a group of the consumer protocol."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class ConsumerMembership:
         handover: Handover,
         settle_commits: Callable[[], Awaitable[None]],
     ) -> None:
-        self.tenure = 0
+        self.loss_count = 0
         self.member = member
         self.subscription = Subscription()
         self._coordinator = coordinator
@@ -48,22 +49,23 @@ class ConsumerMembership:
         self._bell = Bell()
         self._work = Bell()
         self._answered = trio.lowlevel.ParkingLot()
-        self._beat_ms = 0
+        self._heartbeat_at_ms = 0
 
-    # What the group asks of it.
+    # Called by the group.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want this from now on."""
+        """Replace the current subscription."""
         self.subscription = subscription
         self.on_metadata()
 
     @property
     def member_id(self) -> str:
-        """Its id in the group; empty before it has one."""
+        """Member id, which the member generates itself."""
         return self.member.member_id
 
     def on_metadata(self) -> None:
-        """Say what a pattern matches now; wake who waits for the name of a topic."""
+        """Update the topics that a pattern matches, and wake tasks that wait for the name of a
+        topic."""
         remote = self.subscription.remote_regex
         names = None if remote is not None else self.subscription.names(self._cluster.topics)
         self.member.subscribe(names, remote)
@@ -71,34 +73,38 @@ class ConsumerMembership:
         self._work.ring()
 
     def membership(self) -> Membership:
-        """Return as whom to commit."""
+        """Return the group membership to commit under.
+
+        Raises RefusedError if the member has no member epoch.
+        """
         if not self.member.is_in_group:
-            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, "the group went on without us")
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has removed this member")
         member = self.member
         return Membership(member.member_epoch, member.member_id, self._config.group_instance_id)
 
     def reader(self) -> Membership:
-        """Return as whom to fetch offsets."""
+        """Return the group membership to fetch offsets under."""
         return self.membership() if self.member.is_in_group else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused request may go again: once a newer epoch is known it may."""
+        """Return whether a refused request should be repeated: True only if the member epoch has
+        become newer since."""
         await trio.lowlevel.checkpoint()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
-            self._beat_at_once()
+            self._make_heartbeat_due()
         if code != ErrorCode.STALE_MEMBER_EPOCH:
             return False
         while self.member.is_in_group and self.member.member_epoch == membership.generation_id:
-            self._beat_at_once()
+            self._make_heartbeat_due()
             await self._answered.park()
             if self.member.member_epoch == membership.generation_id:
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
         return self.member.is_in_group
 
     async def leave(self) -> None:
-        """Leave; a static member is expected back."""
+        """Leave the group.  A static member leaves only temporarily."""
         if self.member.is_in_group or self.member.state is MembershipState.JOINING:
-            # Where it is not heard, the session's end tells the others.
+            # If the request is lost, the coordinator removes the member when its session times out.
             with suppress(ConnectionLostError, RefusedError, ProtocolError):
                 await self._coordinator.request(
                     self.member.leave_request(),
@@ -107,20 +113,20 @@ class ConsumerMembership:
                 )
 
     def drop(self) -> None:
-        """It is in no group any more, and has nothing."""
+        """Forget the membership and remove all partitions."""
         self.member.on_left()
         self._lose()
 
-    # The membership.
+    # Background tasks.
 
     async def serve(self) -> None:
-        """Take part until cancelled; errors that it cannot mend are raised."""
+        """Stay a member of the group until cancelled.  Raises permanent errors."""
         if self.subscription.topics_to_know is None:
             await self._learn_topics()
         self.member.join()
         async with open_background() as nursery:
             nursery.start_soon(self._change_hands)
-            await self._beat_on()
+            await self._send_heartbeats()
 
     async def _learn_topics(self) -> None:
         while True:
@@ -131,7 +137,7 @@ class ConsumerMembership:
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
         self.on_metadata()
 
-    async def _beat_on(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
                 await self._bell.wait()
@@ -140,12 +146,12 @@ class ConsumerMembership:
                 await self.leave()
                 self.member.on_left(is_stale=True)
                 self._lose()
-            elif self.member.is_heartbeat_due or now_ms() >= self._beat_ms:
-                await self._beat()
+            elif self.member.is_heartbeat_due or now_ms() >= self._heartbeat_at_ms:
+                await self._send_heartbeat()
             else:
-                await self._bell.wait(self._beat_ms)
+                await self._bell.wait(self._heartbeat_at_ms)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         try:
             answer = await self._coordinator.request(
                 self.member.heartbeat_request(),
@@ -157,14 +163,15 @@ class ConsumerMembership:
             await self._pause()
             return
         except RefusedError as error:
-            # Nobody could be asked who coordinates, or whoever does cannot read the question.
+            # Either no broker could be asked for the coordinator, or the coordinator does not
+            # support the request.
             if not error.is_retriable:
                 raise
             self.member.on_no_answer()
             await self._pause()
             return
         step = self.member.on_answer(answer)
-        self._beat_ms = now_ms() + self.member.heartbeat_interval_ms
+        self._heartbeat_at_ms = now_ms() + self.member.heartbeat_interval_ms
         self._answered.unpark_all()
         if step is Step.JOIN_AGAIN:
             self._lose()
@@ -177,25 +184,26 @@ class ConsumerMembership:
 
     async def _pause(self) -> None:
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
-        self._beat_ms = 0
+        self._heartbeat_at_ms = 0
 
-    def _beat_at_once(self) -> None:
-        self._beat_ms = 0
+    def _make_heartbeat_due(self) -> None:
+        self._heartbeat_at_ms = 0
         self._bell.ring()
 
     def _lose(self) -> None:
-        """Whatever it has may be somebody else's by now."""
-        self.tenure += 1
+        """Remove all partitions at once, because other members may own them already."""
+        self.loss_count += 1
         self._handover.lose()
         self._answered.unpark_all()
         self._work.ring()
 
     async def _change_hands(self) -> None:
-        """Tell the application of its losses, and bring what it reads to the target."""
+        """Notify the application of lost partitions, then revoke and add partitions until the
+        member owns its target."""
         while True:
             await self._work.wait()
             if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
-                await self._handover.tell_lost()
+                await self._handover.notify_lost()
                 if self.member.state is MembershipState.STALE:
                     await self._handover.next_poll()
                 self.member.join()
@@ -206,12 +214,12 @@ class ConsumerMembership:
     async def _reconcile(self) -> None:
         names = await self._names_of_target()
         if self.member.next_owned(names) == self.member.owned:
-            # The topic is so new that the brokers we ask do not know it yet, or it is gone.
+            # The brokers do not know the topic yet, or it was deleted.
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
             return
-        tenure, began_s = self.tenure, trio.current_time()
+        loss_count, began_s = self.loss_count, trio.current_time()
         async with self._handover.held():
-            if self.tenure != tenure:
+            if self.loss_count != loss_count:
                 return
             owned = self.member.next_owned(names)
             gone = _partitions(self.member.owned, names) - _partitions(owned, names)
@@ -219,15 +227,16 @@ class ConsumerMembership:
                 await self._settle_commits()
                 await self._handover.revoke(at for _, at in gone)
                 await self._settle_commits()
-            if self.tenure == tenure:
+            if self.loss_count == loss_count:
                 await self._handover.give(at for _, at in _partitions(owned, names))
-            if self.tenure == tenure:
+            if self.loss_count == loss_count:
                 self.member.on_reconciled(owned)
                 self._coordinator.measures.note_rebalance(trio.current_time() - began_s)
                 self._bell.ring()
 
     async def _names_of_target(self) -> dict[UUID, str]:
-        """Return the names of the topics that were, or shall be, read, as far as they are known."""
+        """Return the names, as far as they are known, of the topics that are being read or are in
+        the target assignment."""
         unknown = [one for one in self.member.target if one not in self._cluster.names]
         if unknown:
             with suppress(ConnectionLostError, ProtocolError):

@@ -1,6 +1,7 @@
-"""The way to a coordinator: found when it is not known, found again when it has moved.
+"""The connection to a coordinator, which is looked up at first use and whenever the coordinator has
+moved.
 
-Of a group by its id, or of a producer's transactions by its transactional id.
+The key of a coordinator is a group id, or the transactional id of a producer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,10 +10,10 @@ from typing import TypeVar
 
 import trio
 
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import Cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
-from ottla.client.network.told import only
 from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
@@ -33,14 +34,15 @@ MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Answers after which the coordinator is looked for again."""
+"""Error codes after which the coordinator is looked up again."""
 CONNECT_TIMEOUT_S = 10.0
 
 
 class Coordinator:
-    """The coordinator of one key, on a connection of its own: what waits there delays nothing else.
+    """The coordinator of one key, with a connection of its own, so that a request waiting there
+    delays no other requests to that broker.
 
-    The key is a group's id, or a transactional id.
+    The key is a group id, or a transactional id.
     """
 
     def __init__(
@@ -63,15 +65,16 @@ class Coordinator:
 
     @property
     def address(self) -> str | None:
-        """Where it was found, `host:port`; None before that, and when it is looked for again."""
+        """Address of the coordinator as `host:port`, or None if it is unknown."""
         return None if self._pipeline is None else self._pipeline.address
 
     async def request(
         self, message: Message, response: type[R], *, timeout_s: float, version: int | None = None
     ) -> R:
-        """Send one request to whoever coordinates now; ConnectionLostError when that fails.
+        """Send one request to the current coordinator, and return its response.
 
-        That nobody coordinates at present is such a failure: it passes.
+        Raises ConnectionLostError if that fails, or if there is no coordinator at present, since
+        both are temporary.
         """
         try:
             pipeline = await self._opened()
@@ -92,15 +95,15 @@ class Coordinator:
             raise
 
     async def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API both sides speak."""
+        """Return the highest version of an API that both the client and the coordinator support."""
         return (await self._opened()).version_of(api_key)
 
     async def feature_level(self, name: str) -> int:
-        """Return the finalised level of a feature, as the connection's broker showed it last."""
+        """Return the finalized level of a feature, as the coordinator's broker last reported it."""
         return (await self._opened()).feature_level(name)
 
     async def refresh_versions(self, timeout_s: float) -> None:
-        """Ask the coordinator again which versions and features there are."""
+        """Request the API versions and features of the coordinator again."""
         pipeline = await self._opened()
         try:
             with trio.fail_after(timeout_s):
@@ -110,22 +113,23 @@ class Coordinator:
             raise ConnectionLostError(f"{pipeline.address}: {error}") from error
 
     async def forget(self) -> None:
-        """Look for the coordinator again with the next request."""
+        """Look up the coordinator again before the next request."""
         if self._pipeline is not None:
             await self._drop(self._pipeline)
 
     async def forget_unanswered(self) -> None:
-        """Drop a connection on which an answer is due: what is asked next would wait behind it."""
+        """Close the connection if a request on it has no response yet, because later requests would
+        wait behind that request."""
         if self._pipeline is not None and self._pipeline.in_flight_count:
             await self._drop(self._pipeline)
 
     async def until_it_answers(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """Repeat an attempt while the coordinator moves, loads or is out of reach.
+        """Repeat an attempt while the coordinator is moving, loading or unreachable.
 
-        The attempt raises RefusedError for the code of its answer; what is not retriable is raised
-        at once, and the last trouble when the time is over.
+        The attempt raises RefusedError for the error code of a response.  A permanent error is
+        raised at once; after the timeout, the last temporary error is raised.
         """
-        trouble: RefusedError | ConnectionLostError = ConnectionLostError("nobody was asked")
+        trouble: RefusedError | ConnectionLostError = ConnectionLostError("no request was sent")
         with trio.move_on_after(timeout_s):
             while True:
                 try:
@@ -171,7 +175,7 @@ class Coordinator:
 async def open_coordinator(
     cluster: Cluster, group_id: str, *, client_id: str
 ) -> AsyncIterator[Coordinator]:
-    """Open the way to a group's coordinator; close its connection at the end."""
+    """Open the coordinator of a group for the duration of the block."""
     coordinator = Coordinator(cluster, group_id, client_id=client_id)
     try:
         yield coordinator

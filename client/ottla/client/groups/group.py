@@ -1,8 +1,9 @@
-"""A consumer's place in a group: what it wants, what it may hand out, what it commits.
+"""A consumer's membership in a group: its subscription, its partitions and its commits.
 
-Which protocol it takes part by is `group.protocol`: `classic_membership.py` or, where the
-coordinator shares out, `consumer_membership.py` (KIP-848).  Both change what the application reads
-only while it waits for records, so what was handed out before is processed (at least once).
+`group.protocol` selects the protocol: `classic_membership.py`, or `consumer_membership.py`
+(KIP-848), in which the coordinator computes the assignment.  Both change the assignment only while
+the application waits for records.  All records that were returned before have then been processed,
+as at-least-once delivery requires.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,57 +39,58 @@ NO_LONGER_OURS = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""Answers to a member that the group went on without; it finds its way back by itself."""
+"""Error codes of a member that the group has removed.  The member joins again by itself."""
 
 
 class MembershipDriver(Protocol):
-    """A membership by one of the protocols."""
+    """A membership by one of the two protocols."""
 
     @property
-    def tenure(self) -> int:
-        """How often all it had was lost or given back."""
+    def loss_count(self) -> int:
+        """Number of times that the member has lost or given up all partitions."""
         ...
 
     @property
     def member_id(self) -> str:
-        """Its id in the group; empty before it has one."""
+        """Member id.  In the classic protocol, empty before the first join."""
         ...
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want this from now on."""
+        """Replace the current subscription."""
         ...
 
     def on_metadata(self) -> None:
-        """What is known of topics has changed."""
+        """Process a change of the known topics."""
         ...
 
     def membership(self) -> Membership:
-        """Return as whom to commit; RefusedError when it is nobody at present."""
+        """Return the group membership to commit under.  Raises RefusedError if the member has
+        none."""
         ...
 
     def reader(self) -> Membership:
-        """Return as whom to fetch offsets."""
+        """Return the group membership to fetch offsets under."""
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Say, once it is known, whether a refused request is worth repeating."""
+        """Return whether a refused request should be repeated.  Waits until that is known."""
         ...
 
     async def serve(self) -> None:
-        """Take part until cancelled."""
+        """Stay a member of the group until cancelled."""
         ...
 
     async def leave(self) -> None:
-        """Say that it goes."""
+        """Leave the group."""
         ...
 
     def drop(self) -> None:
-        """It is in no group any more, and has nothing."""
+        """Forget the membership and remove all partitions."""
         ...
 
 
-class Serving:
-    """A membership's task: how to end it, and its end."""
+class MembershipTask:
+    """The task of a membership, with its cancel scope and an event for its end."""
 
     __slots__ = ("ended", "scope")
 
@@ -97,30 +99,32 @@ class Serving:
         self.ended = trio.Event()
 
 
-class Tenancy:
-    """As whom to commit: as a member where the group assigns, else as nobody in particular."""
+class GroupCommitIdentity:
+    """The membership to commit under: that of the member if the consumer has a subscription,
+    otherwise no membership."""
 
     def __init__(self, group: "Group") -> None:
         self._group = group
 
     @property
-    def tenure(self) -> int:
-        """How often all it had was lost or given back."""
-        return self._group.driver.tenure
+    def loss_count(self) -> int:
+        """Number of times that all partitions were lost or given up."""
+        return self._group.driver.loss_count
 
     def membership(self) -> Membership:
-        """Return as whom to commit; RefusedError when it is nobody at present."""
+        """Return the group membership to commit under.  Raises RefusedError if the member has
+        none."""
         return self._group.driver.membership() if self._group.is_subscribed else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Say, once it is known, whether a refused request is worth repeating."""
+        """Return whether a refused request should be repeated.  Waits until that is known."""
         if not self._group.is_subscribed:
             return False
         return await self._group.driver.may_repeat(code, membership)
 
 
 class Group:
-    """One consumer's place in its group."""
+    """A consumer's membership in its group, if any, and its commits."""
 
     def __init__(
         self,
@@ -142,14 +146,14 @@ class Group:
             client_id=config.client_id,
             retry_wait_s=config.retry_backoff_ms / 1_000,
         )
-        self._tenancy = Tenancy(self)
+        self._commit_identity = GroupCommitIdentity(self)
         self._committer = Committer(
-            self._coordinator, config, tenant=self._tenancy, on_untold=on_failure
+            self._coordinator, config, identity=self._commit_identity, on_untold=on_failure
         )
         self.driver = self._make_driver(cluster)
         self._subscription = Subscription()
         self._bell = Bell()
-        self._serving: Serving | None = None
+        self._serving: MembershipTask | None = None
         self._leaving = trio.Lock()
         self._is_commit_due = False
 
@@ -162,7 +166,7 @@ class Group:
                 handover=self.handover,
                 settle_commits=self._settle_commits,
             )
-        # The member chooses its id itself, and keeps it as long as it lives (KIP-1082).
+        # The member chooses its id itself and keeps it as long as it lives (KIP-1082).
         member = ConsumerProtocolMember(self._coordinator.key, str(uuid4()), self._config)
         return ConsumerMembership(
             member,
@@ -173,20 +177,26 @@ class Group:
             settle_commits=self._settle_commits,
         )
 
-    # What the consumer tells it.
+    # Called by the consumer.
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics to know of; None for all of them (a pattern may match any)."""
+        """Topics whose metadata the consumer needs.  None means all topics, since a pattern may
+        match any."""
         return self._subscription.topics_to_know
 
     @property
+    def subscription(self) -> Subscription:
+        """The current subscription.  Falsy if there is none."""
+        return self._subscription
+
+    @property
     def is_subscribed(self) -> bool:
-        """Whether the group decides what is read."""
+        """True if the consumer has subscribed, so that the group assigns its partitions."""
         return bool(self._subscription)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Take part with what this stands for."""
+        """Join the group with a subscription, or replace the subscription."""
         self.driver.subscribe(subscription)
         self._subscription = subscription
         self.handover.has_polled = True
@@ -194,16 +204,16 @@ class Group:
 
     @property
     def coordinator_address(self) -> str | None:
-        """Where its coordinator was found; None before that, and when it is looked for again."""
+        """Address of the coordinator as `host:port`, or None if it is unknown."""
         return self._coordinator.address
 
     @property
     def measures(self) -> CoordinatorMeasures:
-        """Commits and rebalances."""
+        """Measurements of commits and rebalances."""
         return self._coordinator.measures
 
     def identity(self) -> dict[str, str]:
-        """Return group and member by KIP-714's names of resource attributes."""
+        """Return the ids of the group and the member, keyed by KIP-714's resource attributes."""
         config = self._config
         found = {"group_id": self._coordinator.key}
         if config.group_instance_id is not None:
@@ -213,8 +223,9 @@ class Group:
         return found
 
     def on_poll(self) -> None:
-        """The application asks for records: what it was given before is processed."""
-        # This is done for every record of an iterator: nothing here looks at the clock.
+        """Record that the application has polled, so all records that were returned earlier are
+        processed."""
+        # This runs for every record of an iterator, so it does not read the clock.
         handover = self.handover
         handover.has_polled = True
         if handover.is_held:
@@ -224,12 +235,12 @@ class Group:
             self._committer.submit(self.processed(), is_watched=True)
 
     def on_metadata(self) -> None:
-        """What is known of topics has changed."""
+        """Process a change of the known topics."""
         if self.is_subscribed:
             self.driver.on_metadata()
 
     def processed(self) -> dict[TopicPartition, Committed]:
-        """Return the positions as they may be committed now."""
+        """Return the positions that may be committed now, by partition."""
         found: dict[TopicPartition, Committed] = {}
         for at in self._positions:
             position = self._positions.place(at).position
@@ -238,13 +249,13 @@ class Group:
         return found
 
     def commit(self, offsets: Offsets, *, is_awaited: bool) -> PendingCommit:
-        """Commit behind all commits that were asked for before."""
+        """Enqueue a commit behind all commits that were requested before."""
         return self._committer.submit(offsets, is_watched=is_awaited)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """Return what the group has committed."""
+        """Return the committed offsets of the group."""
         wanted = tuple(partitions)
         if not wanted:
             await trio.lowlevel.checkpoint()
@@ -273,9 +284,10 @@ class Group:
         )
 
     async def leave(self, *, has_processed: bool) -> None:
-        """Leave, having committed what is processed if that is automatic; then read nothing.
+        """Leave the group and remove all partitions.
 
-        It ends within some `LEAVE_PATIENCE_S`, whatever the coordinator does.
+        With automatic commits, processed records are committed first if `has_processed`.  Takes at
+        most about `LEAVE_PATIENCE_S`, even if the coordinator does not respond.
         """
         if self.handover.is_in_listener:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "a callback cannot leave the group")
@@ -299,12 +311,13 @@ class Group:
             await self._coordinator.forget()
 
     async def _stop_serving(self) -> None:
-        """Cancel the membership's task and wait for its end: only one may hold the application."""
+        """Cancel the task of the membership and wait for its end.  At most one such task may wait
+        for the application."""
         if self._serving is not None:
             self._serving.scope.cancel()
             with trio.move_on_after(LEAVE_PATIENCE_S):
                 await self._serving.ended.wait()
-        # A join that is held at the coordinator would hold what is sent behind it.
+        # A join that waits at the coordinator would block the requests behind it.
         await self._coordinator.forget_unanswered()
 
     async def _give_back(self) -> None:
@@ -316,10 +329,10 @@ class Group:
             with trio.move_on_after(LEAVE_PATIENCE_S):
                 await self._committer.settled()
 
-    # Behind the scenes.
+    # Background tasks.
 
     async def commit_on(self) -> NoReturn:
-        """Send commits; the consumer runs it."""
+        """Send commits until cancelled.  The consumer runs this."""
         async with trio.open_nursery() as nursery:
             if self._config.enable_auto_commit:
                 nursery.start_soon(self._tell_the_time)
@@ -332,11 +345,11 @@ class Group:
         self._is_commit_due = True
 
     async def run(self) -> NoReturn:
-        """Take part whenever that is wanted, until cancelled."""
+        """Stay a member of the group while there is a subscription, until cancelled."""
         while True:
             while not self.is_subscribed or self._leaving.locked():
                 await self._bell.wait()
-            serving = self._serving = Serving()
+            serving = self._serving = MembershipTask()
             try:
                 with serving.scope:
                     await self.driver.serve()
@@ -344,14 +357,15 @@ class Group:
                 self._on_failure(error)
                 self._subscription = Subscription()
                 self.driver.drop()
-                await self.handover.tell_lost()
+                await self.handover.notify_lost()
                 self.handover.end()
             finally:
                 self._serving = None
                 serving.ended.set()
 
     async def _settle_commits(self) -> None:
-        """Commit what is processed, if that is automatic, and wait for all other commits."""
+        """Wait until all commits are settled.  With automatic commits, commit processed records
+        first."""
         if self._config.enable_auto_commit:
             self._committer.submit(self.processed(), is_watched=True)
         await self._committer.settled()

@@ -1,9 +1,11 @@
-"""One member of a group by the classic protocol: what it sends next, and what answers mean to it.
+"""The state machine of one group member by the classic protocol.
 
-Pure.  It joins, is told the generation (and, when it leads, the others' subscriptions), syncs,
-is told its partitions, and heartbeats until it must join again.  Invariants: OneGeneration (an
-assignment belongs to the generation it was made in; losing the generation loses it), ClaimsItsOwn
-(a cooperative member claims what it reads, any other one nothing).
+Pure.  A member joins and receives the generation; the leader also receives the subscriptions of all
+members.  The member then syncs, receives its partitions, and sends heartbeats until it has to join
+again.  Invariants:
+- OneGeneration: an assignment belongs to its generation.  A member that loses the generation loses
+  its partitions.
+- ClaimsItsOwn: a cooperative member claims the partitions that it reads.  Other members claim none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 2
-"""Owned partitions from 1, their generation from 2."""
+"""Version of subscriptions.  They contain owned partitions from version 1, and their generation
+from version 2."""
 ASSIGNMENT_VERSION = 0
 VERSION_BYTES = 2
 STICKY = "sticky"
@@ -45,23 +48,24 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 class Membership(NamedTuple):
-    """The committing member in its generation, or no member in particular."""
+    """The group membership under which offsets are committed.  The default values stand for a
+    commit without membership."""
 
     generation_id: int = NO_GENERATION
-    """Generation of the group, or the member epoch (KIP-848)."""
+    """Generation of the group or, with the consumer protocol, the member epoch (KIP-848)."""
     member_id: str = ""
     """Id of the member."""
     group_instance_id: str | None = None
-    """Name of a static member; None for others."""
+    """Instance id of a static member.  None for a dynamic member."""
     group_id: str = ""
-    """Where it was asked for by `Consumer.group_metadata`."""
+    """Group id, if the membership was returned by `Consumer.group_metadata`.  Empty otherwise."""
 
 
 NO_MEMBER = Membership()
 
 
 class Step(Enum):
-    """What to do after an answer."""
+    """Reaction to a response."""
 
     GO_ON = auto()
     JOIN_AGAIN = auto()
@@ -80,11 +84,11 @@ AFTER = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
 }
-"""What each code means to a member; every other one ends its membership with an error."""
+"""Reaction of a member to each error code.  Any other code ends the membership with an error."""
 
 
 class GroupMember:
-    """A member: who it is, in which generation, with what."""
+    """A member with its id, generation and assignment."""
 
     def __init__(self, group_id: str, config: "ConsumerConfig") -> None:
         self.group_id = group_id
@@ -98,20 +102,21 @@ class GroupMember:
         self._owned_generation_id = NO_GENERATION
         self.is_leader = False
         self.is_cooperative = set(config.partition_assignment_strategy) <= COOPERATIVE
-        """Whether it keeps what it has while the group rebalances."""
+        """True if the member keeps its partitions during a rebalance: all its assignors are
+        cooperative."""
 
     @property
     def membership(self) -> Membership:
-        """Who commits."""
+        """The group membership to commit under."""
         return Membership(self.generation_id, self.member_id, self._config.group_instance_id)
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics the group's members subscribed to; known to who leads."""
+        """Topics that any member of the group subscribes to.  Known only to the leader."""
         return frozenset(topic for member in self._members.values() for topic in member.topics)
 
     def join_request(self, topics: Iterable[str]) -> JoinGroupRequest:
-        """Return what to send to enter the next generation."""
+        """Return the request to join the next generation."""
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._config.session_timeout_ms,
@@ -146,7 +151,7 @@ class GroupMember:
         )
 
     def on_joined(self, answer: JoinGroupResponse) -> Step:
-        """Take in the answer to a join."""
+        """Process the response to a join."""
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             return Step.JOIN_AGAIN
@@ -167,7 +172,7 @@ class GroupMember:
         return step
 
     def sync_request(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
-        """Return what to send next; who leads shares out the partitions of the topics."""
+        """Return the sync request.  That of the leader contains the assignments of all members."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self.is_leader:
             shared = ASSIGNORS[self._protocol_name](self._members, partition_counts)
@@ -197,7 +202,7 @@ class GroupMember:
         )
 
     def on_synced(self, answer: SyncGroupResponse) -> Step:
-        """Take in the answer to a sync: the partitions of this generation."""
+        """Process the response to a sync, which has the partitions of this member."""
         step = self._after(answer.error_code)
         if step is Step.GO_ON:
             self.assignment = assignment_of(answer.assignment)
@@ -205,7 +210,8 @@ class GroupMember:
         return step
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """Return what says that it is there."""
+        """Return the sync request.  The request of the leader contains the assignments of all
+        members."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -214,18 +220,21 @@ class GroupMember:
         )
 
     def on_code(self, code: int) -> Step:
-        """Take in the answer to a heartbeat or a commit."""
+        """Process the error code in the response to a heartbeat or a commit."""
         return self._after(code)
 
     def leave_request(self, reason: str) -> LeaveGroupRequest:
-        """Return what says that it goes."""
+        """Return the request to leave the group."""
         return LeaveGroupRequest(
             group_id=self.group_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason)],
         )
 
     def forget(self, *, is_expelled: bool) -> None:
-        """Be in no generation; who was expelled, or left, begins as a new member."""
+        """Discard the generation and the assignment.
+
+        If `is_expelled`, also discard the member id, so that the next join gets a new id.
+        """
         self.generation_id = NO_GENERATION
         self.assignment = ()
         self.is_leader = False
@@ -254,7 +263,8 @@ def _with_version(
 def _version_of(data: bytes | memoryview, highest: int) -> int:
     if len(data) < VERSION_BYTES:
         raise ProtocolError("a group member's metadata has no version")
-    # A newer version only adds fields behind those we know.
+    # A newer version only adds fields after the known ones, so it can be read as the highest known
+    # version.
     return min(int.from_bytes(data[:VERSION_BYTES], "big"), highest)
 
 
@@ -279,7 +289,8 @@ def _subscription_of(
 
 
 def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
-    """Return what a member is told to read; ProtocolError where the bytes say nothing of that."""
+    """Decode the assigned partitions of a member.  Raises ProtocolError if the bytes are
+    malformed."""
     if not data:
         return ()
     version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])

@@ -1,12 +1,15 @@
-"""Committed offsets of one group: read, written, each with its leader epoch and a note."""
+"""Fetching and committing the offsets of one group.
+
+Each committed offset has a leader epoch and metadata.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ottla.client.groups.coordinator import Coordinator
 from ottla.client.groups.group_member import NO_MEMBER, Membership
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
-from ottla.client.network.told import only
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
 from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
@@ -24,18 +27,19 @@ from ottla.wire.messages.offset_fetch_request import (
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 BY_NAME_VERSION = OFFSETS_TOPIC_IDS_FROM - 1
-"""The last version of OffsetCommit and OffsetFetch that names topics by their names."""
+"""Last version of OffsetCommit and OffsetFetch that contains the names of topics, not their ids."""
 
 
 class Committed(NamedTuple):
-    """A group's position in one partition: the next record to process."""
+    """A committed offset of a group in one partition."""
 
     offset: Offset
     """Offset of the next record to process."""
     leader_epoch: Epoch = NO_EPOCH
-    """The epoch of the record before it: with it a truncation is noticed."""
+    """Leader epoch of the record before the offset.  It allows consumers to detect a truncated
+    log."""
     metadata: str = ""
-    """Note of the application that committed."""
+    """Text that the application has stored with the commit."""
 
 
 async def fetch_offsets(
@@ -46,10 +50,11 @@ async def fetch_offsets(
     timeout_s: float = 30.0,
     is_read_committed: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return what is committed of these partitions, or of all; those without a commit are absent.
+    """Return the committed offsets of these partitions, or of all if `partitions` is None.
 
-    RefusedError with the coordinator's code when it refuses.  `member` is who asks, in a group of
-    the consumer protocol; there nobody is answered who has not heard of its last epoch.
+    Partitions without a commit are absent.  Raises RefusedError if the coordinator refuses.  In a
+    group of the consumer protocol, `member` is the requesting member; the coordinator refuses an
+    old member epoch.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -72,11 +77,11 @@ async def fetch_offsets(
     group = only(answer.groups, "group")
     raise_for(group.error_code)
     found: dict[TopicPartition, Committed] = {}
-    for told in group.topics:
-        for partition in told.partitions:
+    for answer_topic in group.topics:
+        for partition in answer_topic.partitions:
             raise_for(partition.error_code)
             if partition.committed_offset >= 0:
-                found[TopicPartition(told.name, partition.partition_index)] = Committed(
+                found[TopicPartition(answer_topic.name, partition.partition_index)] = Committed(
                     Offset(partition.committed_offset),
                     Epoch(partition.committed_leader_epoch),
                     partition.metadata or "",
@@ -91,7 +96,7 @@ async def commit_offsets(
     *,
     timeout_s: float = 30.0,
 ) -> None:
-    """Commit; RefusedError with the first code of a partition that was refused."""
+    """Commit offsets.  Raises RefusedError with the first error if partitions are refused."""
     for refusal in (
         await try_commit(coordinator, offsets, membership, timeout_s=timeout_s)
     ).values():
@@ -105,7 +110,7 @@ async def try_commit(
     *,
     timeout_s: float = 30.0,
 ) -> dict[TopicPartition, RefusedError]:
-    """Commit; return the partitions that were refused, and why."""
+    """Commit offsets.  Returns the refused partitions with their errors."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for at, one in offsets.items():
         topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
@@ -128,10 +133,10 @@ async def try_commit(
         request, OffsetCommitResponse, timeout_s=timeout_s, version=BY_NAME_VERSION
     )
     refused: dict[TopicPartition, RefusedError] = {}
-    for told in answer.topics:
-        for partition in told.partitions:
+    for answer_topic in answer.topics:
+        for partition in answer_topic.partitions:
             if partition.error_code != ErrorCode.NONE:
                 row = row_of(partition.error_code)
-                at = TopicPartition(told.name, partition.partition_index)
+                at = TopicPartition(answer_topic.name, partition.partition_index)
                 refused[at] = RefusedError(ErrorCode(row.code), row.meaning)
     return refused

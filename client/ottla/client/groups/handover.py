@@ -1,8 +1,9 @@
-"""Gives partitions to the application and takes them from it, between two of its polls.
+"""Assignment and revocation of partitions between two polls of the application.
 
-Whatever was handed out before the application asks for more counts as processed.  So a handover is
-asked for, begins with the next poll, and until it ends nothing is handed out: the positions stand
-still, and what is committed of them loses nothing (at least once).
+Records count as processed once the application polls again.  A handover (one such change of the
+assignment) is therefore requested first and starts with the next poll.  No records are returned
+until it ends.  Positions do not move in that time, so committing them loses no records (at least
+once).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class Handover:
-    """Where the application stands towards its partitions."""
+    """State of the application while partitions are assigned and revoked."""
 
     def __init__(
         self,
@@ -30,14 +31,15 @@ class Handover:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.is_held = False
-        """Whether nothing may be handed out: a handover is asked for, or under way."""
+        """True if no records may be returned, because a handover is requested or in progress."""
         self.is_begun = False
-        """Whether all that was handed out is processed, and nothing more will be till the end."""
+        """True if a handover has started: all returned records are processed, and no others are
+        returned until its end."""
         self.has_polled = True
-        """Whether the application polled since that was looked at last."""
+        """True if the application has polled since `silent_ms` was last called."""
         self.is_app_waiting = False
         self.bell = Bell()
-        """Rung when a handover begins."""
+        """Rung when a handover starts."""
         self.on_assigned: Listener | None = None
         self.on_revoked: Listener | None = None
         self.on_lost: Listener | None = None
@@ -49,30 +51,32 @@ class Handover:
         self._holder_count = 0
         self._telling: trio.lowlevel.Task | None = None
 
-    # The application's side.
+    # Called for the application.
 
     def begin(self) -> None:
-        """The application asks for records: what it was given before is processed."""
+        """Start a requested handover: the application has polled, so all returned records are
+        processed."""
         if not self.is_begun:
             self.is_begun = True
             self.bell.ring()
 
     def set_waiting(self, is_waiting: bool) -> None:
-        """The application waits for records from now on, or no longer."""
+        """Record whether the application is waiting for records in a poll."""
         self.has_polled = True
         self.is_app_waiting = is_waiting
 
     def silent_ms(self) -> int:
-        """Return for how long the application has not polled, as far as is known."""
+        """Return the time since the application's last known poll, in ms."""
         if self.has_polled or self.is_app_waiting:
-            # To look at the clock for every record would cost more than to be late by a heartbeat.
+            # The clock is read here and not at each poll: that would cost more than a delay by one
+            # heartbeat.
             self.has_polled = False
             self._polled_ms = now_ms()
         return now_ms() - self._polled_ms
 
     @property
     def is_in_listener(self) -> bool:
-        """Whether the current task runs a callback of the application."""
+        """True if the current task is running a callback of the application."""
         return self._telling is trio.lowlevel.current_task()
 
     async def next_poll(self) -> None:
@@ -83,23 +87,29 @@ class Handover:
         with self._hold():
             await self._until_begun()
 
-    # The group's side.
+    # Called by the group.
 
     def ask(self) -> None:
-        """Ask for a handover: it begins now or with the application's next poll."""
+        """Request a handover.  If the application is waiting for records, the handover starts now,
+        otherwise with the next poll."""
         self.is_held = True
         if self.is_app_waiting or not any(True for _ in self.positions):
             self.begin()
 
     def end(self) -> None:
-        """Let the application continue, unless a handover holds it."""
+        """End the handover and let the application continue, unless another task still needs the
+        handover."""
         if not self._holder_count:
             self.is_held = self.is_begun = False
             self._on_end()
 
     @asynccontextmanager
     async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
-        """Wait for the application unless it is done, and hold it up while the block lasts."""
+        """Wait until a handover has started, and keep the application waiting during the block.
+
+        With `is_app_done`, the handover starts at once, because the application will not poll
+        again.
+        """
         self.ask()
         if is_app_done:
             self.begin()
@@ -109,7 +119,8 @@ class Handover:
 
     @contextmanager
     def _hold(self) -> Iterator[None]:
-        # A cancelled handover unwinds while its successor may have begun: the last one ends it.
+        # A cancelled handover may be unwinding while the next one has started: the last one of them
+        # ends it.
         self._holder_count += 1
         try:
             yield
@@ -118,39 +129,43 @@ class Handover:
             self.end()
 
     async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the application that these go: it may still commit; then they are gone."""
+        """Call `on_revoked` with the partitions, so that the application can commit, then remove
+        the partitions."""
         assert self.is_begun
         gone = tuple(at for at in partitions if at in self.positions)
         if gone:
-            await self._tell(self.on_revoked, gone)
+            await self._notify(self.on_revoked, gone)
         self.positions.assign([at for at in self.positions if at not in set(gone)])
 
     async def give(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let the application read these too, and tell it."""
+        """Add partitions to the assignment, and call `on_assigned` with them."""
         assert self.is_begun
         new = tuple(at for at in partitions if at not in self.positions)
         self.positions.assign([*self.positions, *new])
-        await self._tell(self.on_assigned, new)
+        await self._notify(self.on_assigned, new)
 
     def lose(self) -> None:
-        """All is gone already, somebody else may have it: nothing more is handed out of it."""
+        """Remove all partitions at once, as lost.
+
+        Other members may own them already, so no further records of them are returned.
+        """
         self._lost.update(dict.fromkeys(self.positions))
         self.positions.assign(())
         if self.is_held:
             self.begin()
 
-    async def tell_lost(self) -> None:
-        """Tell the application what it lost."""
+    async def notify_lost(self) -> None:
+        """Call `on_lost`, or else `on_revoked`, with the partitions that were lost."""
         lost, self._lost = tuple(self._lost), {}
         if lost:
-            await self._tell(self.on_lost or self.on_revoked, lost)
+            await self._notify(self.on_lost or self.on_revoked, lost)
 
     async def _until_begun(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self.is_begun:
             await self.bell.wait()
 
-    async def _tell(
+    async def _notify(
         self, listener: Listener | None, partitions: tuple[TopicPartition, ...]
     ) -> None:
         if listener is None:
@@ -159,7 +174,8 @@ class Handover:
         try:
             await listener(partitions)
         except (RefusedError, ConnectionLostError) as error:
-            # What it could not do, say a commit, is told by the next poll; the group goes on.
+            # The next poll raises the error of a callback, such as a failed commit; the membership
+            # continues.
             self._on_failure(error)
         finally:
             self._telling = before

@@ -1,8 +1,9 @@
-"""What sticky assignors tell each other of the past, in the bytes of the Java client's.
+"""The user data of sticky assignors, in the encoding of the Java client.
 
-Pure.  `sticky` says what a member had and in which generation; `cooperative-sticky` says only the
-generation, since what it has stands in the subscription itself (KIP-429).  Those who read newer
-subscriptions find both there too (KIP-792); these bytes are for those who do not.
+Pure.  The user data of `sticky` contains a member's former partitions and their generation.  The
+user data of `cooperative-sticky` contains only the generation, since the subscription itself
+contains the partitions (KIP-429).  Newer versions of the subscription contain both (KIP-792); the
+user data is for members that read older versions.
 """
 
 import struct
@@ -16,7 +17,7 @@ INT32 = struct.Struct(">i")
 
 
 def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """Return what a member had, and when."""
+    """Encode the former partitions of a member and their generation."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in owned:
         by_topic.setdefault(topic, []).append(index)
@@ -29,16 +30,17 @@ def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """Return when a member had what its subscription says."""
+    """Encode the generation in which a member owned its partitions."""
     return INT32.pack(generation_id)
 
 
 def read_sticky_user_data(
     data: bytes | memoryview | None,
 ) -> tuple[tuple[TopicPartition, ...], int] | None:
-    """Return what a member had and when; None where the bytes say neither.
+    """Decode the former partitions of a member and their generation.
 
-    They come from other people's assignors: what cannot be read is as if nothing had been said.
+    Returns None if there is no user data, or if it is malformed, since assignors of other clients
+    may use another format.
     """
     if not data:
         return None
@@ -49,7 +51,7 @@ def read_sticky_user_data(
             (length,) = INT16.unpack_from(data, at)
             at += INT16.size
             if length < 0:
-                return None  # it would lead back, as often as the count of topics says
+                return None  # a negative count would move `at` backwards, once per topic
             name = bytes(data[at : at + length]).decode()
             at += length
             (count,) = INT32.unpack_from(data, at)
@@ -60,7 +62,7 @@ def read_sticky_user_data(
                 TopicPartition(name, index) for index in struct.unpack_from(f">{count}i", data, at)
             ]
             at += count * INT32.size
-        # The first version of these bytes ended here.
+        # The first version of the format ends here, without a generation.
         generation_id = INT32.unpack_from(data, at)[0] if at < len(data) else NO_GENERATION
     except (struct.error, UnicodeDecodeError):
         return None
@@ -68,7 +70,7 @@ def read_sticky_user_data(
 
 
 def read_cooperative_user_data(data: bytes | memoryview | None) -> int:
-    """Return the generation in which a member had what its subscription says."""
+    """Decode the generation in which a member owned its partitions."""
     if data is None or len(data) < INT32.size:
         return NO_GENERATION
     found: int = INT32.unpack_from(data)[0]

@@ -1,6 +1,6 @@
-"""What a member of a group wants to read: topics by name, by a pattern here, or by one there.
+"""The subscription of a member: to topics by name, or by a pattern.
 
-Pure.
+Pure.  A Python pattern is matched by the client, an RE2 pattern by the coordinator.
 """
 
 import re
@@ -9,18 +9,19 @@ from typing import NamedTuple, Protocol
 
 
 class SubscriptionPattern(NamedTuple):
-    """A regular expression of RE2 that the coordinator matches with whole topic names (KIP-848)."""
+    """A regular expression (RE2) that the coordinator matches against whole topic names
+    (KIP-848)."""
 
     pattern: str
-    """Regular expression in RE2's syntax."""
+    """Regular expression in the syntax of RE2."""
 
 
 class SubscribedTopic(Protocol):
-    """What a subscription asks of a topic."""
+    """Properties of a topic that a subscription needs."""
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is the cluster's own."""
+        """True for an internal topic of the cluster."""
         ...
 
 
@@ -32,7 +33,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class Subscription:
-    """The topics one member wants; empty when it takes no part."""
+    """The topics that one member subscribes to.  Falsy if there are none."""
 
     def __init__(
         self,
@@ -40,7 +41,10 @@ class Subscription:
         pattern: str | SubscriptionPattern | None = None,
         exclude: str | None = None,
     ) -> None:
-        """`exclude` is a pattern of Python's: topics whose whole name matches it are left out."""
+        """Initialise with topics, or with one pattern of topic names.
+
+        `exclude` is a Python pattern: topics whose whole name matches it are left out.
+        """
         self.topics = None if topics is None else frozenset(topics)
         is_remote = isinstance(pattern, SubscriptionPattern)
         self.remote_regex = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
@@ -52,25 +56,45 @@ class Subscription:
             )
         self._exclude = None if exclude is None else _compiled(exclude)
 
+    @property
+    def local_pattern(self) -> str | None:
+        """The Python pattern, or None if the subscription has none."""
+        return None if self._regex is None else self._regex.pattern
+
+    def missing(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
+        """Return the subscribed names that are not known, or the Python pattern if it matches no
+        known topic.
+
+        An RE2 pattern is never missing: only the coordinator knows what it matches.
+        """
+        if self._regex is None:
+            return (self.topics or frozenset()).difference(known)
+        if any(self._matches(name, topic) for name, topic in known.items()):
+            return frozenset()
+        return frozenset({self._regex.pattern})
+
     def __bool__(self) -> bool:
-        """Return whether it takes part."""
+        """Return whether the member subscribes to anything."""
         return not (self.topics is None and self.remote_regex is None and self._regex is None)
 
     @property
     def topics_to_know(self) -> frozenset[str] | None:
-        """The topics to ask the cluster about; None for all of them (a pattern may match any)."""
+        """Topics whose metadata is needed.  None means all topics, since a pattern may match
+        any."""
         if self._regex is not None:
             return None
         return self.topics or frozenset()
 
     def names(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
-        """Return the names it stands for, as far as they are found here."""
+        """Return the names of those known topics that the subscription matches."""
         if self._regex is None:
             return self.topics or frozenset()
-        return frozenset(
-            name
-            for name, topic in known.items()
-            if self._regex.fullmatch(name)
+        return frozenset(name for name, topic in known.items() if self._matches(name, topic))
+
+    def _matches(self, name: str, topic: SubscribedTopic) -> bool:
+        return (
+            self._regex is not None
+            and self._regex.fullmatch(name) is not None
             and not topic.is_internal
             and not (self._exclude is not None and self._exclude.fullmatch(name))
         )

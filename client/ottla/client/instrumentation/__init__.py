@@ -1,9 +1,12 @@
-"""Spans and metrics of this client, through the OpenTelemetry API.
+"""Spans and metrics of this client through the OpenTelemetry API, and its reports to the cluster.
 
-detect.py            whether the program has set a provider
+detect.py            detection of the program's OpenTelemetry providers
 instruments.py       names and attributes of spans and metrics, by the semantic conventions
+observed_clients.py  metrics that are read from open clients at each export: lag, retries, buffers
+produce_spans.py     spans of Produce requests
 metrics_push.py      the client's reports to its cluster, without OpenTelemetry (KIP-714)
-metric_sources.py    what producers and consumers report there
+metric_sources.py    the metrics of producers and consumers for these reports
 
-The classes that use them are `traced_producer.py` and `traced_consumer.py`, beside the plain ones.
+The client classes that use these modules are in `traced_producer.py` and `traced_consumer.py`, next
+to the classes without tracing.
 """

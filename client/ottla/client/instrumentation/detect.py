@@ -1,7 +1,8 @@
-"""Whether the program wants spans and metrics, decided when a client is opened.
+"""Detection of the program's OpenTelemetry providers when a client is opened.
 
-A program that sets a provider has imported the OpenTelemetry API; without it nothing is imported
-here, and clients are the plain classes: tracing costs them nothing at all.
+A program that has set a provider has imported the OpenTelemetry API.  If the API is not imported,
+this module does not import it either, and opens clients of the classes without tracing, so that
+tracing costs nothing.
 """
 
 import sys
@@ -14,13 +15,13 @@ _PROVIDERS = {
     "opentelemetry.trace": "get_tracer_provider",
     "opentelemetry.metrics": "get_meter_provider",
 }
-"""Where the API keeps the provider that the program has set."""
+"""Functions of the OpenTelemetry API that return the program's providers, by module."""
 
 
 def is_instrumented() -> bool:
     """Return whether the program has set a provider of spans or metrics.
 
-    Those that the API has by itself record nothing.
+    The API's own default providers do not count, because they record nothing.
     """
     for name, getter in _PROVIDERS.items():
         module = sys.modules.get(name)
@@ -33,9 +34,11 @@ def is_instrumented() -> bool:
 
 
 def instrumented(plain: type[T], home: str) -> type[T]:
-    """Return the class that is opened now: the plain one, or `home` as `module:Class`.
+    """Return the class of a client to open: `home` if the program has set an OpenTelemetry
+    provider, otherwise `plain`.
 
-    The traced class is loaded by its name: it is made of the plain one, which knows nothing of it.
+    `home` is `module:Class`.  It is imported by name because it is a subclass of `plain`, whose
+    module must not import it.
     """
     if not is_instrumented():
         return plain

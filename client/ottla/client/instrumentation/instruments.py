@@ -1,7 +1,7 @@
 """Names and attributes of spans and metrics: OpenTelemetry's semantic conventions for Kafka.
 
-Source: https://opentelemetry.io/docs/specs/semconv/messaging/ (spans, metrics, Kafka), which are
-still called experimental there.  Durations are in seconds.
+Source: https://opentelemetry.io/docs/specs/semconv/messaging/ (spans, metrics, Kafka).  These
+conventions are still experimental.  Durations are in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 
 from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.client.instrumentation.observed_clients import ObservedClients
 
 SCOPE = "ottla.client"
 
@@ -20,14 +21,18 @@ POLL = {"messaging.operation.name": "poll", "messaging.operation.type": "receive
 PROCESS = {"messaging.operation.name": "process", "messaging.operation.type": "process"}
 
 DURATION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bounds of the histograms' buckets, as the conventions advise."""
+"""Bounds of the histograms' buckets, as the conventions recommend."""
+
+POLL_INTERVAL_BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600)
+"""Bounds of the buckets of poll intervals.  300 s is the default of `max.poll.interval.ms`."""
 
 LINKS_MAX = 128
-"""Links of one poll, the SDK's own bound: a poll may return 500 records, each of another trace."""
+"""Maximum number of links in the span of one poll: the limit of the SDK.  A poll may return 500
+records, each of another trace."""
 
 
 class Instruments:
-    """The tracer and the metrics of all clients of this process."""
+    """The tracer and the metrics that all clients of this process share."""
 
     def __init__(self) -> None:
         self.tracer = trace.get_tracer(SCOPE)
@@ -54,18 +59,26 @@ class Instruments:
             unit="{message}",
             description="Number of records that were delivered to the application.",
         )
+        self.poll_interval = meter.create_histogram(
+            "messaging.kafka.consumer.poll.interval",
+            unit="s",
+            description="Time from the end of a poll to the start of the next one, which "
+            "max.poll.interval.ms bounds.",
+            explicit_bucket_boundaries_advisory=POLL_INTERVAL_BOUNDS_S,
+        )
+        self.observed = ObservedClients(meter)
 
 
 @cache
 def instruments() -> Instruments:
-    """Return the instruments, made with the first client that is opened."""
+    """Return the instruments of this process.  They are created when the first client is opened."""
     return Instruments()
 
 
 def attributes_of(
     operation: Mapping[str, str], topic: str | None, client_id: str
 ) -> dict[str, str | int | bool]:
-    """Return what every span and metric of an operation has."""
+    """Return the common attributes of the spans and metrics of an operation."""
     common: dict[str, str | int | bool] = {
         "messaging.system": "kafka",
         **operation,
@@ -75,7 +88,7 @@ def attributes_of(
 
 
 class _RecordHeaders(Getter[Sequence[tuple[str, bytes | None]]]):
-    """Reads a propagator's fields from the headers of a record."""
+    """Reads the fields of a propagator from the headers of a record."""
 
     def get(self, carrier: Sequence[tuple[str, bytes | None]], key: str) -> list[str] | None:
         found = [value for name, value in carrier if name == key and value is not None]
@@ -89,12 +102,13 @@ _GETTER = _RecordHeaders()
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """Return the context that the sender of a record put into its headers."""
+    """Return the trace context that the sender of a record put into its headers."""
     return propagate.extract(record.headers, context=Context(), getter=_GETTER)
 
 
 def link_to(record: ConsumerRecord) -> trace.Link | None:
-    """Return a link to the span of the record's sender, if its headers name one."""
+    """Return a link to the span of the record's sender, or None if the headers contain no trace
+    context."""
     if not record.headers:
         return None
     found = trace.get_current_span(context_of(record)).get_span_context()

@@ -1,4 +1,4 @@
-"""The metrics of producers and consumers, as `metrics_push` reports them."""
+"""Registration of the metrics of producers and consumers for reports by `metrics_push`."""
 
 import trio
 
@@ -15,7 +15,7 @@ from ottla.model.settings.client import ProducerConfig
 def report_producer(
     push: MetricsPush | None, gathered: Accumulator, config: ProducerConfig
 ) -> None:
-    """Report a producer's batches, if it reports at all."""
+    """Add the metrics of a producer to the reports of its client, if these are enabled."""
     if push is None:
         return
     own_id = config.transactional_id
@@ -30,7 +30,7 @@ def report_producer(
 def report_consumer(
     push: MetricsPush, positions: Positions, group: Group | None, idle: PollIdleTime
 ) -> None:
-    """Report a consumer's fetches and, as a member of a group, its commits and rebalances."""
+    """Add a consumer's metrics of fetches and, if it has a group, of commits and rebalances."""
     source = ConsumerMetrics(
         fetches=positions.measures,
         idle=idle,

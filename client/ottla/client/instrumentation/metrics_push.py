@@ -1,8 +1,8 @@
 """The task that reports a client's own metrics to its cluster (KIP-714).
 
-`open_metrics_push` runs it beside the client.  It asks no one before the client itself is
-connected, shares the client's connections, and fails alone: nothing that happens to it reaches the
-client.  What it sends and when is `telemetry/push_session`'s to decide.
+`open_metrics_push` runs the task next to the client.  The task sends nothing before the client
+itself is connected, and uses the client's connections.  Its errors never reach the client.
+`telemetry/push_session` decides what is sent and when.
 """
 
 import logging
@@ -21,7 +21,7 @@ from ottla.client.telemetry.client_metrics import ClientKind, ClientMetrics
 from ottla.client.telemetry.metric_points import Ledger, MetricPoint, is_wanted
 from ottla.client.telemetry.push_session import (
     CODECS,
-    AskSubscription,
+    GetSubscription,
     PushMetrics,
     PushSession,
     PushState,
@@ -40,23 +40,25 @@ from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 LOG = logging.getLogger("ottla.client.telemetry")
 
 LAST_PUSH_PATIENCE_S = 0.5
-"""The most that the terminating push may delay the client's end, brokers that hang included."""
+"""Longest time in seconds by which the terminating push may delay the end of the client, even if
+brokers hang."""
 REQUEST_PATIENCE_S = 30.0
-"""The bound of a request where the client itself has none."""
+"""Timeout of a request in seconds, if the client itself has none."""
 ASK_AGAIN_S = 1.0
-"""The wait between two requests for an instance id that the application waits for."""
+"""Interval in seconds between requests for a client instance id that the application is waiting
+for."""
 
 
 class PointSource(Protocol):
     """A part of a client that has metrics."""
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the points of now; rates are of the `elapsed_s` since the last call."""
+        """Yield the current points.  Rates refer to the `elapsed_s` seconds since the last call."""
         ...
 
 
 class MetricsPush:
-    """Reports the metrics of one client, for as long as the cluster wants them."""
+    """Reports the metrics of one client for as long as the cluster collects them."""
 
     def __init__(
         self,
@@ -71,23 +73,27 @@ class MetricsPush:
         self._collected_s = trio.current_time()
         self._bell = Bell()
         self._turn = trio.Lock()
-        """Held while a request is under way."""
+        """Locked while a request is in flight."""
         self._answered = trio.Event()
-        """Set when brokers gave an instance id, or are known to have none."""
+        """Set once a broker has assigned the client instance id, or once the brokers are known not
+        to support KIP-714."""
         self._is_unsupported = False
 
     def report(
         self, source: PointSource, attributes: Callable[[], Mapping[str, str]] = dict
     ) -> None:
-        """Report a source too; `attributes` returns the resource's, by KIP-714's names."""
+        """Add a source of metrics.
+
+        `attributes` returns resource attributes by KIP-714's names.
+        """
         self._sources.append(source)
         self._attributes = attributes
 
     async def client_instance_id(self, timeout_s: float) -> UUID:
-        """Return the id that the cluster gave this client, asking for it if need be.
+        """Return the client instance id that the cluster assigned.  Requests it if necessary.
 
-        Raises RefusedError: REQUEST_TIMED_OUT if no broker answers in time, UNSUPPORTED_VERSION if
-        the cluster collects no metrics of clients.
+        Raises RefusedError with REQUEST_TIMED_OUT if no broker responds in time, or
+        UNSUPPORTED_VERSION if the cluster collects no metrics from clients.
         """
         session = self._session
         await trio.lowlevel.checkpoint()
@@ -111,7 +117,7 @@ class MetricsPush:
         )
 
     async def run(self) -> None:
-        """AskSubscription and push until the session ends."""
+        """Request subscriptions and push metrics until the session ends."""
         await self._cluster.is_used.wait()
         try:
             while self._session.state is not PushState.ENDED:
@@ -119,12 +125,12 @@ class MetricsPush:
                     await self._send_due()
                 await self._bell.wait(self._session.next_at_ms)
         except Exception:
-            # The edge of an owner: a client works on without its metrics.
+            # The client continues without reporting its metrics.
             LOG.exception("the client reports no metrics any more")
             self._answered.set()
 
     async def close(self) -> None:
-        """Report for the last time, if the cluster wants metrics and a connection is open."""
+        """Send the terminating push if the cluster wants metrics and a connection is open."""
         async with self._turn:
             push = self._session.close()
             if push is None or not self._cluster.has_connection:
@@ -139,16 +145,17 @@ class MetricsPush:
         try:
             with trio.fail_after(REQUEST_PATIENCE_S):
                 if request is not None and self._is_unsupported:
-                    # A cluster offers these requests once somebody wants metrics.
+                    # Brokers list these requests only once a receiver of client metrics is
+                    # configured.
                     await self._cluster.refresh_versions()
-                if isinstance(request, AskSubscription):
+                if isinstance(request, GetSubscription):
                     await self._ask(request)
                 elif request is not None:
                     await self._send_push(request)
             self._is_unsupported &= request is None
         except (ConnectionLostError, ProtocolError, trio.TooSlowError) as error:
             LOG.debug("no answer about metrics: %s", error)
-            # A push may have arrived: its sums are reported once or not at all.
+            # The push may have arrived: its sums must be reported at most once.
             self._ledger.settle()
             self._session.on_lost(now_ms())
         except RefusedError as error:
@@ -158,10 +165,10 @@ class MetricsPush:
                 self._answered.set()
                 self._answered = trio.Event()
             else:
-                # A login that is refused: the client itself says so.
+                # The client itself reports a rejected login.
                 self._session.on_lost(now_ms())
 
-    async def _ask(self, request: AskSubscription) -> None:
+    async def _ask(self, request: GetSubscription) -> None:
         answer = await self._cluster.request(
             GetTelemetrySubscriptionsRequest(client_instance_id=request.client_instance_id),
             GetTelemetrySubscriptionsResponse,
@@ -185,7 +192,8 @@ class MetricsPush:
             self._answered.set()
 
     async def _send_push(self, push: PushMetrics) -> None:
-        # What cannot leave is not collected: it is reported with the next push.
+        # Checked before the metrics are collected: without a connection they are left for the next
+        # push.
         await self._cluster.version_of(PushTelemetryRequest.API_KEY)
         payload = self._payload(push)
         answer = await self._cluster.request(
@@ -206,8 +214,8 @@ class MetricsPush:
             self._ledger.settle()
 
     def _payload(self, push: PushMetrics) -> bytes:
-        """Return the metrics that are due, as OTLP."""
-        # Imported by those who are asked: OpenTelemetry's messages take some 25 ms, once.
+        """Return the due metrics as an OTLP message."""
+        # Imported on demand: importing OpenTelemetry's messages takes some 25 ms.
         from ottla.client.telemetry.otlp_payload import payload_of
 
         now_s, now_ns = trio.current_time(), time.time_ns()
@@ -239,9 +247,10 @@ async def open_metrics_push(
     *,
     is_enabled: bool,
 ) -> AsyncIterator[MetricsPush | None]:
-    """Report a client's metrics during the block; None if `enable.metrics.push` is false.
+    """Report the metrics of a client during the block.  Yields None if `enable.metrics.push` is
+    false.
 
-    The end of the block sends the terminating push, in at most half a second.
+    The end of the block sends the terminating push, within at most half a second.
     """
     if not is_enabled or cluster.measures is None:
         cluster.measures = None
@@ -258,17 +267,19 @@ async def open_metrics_push(
 
 
 class ReportingClient:
-    """A client that may report its metrics."""
+    """Base class of clients that may report their metrics."""
 
-    metrics_push: MetricsPush | None = None
-    """Its reports, for the client's own use; None where `enable.metrics.push` is false."""
+    _metrics_push: MetricsPush | None = None
+    """Metrics reports of this client, or None if `enable.metrics.push` is false."""
 
     async def client_instance_id(self, timeout_s: float = 60.0) -> UUID:
-        """Return the id under which the cluster has this client's metrics (KIP-714).
+        """Return the client instance id under which the cluster collects this client's metrics
+        (KIP-714).
 
-        Raises RefusedError: REQUEST_TIMED_OUT if no broker answers in time, UNSUPPORTED_VERSION if
-        the cluster collects no metrics; ConfigError if `enable.metrics.push` is false.
+        Waits at most `timeout_s` seconds for it.  Raises RefusedError with REQUEST_TIMED_OUT if no
+        broker responds in time, or with UNSUPPORTED_VERSION if the cluster collects no metrics.
+        Raises ConfigError if `enable.metrics.push` is false.
         """
-        if self.metrics_push is None:
+        if self._metrics_push is None:
             raise ConfigError("enable.metrics.push", "is false; an instance id needs true")
-        return await self.metrics_push.client_instance_id(timeout_s)
+        return await self._metrics_push.client_instance_id(timeout_s)

@@ -1,9 +1,9 @@
-"""The spans of Produce requests: between those of their records and those that a broker makes.
+"""Spans of Produce requests, which link the spans of records with the spans of a broker.
 
-A request is the child of the span of its first record, and has links to those of the others.  Its
-own context goes with it, in the request's header, to brokers that read it: what such a broker does
-with the request is then part of the trace.  Records whose spans are not recorded have no part in
-it.  A request that is cancelled has no end, and no span.
+The span of a request is a child of the span of its first record, and has links to the spans of its
+other records.  The context of the span is sent in the request header to brokers that support this,
+so that the broker's spans belong to the same trace.  Records whose spans are not recorded are
+ignored.  A cancelled request has no span.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from ottla.client.produce.producer_link import ProduceExchange, ProducerLink
 from ottla.wire.messages.produce_response import ProduceResponse
 
 SENDERS_MAX = 1 + LINKS_MAX
-"""Spans of one batch that are of use: a parent, and links."""
+"""Maximum number of record spans that are kept per batch: one parent and the links."""
 
 
 class TracedProducerLink(ProducerLink):
-    """The connection to one broker of a producer that makes spans."""
+    """The connection of a tracing producer to one broker."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -43,7 +43,7 @@ class TracedProducerLink(ProducerLink):
             self._end_all()
 
     def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
-        # Before those of its records, which end with what the answer says of them.
+        # Ended before the spans of its records, which end when the response is processed.
         if (span := self._spans.pop(exchange, None)) is not None:
             span.end()
         super()._take(exchange, answer)
@@ -62,7 +62,8 @@ class TracedProducerLink(ProducerLink):
 
 
 def _begin_span(exchange: ProduceExchange, address: str, client_id: str) -> Span | None:
-    """Return a new span of a request; None where no span of its records is recorded."""
+    """Start the span of a request.  Returns None if none of the spans of its records is
+    recorded."""
     senders: list[Span] = []
     for batch in exchange.batches:
         if batch.senders is not None and len(senders) < SENDERS_MAX:
@@ -94,7 +95,7 @@ def _begin_span(exchange: ProduceExchange, address: str, client_id: str) -> Span
 
 
 def traceparent_of(span: Span) -> bytes:
-    """Return a span's context as the text of W3C's `traceparent`."""
+    """Return the context of a span in W3C's `traceparent` format."""
     context = span.get_span_context()
     flags = int(context.trace_flags)
     return b"00-%032x-%016x-%02x" % (context.trace_id, context.span_id, flags)

@@ -1,7 +1,7 @@
-"""The check of an address before it is looked up: no resolver raises anything but OSError then.
+"""Validation of an address before it is resolved, so that resolving it raises only OSError.
 
-Python's resolver raises UnicodeError for a host such as `a..b`, and a socket OverflowError for a
-port above 65,535.  Addresses are data of others: a broker's Metadata may name any.
+Python's resolver raises UnicodeError for a host such as `a..b`, and a socket raises OverflowError
+for a port above 65,535.  Addresses are untrusted: a broker's Metadata response may contain any.
 """
 
 import errno
@@ -11,7 +11,7 @@ from ottla.model.settings.endpoints import PORT_MAX, is_host
 
 
 def check_address(host: str, port: int) -> None:
-    """Raise OSError if no address has this form."""
+    """Raise OSError if an address is malformed."""
     if not is_host(host):
         raise socket.gaierror(socket.EAI_NONAME, "no valid host name")
     if not 0 < port <= PORT_MAX:

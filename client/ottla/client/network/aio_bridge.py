@@ -1,4 +1,4 @@
-"""Clients of trio as clients of asyncio: what both kinds of calls become there."""
+"""Trio clients wrapped as asyncio clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -6,7 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from ottla.client.network.trio_thread import Kept, TrioThread
+import trio
+
+from ottla.client.network.trio_thread import KeptManager, TrioThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,9 +19,9 @@ _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDict
 
 
 class Bridge(Generic[T_co]):
-    """A client at work in the thread."""
+    """A client that is open in the background thread of trio, wrapped for asyncio."""
 
-    def __init__(self, thread: TrioThread, kept: Kept[T_co]) -> None:
+    def __init__(self, thread: TrioThread, kept: KeptManager[T_co]) -> None:
         self._thread = thread
         self._kept = kept
 
@@ -30,7 +32,7 @@ class Bridge(Generic[T_co]):
 def asked(
     method: Callable[Concatenate[T, P], Awaitable[R]],
 ) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
-    """Return an async method of trio as one of asyncio."""
+    """Return an async method of a trio client as an async method of its asyncio wrapper."""
 
     async def call(self: Bridge[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         async def ask() -> R:
@@ -46,7 +48,7 @@ def asked(
 def done(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
-    """Return a plain method as one of asyncio."""
+    """Return a synchronous method of a trio client as an async method of its asyncio wrapper."""
 
     async def ask(client: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(client, *args, **kwargs)
@@ -58,7 +60,13 @@ def done(
 
 @asynccontextmanager
 async def borrowed_thread() -> AsyncIterator[TrioThread]:
-    """Give the thread of the running loop, which ends with its last user."""
+    """Yield the background thread of the running asyncio loop.
+
+    The first user starts the thread, and the last one stops it.  Raises RuntimeError in a trio
+    program.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("this is the client for asyncio; with trio import it from ottla.client")
     loop = asyncio.get_running_loop()
     thread = _threads.get(loop)
     if thread is None:
@@ -77,8 +85,8 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
 @asynccontextmanager
 async def opened(
     manager: AbstractAsyncContextManager[T],
-) -> AsyncIterator[tuple[TrioThread, Kept[T]]]:
-    """Open a client in the loop's thread."""
+) -> AsyncIterator[tuple[TrioThread, KeptManager[T]]]:
+    """Open a trio client in the background thread of the running asyncio loop."""
     async with borrowed_thread() as thread, kept_open(thread, manager) as kept:
         yield thread, kept
 
@@ -86,8 +94,11 @@ async def opened(
 @asynccontextmanager
 async def kept_open(
     thread: TrioThread, manager: AbstractAsyncContextManager[T]
-) -> AsyncIterator[Kept[T]]:
-    """Open a context manager of trio for the block, which closes it by its end or its error."""
+) -> AsyncIterator[KeptManager[T]]:
+    """Keep an async context manager of trio open for the duration of the block.
+
+    If the block raises an error, the context manager is closed with an error.
+    """
     kept, end = await thread.keep(manager)
     try:
         yield kept

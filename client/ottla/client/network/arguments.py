@@ -1,11 +1,11 @@
-"""Checks of what an application passes to the client, at the call and by the argument's name.
+"""Validation of an application's arguments at the call, with errors that name the argument.
 
-`checked` reads a function's annotations once and compares the arguments of every call with them.
-It decides by types, and refuses texts that UTF-8 cannot encode; what a broker alone can know
-(topics, offsets) is left to the broker.  Values with an annotation that it does not understand
-pass.
+`checked` reads the annotations of a function once and compares the arguments of every call with
+them.  It checks types, and rejects texts that UTF-8 cannot encode.  The broker validates everything
+that only a broker can know, such as whether a topic exists and an offset is valid.  Values whose
+annotation is not supported are accepted unchecked.
 
-Producers do not use it for records: `producer.send` has its own, cheaper check.
+Producers do not use `checked` for records: `producer.send` has a cheaper check of its own.
 """
 
 import collections.abc
@@ -23,15 +23,17 @@ from ottla.model.unicode_text import are_encodable, is_encodable
 F = TypeVar("F", bound=Callable[..., Any])
 
 Check = Callable[[str, Any], None]
-"""Takes the name of an argument and its value.  Raises TypeError if the value is of no use."""
+"""Check of one value, called with the name of its argument.  Raises TypeError if the value is
+unusable."""
 
 CHECKED_ITEM_COUNT_MAX = 1_000
-"""Items of one list or mapping that are looked at: more would cost what the call itself costs."""
+"""Maximum number of items that are checked in a list or mapping.  Checking more would cost as much
+as the call itself."""
 SHOWN_CHARS_MAX = 60
 
 
 def shown(value: object) -> str:
-    """Return a value as an error shows it: its text, cut if it is long, and its type."""
+    """Return a value as text for an error message, shortened if it is long, with its type."""
     text = repr(value)
     if len(text) > SHOWN_CHARS_MAX:
         text = f"{text[: SHOWN_CHARS_MAX - 1]}…"
@@ -39,21 +41,21 @@ def shown(value: object) -> str:
 
 
 def wrong_type(name: str, value: object, wanted: str) -> TypeError:
-    """Return the error of an argument of a wrong type."""
+    """Return the TypeError for an argument of the wrong type."""
     return TypeError(f"{name} is {shown(value)}; it must be {wanted}")
 
 
 def checked(function: F) -> F:
-    """Check the arguments of a function or method at each call.
+    """Wrap a function or method so that its arguments are checked at each call.
 
-    The wrapper raises TypeError at the call, also where the function is a coroutine function.
+    The wrapper raises TypeError when it is called, even if the function is a coroutine function.
     """
     known: tuple[list[str], str, dict[str, Check]] | None = None
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal known
-        if known is None:  # at the first call: most functions of a client are never called
+        if known is None:  # built at the first call: most functions are never called
             known = (*_positional_names(function), _checks_of(function))
         names, rest, checks = known
         for name, value in zip(names, args, strict=False):
@@ -71,14 +73,15 @@ def checked(function: F) -> F:
 
 
 def _positional_names(function: Callable[..., Any]) -> tuple[list[str], str]:
-    """Return the parameters that may be given by position, and the one that takes all others."""
+    """Return the names of the positional parameters, and the name of the `*args` parameter or "" if
+    there is none."""
     parameters = inspect.signature(function).parameters.values()
     names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
     return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
 
 
 def check_all_calls(owner: type) -> None:
-    """Let all public methods that a class defines itself be `checked`."""
+    """Apply `checked` to all public methods that a class itself defines."""
     for name, found in list(vars(owner).items()):
         if inspect.isfunction(found) and not name.startswith("_"):
             setattr(owner, name, checked(found))
@@ -92,7 +95,7 @@ def _checks_of(function: Callable[..., Any]) -> dict[str, Check]:
 
 
 def _check_of(hint: Any) -> Check | None:
-    """Return the check for a type; None where anything passes."""
+    """Return the check for an annotation, or None if it allows any value."""
     hint = getattr(hint, "__supertype__", hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -111,7 +114,7 @@ def _check_of(hint: Any) -> Check | None:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise TypeError if a value is not a str, ValueError if no request can hold it."""
+    """Raise TypeError if a value is not a str, or ValueError if UTF-8 cannot encode it."""
     if not isinstance(value, str):
         raise wrong_type(name, value, "a str")
     if not is_encodable(value):
@@ -163,7 +166,7 @@ WORDS: dict[type, tuple[Callable[[Any], bool], str]] = {
     bytes: (lambda value: isinstance(value, bytes | bytearray | memoryview), "bytes"),
     types.NoneType: (lambda value: value is None, "None"),
 }
-"""Whether a value is of a type, and how an error names the type."""
+"""Check of each basic type, and the name of the type in error messages."""
 
 
 def _noun_of(hint: Any) -> str:
@@ -194,7 +197,7 @@ def _check_of_union(parts: tuple[Any, ...]) -> Check | None:
                 one(name, value)
                 return
             except TypeError as error:
-                # The sentence of the only real alternative says most.
+                # If only one alternative besides None exists, its own message has the most detail.
                 if problem is None or part is not types.NoneType:
                     problem = error
         if len(others) > 1:
@@ -213,7 +216,7 @@ def _check_of_items(item: Check | None, hint: Any) -> Check:
             raise TypeError(f"{name} is one {shown(value)}; give a list: [{value!r}]")
         if not isinstance(value, Iterable):
             raise wrong_type(name, value, f"a list of {_noun_of(hint)}")
-        # An iterator would be used up.
+        # Other iterables are not checked: that would exhaust an iterator.
         if item is not None and isinstance(value, collections.abc.Collection):
             for position, one in enumerate(islice(value, CHECKED_ITEM_COUNT_MAX)):
                 item(f"{name}[{position}]", one)

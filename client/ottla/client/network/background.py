@@ -1,4 +1,4 @@
-"""Tasks that serve a block and end with it."""
+"""Background tasks that end with a block, and helpers for their loops."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,10 +10,10 @@ from ottla.model.errors import only_error
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
-    """Open a nursery for tasks that only serve the block: they are cancelled when it ends.
+    """Open a nursery for background tasks, which are cancelled at the end of the block.
 
-    An error of the block or of one task comes out as itself, not in a group: that tasks run behind
-    the block is none of its user's business.
+    An error of the block or of one task is raised without an exception group around it, since the
+    background tasks are an implementation detail.
     """
     with lone_errors():
         async with trio.open_nursery() as nursery:
@@ -23,7 +23,8 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
 
 @contextmanager
 def lone_errors() -> Iterator[None]:
-    """Let an error that is alone in its group, however deep, come out as itself."""
+    """If an exception group contains only one error, raise that error instead of the group, however
+    deep it is nested."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -34,12 +35,16 @@ def lone_errors() -> Iterator[None]:
 
 
 ROUNDING_MS = 0.001
-"""More than dividing and multiplying an instant by 1000 may lose: 1.015 s times 1000 is less than
-1015, and whoever looks for what is due then would find nothing, and not sleep either."""
+"""Upper bound, in ms, of the rounding error when a time is divided and multiplied by 1000.
+
+For example, 1.015 s times 1000 is less than 1015.  Without this allowance, a task would find that
+no work is due and yet not sleep.
+"""
 
 
 class Bell:
-    """Wakes one task that waits for work; a ring while it works is not lost."""
+    """A wake-up signal for one task that waits for work.  If the bell is rung while the task is
+    working, the task's next `wait` returns at once."""
 
     __slots__ = ("_event", "_is_rung")
 
@@ -48,14 +53,14 @@ class Bell:
         self._is_rung = False
 
     def ring(self) -> None:
-        """Wake the task, or let it not fall asleep."""
+        """Wake the task, or make its next `wait` return at once."""
         self._is_rung = True
         if self._event is not None:
             self._event.set()
             self._event = None
 
     async def wait(self, until_ms: int | None = None) -> None:
-        """Sleep until rung or until an instant of the loop's clock."""
+        """Sleep until the bell is rung, or until a time of the loop's clock in ms."""
         if not self._is_rung:
             self._event = trio.Event()
             with trio.CancelScope() as scope:
@@ -69,14 +74,18 @@ class Bell:
 
 
 TURN_S = 0.001
-"""How long a task may go on before others get their turn: a turn of the loop costs as much as some
-dozens of records."""
+"""Seconds that a task may run before it yields.
+
+A smaller value costs more CPU time, since one event-loop iteration costs as much as some dozens of
+records.  A larger value delays other tasks.
+"""
 TURN_COUNT_MAX = 8
-"""How often it is asked before its turn is over whatever the clock says: a clock may stand."""
+"""Number of checks after which a task yields even if the clock has not advanced, since the clock
+may be stopped in a simulation."""
 
 
 class Turn:
-    """How long a task has gone on that has much to do at once and waits for nothing."""
+    """Timer that makes a task yield after `TURN_S` seconds of work without waiting."""
 
     __slots__ = ("_count_left", "_until_s")
 
@@ -85,7 +94,8 @@ class Turn:
         self._until_s = 0.0
 
     async def end_if_over(self) -> None:
-        """Let others have their turn if this task's is over; to be asked every few steps."""
+        """Yield to other tasks if this task has run for long enough.  The task calls this after
+        every few steps."""
         self._count_left -= 1
         if self._count_left <= 0 or trio.current_time() >= self._until_s:
             await trio.lowlevel.checkpoint()
@@ -94,7 +104,8 @@ class Turn:
 
 
 async def acquire(lock: trio.Lock) -> None:
-    """Acquire a lock; a free one without a turn of the loop, which costs as much as a request."""
+    """Acquire a lock.  If the lock is free, acquire it without yielding, because yielding would
+    cost as much as a request."""
     if lock.locked():
         await lock.acquire()
     else:
@@ -102,5 +113,6 @@ async def acquire(lock: trio.Lock) -> None:
 
 
 def now_ms() -> int:
-    """Return the loop's clock in milliseconds; who slept until an instant finds it come."""
+    """Return the loop's time in ms, rounded so that a task that slept until a certain time finds
+    that time reached."""
     return int(trio.current_time() * 1_000 + ROUNDING_MS)

@@ -1,7 +1,7 @@
-"""A client's bearer tokens, from a function, a URL or a file; replaced before they end.
+"""Bearer tokens of a client, from a function, a URL or a file.  Each is replaced before it expires.
 
-All connections of a loop that have the same source share its token.  While a new one cannot be had
-the old one serves on, as long as it holds.
+All connections of a loop with the same source share one token.  If no new token is available, the
+old token is used until it expires.
 """
 
 import base64
@@ -18,26 +18,27 @@ import trio
 
 from ottla.client.network.web_fetch import TIMEOUT_S, WebFetchError, fetch
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
-from ottla.model.jwt_claims import SECONDS_MAX
 from ottla.model.limits import MIB
-from ottla.model.oauthbearer import BearerToken, parse_object, parse_token
-from ottla.model.settings.oauth import OAuthGrant, is_file_url
-from ottla.model.settings.sasl import SaslLogin, TokenProvider
+from ottla.model.security.jwt_claims import SECONDS_MAX
+from ottla.model.security.oauthbearer import BearerToken, parse_object, parse_token
+from ottla.model.settings.security.oauth import OAuthGrant, is_file_url
+from ottla.model.settings.security.sasl import SaslLogin, TokenProvider
 
 REFRESH_AT = 0.8
-"""The part of a token's life after which another one is asked for, as the Java client does: before
-sessions are renewed (`login.RENEW_AT`), so that these find the new one."""
+"""Fraction of a token's lifetime after which it is refreshed, as in the Java client.  It is less
+than `login.RENEW_AT`, so that renewed sessions use the new token."""
 
 ANSWER_BYTES_MAX = MIB
 PAUSE_S = 10.0
-"""Between two questions that fail while the old token holds: logins do not wait for each."""
+"""Seconds between attempts to refresh a token after a failure, while the old token is still valid.
+Without this pause, each login would wait for such an attempt."""
 ALLOWED_URLS_VARIABLE = "OTTLA_OAUTHBEARER_ALLOWED_URLS"
 STORES_MAX = 64
-"""Sources whose tokens are kept."""
+"""Maximum number of sources whose tokens are kept."""
 
 
 class TokenStore:
-    """The token of one source."""
+    """The current token of one source."""
 
     def __init__(self, provide: TokenProvider) -> None:
         self._provide = provide
@@ -46,7 +47,7 @@ class TokenStore:
         self._refresh_at_s = 0.0
 
     async def token(self) -> str:
-        """Return a token that holds.  Raises RefusedError where none can be had."""
+        """Return a valid token.  Raises RefusedError if none is available."""
         async with self._asking:
             now_s = time.time()
             if now_s >= self._refresh_at_s or not self._still_holds(now_s):
@@ -69,7 +70,7 @@ class TokenStore:
         if ends_s is None:
             ends_s = expiry_of(token.value)
         self._token = BearerToken(token.value, ends_s)
-        # One whose end is not known is asked for at every login.
+        # A token with an unknown expiry time is requested again for every login.
         self._refresh_at_s = now_s if ends_s is None else now_s + REFRESH_AT * (ends_s - now_s)
 
     def _still_holds(self, now_s: float) -> bool:
@@ -80,7 +81,8 @@ class TokenStore:
 
 
 async def _provided(provide: TokenProvider) -> BearerToken | str:
-    """Call a provider: an async one here, any other in a thread, for it may block."""
+    """Call a token provider: directly if it is async, otherwise in a worker thread, because it may
+    block."""
     if not inspect.iscoroutinefunction(provide) and not inspect.iscoroutinefunction(
         getattr(provide, "__call__", None)  # noqa: B004  # whether it is async, not callable
     ):
@@ -94,7 +96,7 @@ _STORES: OrderedDict[object, TokenStore] = OrderedDict()
 
 
 def store_of(login: SaslLogin) -> TokenStore:
-    """Return where a login's tokens are kept, on this loop."""
+    """Return the token store for a login, shared by all connections of this loop."""
     source = login.provider or login.grant
     assert source is not None
     provide = login.provider
@@ -111,7 +113,7 @@ def store_of(login: SaslLogin) -> TokenStore:
 
 
 async def granted(grant: OAuthGrant) -> BearerToken:
-    """Ask for a token, again and again for a while; WebFetchError where none is granted."""
+    """Request a token, with retries.  Raises WebFetchError if no token is granted."""
     allowed = os.environ.get(ALLOWED_URLS_VARIABLE)
     if allowed is not None and grant.token_url not in [one.strip() for one in allowed.split(",")]:
         raise WebFetchError(f"{ALLOWED_URLS_VARIABLE} does not list {grant.token_url}")
@@ -129,7 +131,8 @@ async def granted(grant: OAuthGrant) -> BearerToken:
 
 
 def _granted(grant: OAuthGrant) -> BearerToken:
-    """Read a token's file, or ask by the client credentials grant (RFC 6749, 4.4).  Blocking."""
+    """Read a token from its file, or request it by the client credentials grant (RFC 6749, 4.4).
+    Blocks the calling thread."""
     url = grant.token_url
     if is_file_url(url):
         data = fetch(url, bytes_max=ANSWER_BYTES_MAX)
@@ -168,7 +171,7 @@ def _seconds(timeout_ms: int | None) -> float:
 
 
 def expiry_of(token: str) -> float | None:
-    """Return when a JWT ends, as it says itself; None for any other token."""
+    """Return the expiry time of a JWT, in seconds since 1970.  None for any other token."""
     try:
         ends = parse_object(parse_token(token).payload).get("exp")
     except ProtocolError:

@@ -1,8 +1,9 @@
-"""One connection to one broker on a blocking socket: for a command that asks once and ends.
+"""One connection to one broker on a blocking socket, for a command that sends one request.
 
-Without TLS and login, without a second try, and without trio, whose import takes longer than such a
-command does otherwise.  Whatever goes wrong, its caller asks again through `Cluster`, which knows
-the cure or the sentence: so errors are OSError, ProtocolError and RefusedError as they come.
+It has no TLS, no login and no retries.  It does not use trio, whose import takes longer than the
+rest of such a command.  After any error, the caller repeats the request through `Cluster`, which
+retries or reports it.  Errors are therefore raised unchanged, as OSError, ProtocolError or
+RefusedError.
 """
 
 import socket
@@ -22,10 +23,11 @@ from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
 
 RESPONSE_BYTES_MAX = 16 << 20
-"""A longer answer is left to `Cluster`."""
+"""Largest accepted response in bytes.  Requests with larger responses are repeated through
+`Cluster`."""
 
 RECEIVE_BYTES_MAX = 1 << 16
-"""Memory that is taken before the bytes for it have arrived."""
+"""Maximum number of bytes for which memory is allocated before they have arrived."""
 
 LENGTH_BYTES = 4
 
@@ -33,10 +35,11 @@ R = TypeVar("R", bound=Message)
 
 
 class BlockingConnection:
-    """An open connection; owns its socket.  `timeout_s` bounds each wait for the socket."""
+    """An open connection, which owns its socket.  `timeout_s` is the timeout of each wait for the
+    socket."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
-        """Connect and settle versions."""
+        """Connect to the broker and negotiate API versions."""
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._correlation_id = 0
@@ -67,7 +70,7 @@ class BlockingConnection:
         self._socket.close()
 
     def request(self, message: Message, response: type[R]) -> R:
-        """Send one request and return its answer, decoded as `response`."""
+        """Send one request and return its response, decoded as `response`."""
         version = self._versions.version_of(message.API_KEY, self.address)
         body = self._exchange(message.API_KEY, version, codec.encode(message, version))
         return codec.decode(response, version, body)
@@ -89,7 +92,11 @@ class BlockingConnection:
         return frame[body_at:]
 
     def _received(self, count: int) -> bytearray:
-        """Return the next bytes; memory is taken as they arrive, not as a peer announces them."""
+        """Receive `count` bytes.
+
+        Memory is allocated only as bytes arrive, so that a peer cannot make the client allocate as
+        much as it announces.
+        """
         frame = bytearray()
         while len(frame) < count:
             piece = self._socket.recv(min(count - len(frame), RECEIVE_BYTES_MAX))

@@ -1,6 +1,6 @@
-"""Where a client asks first."""
+"""Parsing of a client's bootstrap addresses."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from ottla.client.network.arguments import shown, wrong_type
@@ -9,15 +9,20 @@ from ottla.model.settings.endpoints import PORT_MAX, parse_address
 C = TypeVar("C")
 
 DEFAULT_PORT = 9_092
-"""The port of a broker where an address names none: that of Kafka's own files."""
+"""Port of a broker whose address has no port, as in Kafka's own configuration files."""
 CURE = "write host:port,host:port (without a port: 9092)"
 
 
 def addresses_of(bootstrap: str | Iterable[str | tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the addresses that `host:port,…`, or a list of `host:port` or of pairs, names.
+    """Return the addresses in a text `host:port,…`, or in a list of such texts or of pairs.
 
-    Raises TypeError for anything else, and ValueError for a text that is no address.
+    Raises TypeError for other types, and ValueError for a text that is not an address.
     """
+    if isinstance(bootstrap, Mapping):  # not shown: it may have a password
+        raise TypeError(
+            "bootstrap is a mapping; it must be a text such as 'localhost:9092'; give the settings "
+            "as config, such as ProducerConfig.from_kafka({…})"
+        )
     if isinstance(bootstrap, str):
         parts: list[str | tuple[str, int]] = [*filter(None, map(str.strip, bootstrap.split(",")))]
     elif isinstance(bootstrap, Iterable) and not isinstance(bootstrap, bytes):
@@ -49,16 +54,21 @@ def _address_of(part: object) -> tuple[str, int]:
 
 
 def _has_port(text: str) -> bool:
-    """Return whether a port follows the host; a bare IPv6 address needs its brackets for one."""
+    """Return whether a text ends with a port.  An IPv6 address with a port needs brackets."""
     if text.startswith("["):
         return not text.endswith("]")
     return ":" in text
 
 
 def config_of(config: C | None, kind: type[C]) -> C:
-    """Return a client's settings, or the defaults.  Raises TypeError for another kind."""
+    """Return the given settings of a client, or the default settings if there are none.
+
+    Raises TypeError if the settings are not of the expected class.
+    """
     if config is None:
         return kind()
     if not isinstance(config, kind):
+        if isinstance(config, Mapping):  # not shown: it may have a password
+            raise TypeError(f"config is a mapping; give {kind.__name__}.from_kafka({{…}})")
         raise wrong_type("config", config, f"a {kind.__name__}: {kind.__name__}(client_id='…')")
     return config

@@ -1,7 +1,7 @@
-"""How a producer's and a consumer's connection to one broker comes to be, and comes back.
+"""The connection of a producer or consumer to one broker, which is reopened when it is lost.
 
-A link connects once there is something to do, serves until the connection is lost, says so, waits
-a little and begins again.  What it does meanwhile is each kind's own.
+A link connects once there is work, serves until the connection is lost, reports the loss, waits for
+`retry.backoff.ms` and connects again.  Subclasses implement the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -17,40 +17,40 @@ from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 
 Loss: TypeAlias = ConnectionLostError | ProtocolError | RefusedError
-"""Why a connection is of no use any more."""
+"""Errors after which a connection is unusable."""
 
 
 class LinkConfig(Protocol):
-    """What ProducerConfig and ConsumerConfig say of connections."""
+    """Settings that ProducerConfig and ConsumerConfig have in common for connections."""
 
     @property
     def client_id(self) -> str:
-        """What brokers call this client."""
+        """Client id that is sent with each request."""
         ...
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long a broker may take to answer."""
+        """Timeout of a request, in ms."""
         ...
 
     @property
     def retry_backoff_ms(self) -> int:
-        """The wait before a link connects again."""
+        """Delay before a lost connection is opened again, in ms."""
         ...
 
 
 class BrokerLink(ABC):
-    """A connection to one broker that is there whenever it is needed."""
+    """A connection to one broker, opened whenever there is work."""
 
     def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:
         self.node = node
         self.bell = Bell()
-        """Rung when there may be something to do."""
+        """Rung when there may be work."""
         self._cluster = cluster
         self._settings = config
 
     async def run(self) -> None:
-        """Connect whenever there is something to do, until cancelled."""
+        """Connect whenever there is work, until cancelled."""
         while True:
             while not self._has_work():
                 await self.bell.wait()
@@ -61,21 +61,21 @@ class BrokerLink(ABC):
                 finally:
                     await pipeline.aclose()
             except* (ConnectionLostError, ProtocolError, RefusedError) as group:
-                # Several tasks may find out at once; one reason is enough.
+                # Several tasks may notice the loss at once; one reason is enough.
                 self._lose(_first_of(group))
             await trio.sleep(self._settings.retry_backoff_ms / 1_000)
 
     @abstractmethod
     def _has_work(self) -> bool:
-        """Return whether a connection is wanted now."""
+        """Return whether a connection is needed now."""
 
     @abstractmethod
     async def _serve(self, pipeline: Pipeline) -> None:
-        """Work on an open connection until it is lost: only an error ends it."""
+        """Use an open connection until it is lost.  Returns only by raising an error."""
 
     @abstractmethod
     def _lose(self, why: Loss) -> None:
-        """Take note that the connection is lost, or could not be had."""
+        """Process the loss of the connection, or a failure to open it."""
 
     async def _connect(self) -> Pipeline:
         address = self._cluster.address_of(self.node)

@@ -1,10 +1,10 @@
-"""A client's view of a cluster: who leads what, and an open connection to whoever is asked.
+"""A client's view of a cluster: its metadata, and open connections to its brokers.
 
-The view is asked for again when it proves stale; it is never trusted to be right.
+The metadata may be stale at any time.  It is requested again whenever a response shows that it is.
 """
 
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -12,12 +12,12 @@ from uuid import UUID
 
 import trio
 
+from ottla.client.network.answer_checks import only
 from ottla.client.network.arguments import check_text
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
 from ottla.client.network.tls import TlsDialer
-from ottla.client.network.told import only
 from ottla.client.telemetry.measures import ConnectionMeasures
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
@@ -26,21 +26,23 @@ from ottla.wire.messages.metadata_request import MetadataRequest, MetadataReques
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
 if TYPE_CHECKING:
-    from ottla.model.settings.sasl import SaslLogin
-    from ottla.model.settings.tls import TlsConfig
+    from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+    from ottla.model.settings.security.sasl import SaslLogin
+    from ottla.model.settings.security.tls import TlsConfig
 
 R = TypeVar("R", bound=Message)
 
 RETRY_WAIT_S = 0.1
 NEXT_BROKER_AFTER_S = 0.5
-"""A first broker that has not answered by then may hang; the next is tried beside it."""
+"""Seconds after which a client also tries the next broker, in parallel, because the first broker
+may hang."""
 
 
 CONNECT_TIMEOUT_S = 10.0
 
 
 class KnownLeader(NamedTuple):
-    """Who leads a partition, since which epoch."""
+    """Leader and leader epoch of a partition."""
 
     node: NodeId
     epoch: Epoch
@@ -48,21 +50,22 @@ class KnownLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """What the last answer said of a topic."""
+    """A topic as the last Metadata response describes it."""
 
     topic_id: UUID
     is_internal: bool
     partitions: tuple[int, ...]
     available: tuple[int, ...]
-    """Those that have a leader."""
+    """Numbers of the partitions that have a leader."""
     at: Mapping[int, TopicPartition]
-    """The partitions' names, made once: a producer needs one for every record."""
+    """TopicPartition objects by partition number.  They are created once, because a producer needs
+    one for each record."""
 
 
 class Cluster:
-    """The brokers of one cluster, each connected when first needed.
+    """The brokers of one cluster.  The connection to each broker is opened when it is first needed.
 
-    Tasks share it: requests to one broker travel together on one connection.
+    Tasks share the connections: requests to one broker are pipelined on one connection.
     """
 
     def __init__(
@@ -74,24 +77,27 @@ class Cluster:
         login: "SaslLogin | None" = None,
         tls: "TlsConfig | None" = None,
     ) -> None:
-        """Raises ConfigError where the certificates of `tls` cannot be used.
+        """Check the arguments without opening a connection.
 
-        Raises ValueError for a client id that UTF-8 cannot encode.
+        Raises ConfigError if the certificates of `tls` are unusable, and ValueError if UTF-8 cannot
+        encode the client id.
         """
         check_text("client_id", client_id)
         self.login = login
-        """How its connections log in; None as the task does."""
+        """Login of the connections.  None selects the login of the calling task (`LOGIN`)."""
         self.tls = None if tls is None else TlsDialer(tls)
-        """How its connections are encrypted; None as the task does."""
+        """TLS of the connections.  None selects the TLS configuration of the calling task
+        (`TLS`)."""
         self.cluster_id: str | None = None
-        """As the last answer told it."""
+        """Cluster id in the last Metadata response."""
         self.topics: dict[str, KnownTopic] = {}
         self.names: dict[UUID, str] = {}
-        """Names by topic id, of topics that are gone too: an id never gets another name."""
+        """Names of topics by topic id, including deleted topics, because a topic id is never reused
+        for another name."""
         self.measures: ConnectionMeasures | None = ConnectionMeasures()
-        """Connections and latencies (KIP-714); None where they are reported to no one."""
+        """Measurements of connections and latencies for KIP-714.  None if they are not reported."""
         self.is_used = trio.Event()
-        """Set with the first connection."""
+        """Set once the first connection is open."""
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -105,7 +111,10 @@ class Cluster:
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
     ) -> MetadataResponse:
-        """Ask any broker for the named topics (all of them for None) and remember the answer."""
+        """Request the metadata of `topics`, or of all topics if that is None, and store it.
+
+        With `may_create`, missing topics are created if the broker allows it.
+        """
         request = MetadataRequest(
             topics=None
             if topics is None
@@ -115,7 +124,8 @@ class Cluster:
         return await self._learn(request)
 
     async def learn_names(self, topic_ids: Iterable[UUID]) -> None:
-        """Ask any broker for topics by their ids; those it does not know stay unknown."""
+        """Request the metadata of topics by their ids.  Ids that the broker does not know are
+        ignored."""
         await self._learn(
             MetadataRequest(
                 topics=[MetadataRequestTopic(topic_id=one, name=None) for one in topic_ids],
@@ -135,15 +145,15 @@ class Cluster:
         return answer
 
     def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
-        """Return who is believed to lead a partition, without asking."""
+        """Return the leader of a partition according to the last metadata, without a request."""
         return self._leaders.get(partition)
 
     def address_of(self, node: NodeId) -> tuple[str, int] | None:
-        """Return where a broker is believed to be, without asking."""
+        """Return the address of a broker according to the last metadata, without a request."""
         return self._addresses.get(node)
 
     def node_at(self, address: str) -> NodeId | None:
-        """Return the broker at `host:port`, None if metadata names none there."""
+        """Return the broker at `host:port`, or None if the metadata has no broker there."""
         for node, (host, port) in self._addresses.items():
             if address == f"{host}:{port}":
                 return node
@@ -151,11 +161,15 @@ class Cluster:
 
     @property
     def has_connection(self) -> bool:
-        """True if a connection for requests to any broker is open."""
+        """True if a connection is open over which requests that any broker can answer may be
+        sent."""
         return bool(self._connections)
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
-        """Take a broker's hint who leads (KIP-951); return whether it is news."""
+        """Record the leader that a broker's response contains (KIP-951).
+
+        Returns True if this leader is newer than the one known so far.
+        """
         known = self._leaders.get(partition)
         if leader.node < 0 or leader.node not in self._addresses:
             return False
@@ -165,7 +179,7 @@ class Cluster:
         return True
 
     def learn_address(self, node: NodeId, host: str, port: int) -> None:
-        """Take a broker's hint where another one is."""
+        """Record the address of another broker that a broker's response contains."""
         self._addresses[node] = (host, port)
 
     def _learn_topic(self, topic: MetadataResponseTopic) -> None:
@@ -173,7 +187,7 @@ class Cluster:
         known = self.topics.get(name)
         is_new = known is not None and known.topic_id != topic.topic_id
         if topic.error_code != ErrorCode.NONE or is_new:
-            # It is gone, or another one has its name now: epochs begin again.
+            # The topic was deleted, or another topic has its name now: leader epochs start again.
             self.topics.pop(name, None)
             for one in [one for one in self._leaders if one.topic == name]:
                 del self._leaders[one]
@@ -184,7 +198,7 @@ class Cluster:
             found = KnownLeader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
             before = self._leaders.get(one)
             if before is not None and NO_EPOCH < found.epoch < before.epoch:
-                continue  # this broker has not heard yet what another one told us
+                continue  # this broker is behind: another one has reported a newer epoch
             if found.node < 0:
                 self._leaders.pop(one, None)
             else:
@@ -202,12 +216,19 @@ class Cluster:
         )
 
     async def partitions_of(
-        self, topic: str, *, may_create: bool = False, deadline_s: float = 10.0
+        self,
+        topic: str,
+        *,
+        may_create: bool = False,
+        deadline_s: float = 10.0,
+        on_missing: Callable[[], None] | None = None,
     ) -> list[int]:
-        """Return a topic's partition numbers, with or without a leader each.
+        """Return the partition numbers of a topic, including partitions without a leader.
 
-        Raises RefusedError if there is no such topic, and none has been created in time;
-        ConnectionLostError if no broker answers in time.
+        With `may_create`, a missing topic is created if the broker allows it.  Raises RefusedError
+        if the topic is unknown, or is not created in time.  Raises ConnectionLostError if no broker
+        responds in time.  `on_missing` is called for each response by which the topic is unknown;
+        its errors are raised.
         """
         code: int = ErrorCode.NONE
         is_answered = False
@@ -219,7 +240,9 @@ class Cluster:
                 code = found.error_code
                 if code == ErrorCode.NONE and found.partitions:
                     return sorted(p.partition_index for p in found.partitions)
-                # While a topic is being created it is unknown.
+                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and on_missing is not None:
+                    on_missing()
+                # A topic is unknown while it is being created.
                 is_passing = may_create and row_of(code).is_retriable
                 if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and not is_passing:
                     break
@@ -233,10 +256,10 @@ class Cluster:
         raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} has no leader")
 
     async def leader_of(self, partition: TopicPartition, *, deadline_s: float = 10.0) -> NodeId:
-        """Return who leads a partition, asking the cluster when that is not known.
+        """Return the leader of a partition.  Requests metadata if the leader is unknown.
 
-        Raises RefusedError if there is no such partition, or it has no leader in time;
-        ConnectionLostError if no broker answers in time.
+        Raises RefusedError if the partition is unknown, or gets no leader in time.  Raises
+        ConnectionLostError if no broker responds in time.
         """
         is_answered = False
         with trio.move_on_after(deadline_s):
@@ -251,7 +274,7 @@ class Cluster:
                     await trio.sleep(RETRY_WAIT_S)
         leader = self._leaders.get(partition)
         if leader is None:
-            # That it has none may be an old answer, of brokers that are out of reach since.
+            # A response may be old, and brokers may have become unreachable since.
             if not is_answered or self._reachability.last_reason is not None:
                 raise self._unanswered(deadline_s)
             raise RefusedError(
@@ -260,13 +283,13 @@ class Cluster:
         return leader.node
 
     def _unanswered(self, deadline_s: float) -> ConnectionLostError:
-        """Return why no broker has answered for so long."""
+        """Return the error for a request to which no broker has responded by the deadline."""
         return ConnectionLostError(
             self._reachability.last_reason or f"no broker answered in {deadline_s:g} s"
         )
 
     def forget_leaders(self) -> None:
-        """Drop what is known of leaders, because an answer said it is stale."""
+        """Forget the known leaders, since a response has shown that they are stale."""
         self._leaders.clear()
 
     async def request(
@@ -277,7 +300,8 @@ class Cluster:
         node: NodeId | None = None,
         version: int | None = None,
     ) -> R:
-        """Send to `node`, or to any broker that answers; return the decoded answer."""
+        """Send a request to `node`, or to any broker that responds, and return the decoded
+        response."""
         connection = await self._any() if node is None else await self._of(node)
         try:
             with trio.fail_after(self._request_timeout_s or math.inf):
@@ -292,17 +316,20 @@ class Cluster:
             raise
         except trio.Cancelled:
             if connection.in_flight_count <= 1:
-                # Whoever was given up by its only user may hang: the next request goes elsewhere.
+                # The request was cancelled, perhaps because the broker hangs: the next one uses
+                # another broker.
                 await self._drop(connection)
             raise
 
     async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
-        """Return the version `request` would ask with; refuse where there is none."""
+        """Return the version of an API that `request` would use.  Raises RefusedError if no version
+        is supported."""
         connection = await self._any() if node is None else await self._of(node)
         return connection.version_of(api_key)
 
     async def refresh_versions(self) -> None:
-        """Ask a broker again which APIs it has: they change while a connection is open."""
+        """Request the broker's API versions again, since they may change while a connection is
+        open."""
         connection = await self._any()
         try:
             with trio.fail_after(self._request_timeout_s or math.inf):
@@ -312,7 +339,7 @@ class Cluster:
             raise ConnectionLostError(f"{connection.address}: {error}") from error
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         for connection in list(self._connections.values()):
             await self._drop(connection)
 
@@ -327,13 +354,16 @@ class Cluster:
         for open_connection in self._connections.values():
             return open_connection
         addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
-        # Who failed lately is asked last.
+        # Brokers that have failed lately are tried last.
         return await self._first_to_answer(
             sorted(addresses, key=lambda one: self._failed_at.get(one, 0.0))
         )
 
     async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
-        """Connect to whoever answers first; one that hangs only delays the next a little."""
+        """Connect to the first broker that responds.
+
+        A broker that hangs delays the connection by only `NEXT_BROKER_AFTER_S`.
+        """
         failure: OttlaError = ConnectionLostError("no bootstrap server is given")
         answered: list[Pipeline] = []
 
@@ -353,14 +383,14 @@ class Cluster:
                 with trio.move_on_after(NEXT_BROKER_AFTER_S):
                     await ended.wait()
         if not answered:
-            # Where the attempts were made tells its reader nothing that the sentence does not.
+            # The traceback of the attempts adds nothing to the message.
             raise failure.with_traceback(None)
         return answered[0]
 
     async def connect(
         self, address: tuple[str, int], *, client_id: str, timeout_s: float
     ) -> Pipeline:
-        """Open a connection that the caller closes; log outages and their ends."""
+        """Open a connection, which the caller has to close.  Outages and their ends are logged."""
         began_s = trio.current_time()
         try:
             opened = await open_pipeline(
@@ -396,7 +426,7 @@ class Cluster:
             if kept is connection:
                 del self._connections[address]
                 self._failed_at[address] = trio.current_time()
-        # What is under way on it is lost either way.
+        # Its requests in flight are lost in any case.
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
             await connection.aclose()
 
@@ -404,13 +434,25 @@ class Cluster:
 @asynccontextmanager
 async def open_cluster(
     bootstrap: Iterable[tuple[str, int]],
+    config: "ProducerConfig | ConsumerConfig | None" = None,
     *,
     client_id: str = "ottla",
     request_timeout_s: float | None = None,
     login: "SaslLogin | None" = None,
     tls: "TlsConfig | None" = None,
 ) -> AsyncIterator[Cluster]:
-    """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
+    """Open the cluster behind the `bootstrap` addresses for the duration of the block.
+
+    `config` contains the client id, the timeout, the login and TLS.  The end of the block closes
+    all connections.  Raises RuntimeError outside of a trio program.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "this is the client for trio; with asyncio import it from ottla.client.aio"
+        )
+    if config is not None:
+        client_id, request_timeout_s = config.client_id, config.request_timeout_ms / 1_000
+        login, tls = config.login(), config.tls()
     cluster = Cluster(
         bootstrap, client_id=client_id, request_timeout_s=request_timeout_s, login=login, tls=tls
     )
@@ -422,7 +464,7 @@ async def open_cluster(
 
 
 def raise_for(code: int, message: str | None = None) -> None:
-    """Raise RefusedError for an answer's error code unless it is NONE."""
+    """Raise RefusedError for any error code of a response other than NONE."""
     if code != ErrorCode.NONE:
         row = row_of(code)
         raise RefusedError(ErrorCode(row.code), message or row.meaning)

@@ -1,9 +1,10 @@
-"""One connection to one broker: a request goes out, its answer comes back.
+"""One connection to one broker, on which a task sends a request and receives the response.
 
-The versions both sides speak are settled by ApiVersions when it opens.  Requests of several tasks
-take turns.  Errors: `ConnectionLostError` when the peer is gone or silent, `ProtocolError` when
-it answers with something else than the protocol, `RefusedError(UNSUPPORTED_VERSION)` when it does
-not know the request at all.
+Opening a connection negotiates API versions (ApiVersions).  Only one task at a time has a request
+in flight.  Errors:
+- `ConnectionLostError`: the peer has disconnected or does not respond.
+- `ProtocolError`: the response is malformed.
+- `RefusedError(UNSUPPORTED_VERSION)`: the broker does not support the request.
 """
 
 import errno
@@ -33,26 +34,36 @@ from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
 
 if TYPE_CHECKING:
-    from ottla.model.settings.sasl import SaslLogin
+    from ottla.model.settings.security.sasl import SaslLogin
 
 RESPONSE_BYTES_MAX = 128 << 20
-"""A longer answer is refused before memory is taken for it."""
+"""Largest accepted response in bytes.  A larger response is rejected before memory is allocated for
+it."""
 
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 65_536
-"""What is asked of the socket at a time, for small answers."""
+"""Number of bytes that are requested from the socket at a time for small responses."""
 RECEIVE_BYTES_MAX = MIB + RECEIVE_BYTES
-"""What is asked of it at a time for a large answer, such as the default `max.partition.fetch.bytes`
-and what goes around it: a peer that announces more than it sends takes this much memory at most."""
+"""Maximum number of bytes that are requested from the socket at a time for a large response: the
+default of `max.partition.fetch.bytes` plus the other fields of the response.
+
+A peer that announces more than it sends occupies at most this much memory.
+"""
 FREED_BYTES = 4 * RECEIVE_BYTES_MAX
-"""Of a block that is taken and freed once, untouched: twice as much covers an answer that arrives,
-two that are not read yet, and the values of one that is."""
+"""Size in bytes of a block that `keep_freed_memory` allocates and frees once, without writing to
+it.
+
+glibc then keeps up to twice this much freed memory.  That is enough for an arriving response, two
+unread responses, and the values of the response that is being read.
+"""
 SMALL_PIECE_BYTES = 16_384
-"""Smaller pieces of an answer are put together as they arrive: each alone costs 100 bytes more."""
+"""Pieces of a response smaller than this are joined as they arrive.  Each separate piece costs 100
+bytes more."""
 
 
 class ConnectionLostError(OttlaError):
-    """The broker cannot be reached, hung up, or did not answer in time; another may."""
+    """The broker is unreachable, has disconnected, or did not respond in time.  Another broker may
+    still respond."""
 
 
 R = TypeVar("R", bound=Message)
@@ -60,7 +71,7 @@ C = TypeVar("C", bound="BrokerConnection")
 
 
 class BrokerConnection:
-    """An open connection; owns its socket."""
+    """An open connection, which owns its socket."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         self.address = address
@@ -69,17 +80,23 @@ class BrokerConnection:
         self._turn = trio.Lock()
         self._correlation_id = 0
         self._received: bytes | bytearray = b""
-        """What has arrived and is not given out yet; bytes where that is one piece."""
+        """Received bytes that are not consumed yet.  The type is `bytes` if they arrived in one
+        piece."""
         self._asked_bytes = RECEIVE_BYTES
-        """What is asked of the socket for the next answer: behind large ones as much as the largest
-        of them, so that it arrives in one piece, which need not be copied."""
+        """Number of bytes to request from the socket for the next response.
+
+        After large responses, this is the size of the largest one, so that the next response
+        arrives in one piece and needs no copy.
+        """
         self._spoken = SpokenVersions()
         self._login: SaslLogin | None = None
         self._logs_in_again_at: float | None = None
-        """When (trio's clock) the session is to be renewed."""
+        """Time of trio's clock at which the SASL session is renewed.  None if the session is not
+        renewed."""
 
     async def negotiate(self) -> None:
-        """Ask which versions the broker speaks; fall back where it does not know our own."""
+        """Request the API versions of the broker.  If it does not support the request's version,
+        use version 0."""
         for version in VERSIONS_ASKED:
             body = await self._exchange(API_VERSIONS, version, versions_request(version))
             found = read_versions(version, body)
@@ -88,18 +105,18 @@ class BrokerConnection:
                 return
 
     async def log_in(self, login: "SaslLogin") -> None:
-        """Tell the broker who we are; RefusedError where it does not believe that."""
+        """Authenticate by SASL.  Raises RefusedError if the broker rejects the login."""
         async with self._turn:
             self._login = login
             await self._log_in()
 
     async def _log_in(self) -> None:
-        """Log in, with the connection's turn held."""
+        """Authenticate.  The caller holds the lock `_turn`."""
         assert self._login is not None
         try:
             renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
         except BaseException:
-            # Half a login is of no use to the next request.
+            # A connection with an unfinished login cannot be used for requests.
             self._stream.abort()
             raise
         self._logs_in_again_at = (
@@ -107,7 +124,8 @@ class BrokerConnection:
         )
 
     async def _renew(self) -> None:
-        """Log in again where the session is about to end; the turn is held."""
+        """Authenticate again if the SASL session is about to end.  The caller holds the lock
+        `_turn`."""
         if self._logs_in_again_at is not None and trio.current_time() >= self._logs_in_again_at:
             await self._log_in()
 
@@ -119,20 +137,23 @@ class BrokerConnection:
         return codec.decode(response, version, body)
 
     def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API both sides speak; refuse if there is none."""
+        """Return the highest version of an API that both the client and the broker support.
+
+        Raises RefusedError if there is none.
+        """
         return self._spoken.version_of(api_key, self.address)
 
     def feature_level(self, name: str) -> int:
-        """Return the finalised level of a feature; 0 for one that the broker does not show."""
+        """Return the finalized level of a feature.  0 if the broker does not report it."""
         return self._spoken.feature_level(name)
 
     @property
     def reads_trace_contexts(self) -> bool:
-        """Whether the broker has a use for a `traceparent` with requests."""
+        """True if the broker supports a `traceparent` in request headers."""
         return self._spoken.reads_trace_contexts
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
-        """Send one request and return its answer, decoded as `response`."""
+        """Send one request and return its response, decoded as `response`."""
         api_key = message.API_KEY
         if version is None:
             version = self.version_of(api_key)
@@ -142,16 +163,16 @@ class BrokerConnection:
     async def send(
         self, message: Message, version: int, trace_context: bytes | None = None
     ) -> None:
-        """Send a request that has no answer (Produce with acks=0)."""
+        """Send a request that has no response, such as Produce with acks=0."""
         async with self._turn:
             await self._renew()
             body = codec.encode(message, version)
             await self._send(message.API_KEY, version, body, trace_context)
-        # Nothing is waited for here: who sends one after the other lets others run.
+        # Nothing above waits, so a task that sends in a loop would otherwise never yield.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def aclose(self) -> None:
-        """Close the socket."""
+        """Close the connection."""
         await self._stream.aclose()
 
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
@@ -167,7 +188,7 @@ class BrokerConnection:
             is_answered = True
         finally:
             if not is_answered:
-                # The answer may still come; nobody must take it for that to another request.
+                # The response may still arrive; it must not be taken for that of the next request.
                 self._stream.abort()
         found, body_at = headers.decode_response_header(api_key, version, frame)
         if found != correlation_id:
@@ -189,7 +210,7 @@ class BrokerConnection:
         return self._correlation_id
 
     async def _receive_frame(self) -> memoryview:
-        """Receive one answer, without its length; what it views is bytes."""
+        """Receive one response, without its length prefix, as a view of `bytes`."""
         while len(self._received) < LENGTH_BYTES:
             await self._receive_more()
         received = self._received
@@ -214,7 +235,7 @@ class BrokerConnection:
         return memoryview(frame)
 
     async def _receive_rest(self, missing: int) -> bytes:
-        """Receive what is missing of an answer that has begun, and return all of it."""
+        """Receive the `missing` bytes of a response, and return the whole response."""
         received, self._received = self._received, b""
         pieces: list[bytes | bytearray | memoryview] = []
         if len(received) > LENGTH_BYTES:
@@ -238,12 +259,12 @@ class BrokerConnection:
                 return b"".join(pieces)
 
     async def _receive_more(self) -> None:
-        """Take what the socket has into `_received`, waiting for at least one byte."""
+        """Append available bytes of the socket to `_received`.  Waits for at least one byte."""
         data = await self._receive_some(self._asked_bytes)
         self._received = bytearray(self._received) + data if self._received else data
 
     async def _receive_some(self, count: int) -> bytes | bytearray:
-        """Return what the socket has, waiting for at least one byte."""
+        """Return available bytes of the socket.  Waits for at least one byte."""
         try:
             data = await self._stream.receive_some(count)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
@@ -257,7 +278,10 @@ class BrokerConnection:
 async def open_connection(
     host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
 ) -> AsyncIterator[BrokerConnection]:
-    """Connect, settle versions, and close at the end; raise ConnectionLostError if it fails."""
+    """Open a connection and negotiate API versions, for the duration of the block.
+
+    Raises ConnectionLostError if that fails.
+    """
     connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
     try:
         yield connection
@@ -266,9 +290,9 @@ async def open_connection(
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
-    """Connect, settle versions and log in; the caller closes.
+    """Open a connection, negotiate API versions and log in.  The caller has to close it.
 
-    Raises ValueError for a client id that UTF-8 cannot encode.
+    Raises ValueError if UTF-8 cannot encode the client id.
     """
     check_text("client_id", client_id)
     return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
@@ -284,9 +308,10 @@ async def open_stream(
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> C:
-    """Connect, as this kind of connection, encrypt and log in: as told here, else as the task does.
+    """Open a connection of the class `kind`, with TLS and login.
 
-    Raises RefusedError where the broker does not take the login.
+    `login` and `tls` default to those of the task (`LOGIN`, `TLS`).  Raises RefusedError if the
+    broker rejects the login, and ConnectionLostError if the broker cannot be reached.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
@@ -325,32 +350,34 @@ async def open_stream(
 
 @cache
 def keep_freed_memory() -> None:
-    """Have the C library keep the memory that one answer leaves for the next one.
+    """Make the C library keep the memory of a freed response for the next one.
 
-    glibc would give it back to the kernel at every answer and take it again page by page, which is
-    a sixth of what reading costs.  It keeps twice the largest block that was freed.
+    Otherwise glibc returns the memory to the kernel after every response, and the kernel has to
+    provide it again page by page, which takes a sixth of the time of reading.  glibc keeps twice
+    the size of the largest block that was freed.
     """
     bytes(FREED_BYTES)
 
 
 def lost(address: str, error: BaseException) -> ConnectionLostError:
-    """Return the error for a connection whose stream broke."""
+    """Return the error for a connection whose stream is broken."""
     if isinstance(error, TlsError):
         return ConnectionLostError(f"{address}: {error.sentence}")
     return ConnectionLostError(f"{address} hung up")
 
 
 def _why(host: str, error: OSError) -> str:
-    """Return why a connection could not be opened, in the words of its one real cause."""
+    """Return the reason why a connection could not be opened."""
     if isinstance(error, TlsError):
         return error.sentence
     if isinstance(error, socket.gaierror):
         said = (error.strerror or "no address").lower()
         return f"the host name {host} is not found ({said})"
-    # Several addresses tried in vain come as one error that names no reason itself.
+    # If several addresses of a host failed, the error contains one error for each address and has
+    # no reason itself.
     reasons = {one.strerror for one in _causes(error) if one.errno != errno.ECONNREFUSED}
     said = ", ".join(sorted(reason.lower() for reason in reasons if reason))
-    return said or "nobody listens there"
+    return said or "no process listens there"
 
 
 def _causes(error: BaseException) -> list[OSError]:

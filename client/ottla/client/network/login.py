@@ -1,7 +1,8 @@
-"""Who a client says it is: SASL from the client's side, over one connection.
+"""SASL authentication of a client on one connection.
 
-`LOGIN` belongs to the task, and to all tasks it starts: what a broker asks of others, and what a
-command asks, logs in without being told by each of its parts.
+The context variable `LOGIN` applies to a task and all tasks that it starts.  Requests between
+brokers and requests of a command are therefore authenticated, although no layer passes the login as
+an argument.
 """
 
 import secrets
@@ -15,38 +16,41 @@ import trio
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 if TYPE_CHECKING:
-    from ottla.model.scram import ScramHash
-    from ottla.model.settings.sasl import SaslLogin
+    from ottla.model.security.scram import ScramHash
+    from ottla.model.settings.security.sasl import SaslLogin
     from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 LOGIN: ContextVar["SaslLogin | None"] = ContextVar("login", default=None)
-"""How this task's connections log in, where nothing else is said."""
+"""Login of the connections of the current task, unless a connection has a login of its own."""
 
 SALTED_PASSWORDS_MAX = 32
-"""Salted passwords that are kept: each takes milliseconds to compute."""
+"""Maximum number of cached salted passwords.  They are cached because computing one takes
+milliseconds."""
 
 RENEW_AT = 0.85
-"""The part of a session after which it is renewed, as the Java client does."""
+"""Fraction of a session's lifetime after which it is renewed, as in the Java client."""
 
 RENEW_AT_LATEST = 0.95
 RENEWAL_PAUSE_MS = 1_020
-"""Brokers take a renewal no sooner than a second after the last login."""
+"""Earliest renewal after a login, in ms.  Brokers refuse a renewal within the first second."""
 
 HANDSHAKE_VERSION = 1
-"""From this version on tokens have headers."""
+"""Version of SaslHandshake, the first in which SASL tokens are sent in SaslAuthenticate
+requests."""
 
 Ask = Callable[[Any, type[Any], int | None], Awaitable[Any]]
-"""Sends a request and returns its answer."""
+"""Function that sends a request and returns its response."""
 
 
 async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
-    """Log in; return after how many seconds to log in again, None for never.
+    """Authenticate by SASL.
 
-    Raises RefusedError where the broker does not take the login.
+    Returns the seconds until the session has to be renewed, or None if it does not expire.  Raises
+    RefusedError if the broker rejects the login.
     """
-    # Most programs of a cluster without logins never need these.
-    from ottla.model.oauthbearer import OAUTHBEARER
-    from ottla.model.settings.sasl import PLAIN
+    # Imported on demand: most programs of a cluster without logins never need these.
+    from ottla.model.security.oauthbearer import OAUTHBEARER
+    from ottla.model.settings.security.sasl import PLAIN
     from ottla.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
     from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
     from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -86,20 +90,20 @@ async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
 
 
 def renew_after_s(lifetime_ms: int) -> float | None:
-    """Return after how many seconds a session is to be renewed, None for never."""
+    """Return the seconds until a session has to be renewed, or None if it does not expire."""
     if lifetime_ms <= 0:
         return None
-    # A broker refuses to renew within a second.
+    # A broker refuses a renewal within the first second.
     return max(lifetime_ms * RENEW_AT, min(RENEWAL_PAUSE_MS, lifetime_ms * RENEW_AT_LATEST)) / 1_000
 
 
 async def _show_token(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
-    """Show the broker a bearer token."""
-    # Fetching tokens needs an HTTP client.
+    """Authenticate by OAUTHBEARER, with a bearer token."""
+    # Imported on demand: fetching tokens needs an HTTP client.
     from ottla.client.network.bearer_tokens import store_of
-    from ottla.model.oauthbearer import ACKNOWLEDGEMENT, bearer_message
+    from ottla.model.security.oauthbearer import ACKNOWLEDGEMENT, bearer_message
 
     token = await store_of(login).token()
     try:
@@ -108,7 +112,7 @@ async def _show_token(
         raise RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
     answer = await exchange(first)
     if answer.auth_bytes:
-        # An error: it comes with its code once it is acknowledged.
+        # This is an error.  The broker sends its code after the acknowledgement.
         await exchange(ACKNOWLEDGEMENT)
         raise RefusedError(
             ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -120,8 +124,9 @@ async def _show_token(
 async def _prove(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
-    """Show by SCRAM that we know the password, and have the broker show that it does too."""
-    from ottla.model.scram import SCRAM_BY_NAME, ScramClient
+    """Authenticate by SCRAM: prove that this client knows the password, and verify that the broker
+    does."""
+    from ottla.model.security.scram import SCRAM_BY_NAME, ScramClient
 
     hashing = SCRAM_BY_NAME[login.mechanism]
     client = ScramClient(hashing, login.username, secrets.token_hex(16), is_token=login.is_token)
@@ -147,10 +152,10 @@ def _raise_for(code: int, message: str | None) -> None:
 
 
 def starter_of(nursery: trio.Nursery) -> Callable[..., None]:
-    """Return a `start_soon` whose tasks log in, and encrypt, as the task that asks for it now.
+    """Return a `start_soon` whose tasks use the login and TLS of the calling task.
 
-    trio starts a task with the context of the task that calls `start_soon`: what a request or a
-    change of metadata starts would else reach brokers as a stranger.
+    trio starts a task in the context of the task that calls `start_soon`.  Without this function,
+    tasks that are started by other tasks would send unauthenticated requests.
     """
     context = copy_context()
 

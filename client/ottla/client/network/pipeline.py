@@ -1,9 +1,11 @@
-"""A connection with several requests in flight: they leave in order, their answers come in order.
+"""A connection with several requests in flight.  Requests and responses keep their order.
 
-No task of its own reads: whoever waits for an answer first reads for all who wait, and hands over
-to the next when its own has come.  An answer nobody waits for any more is dropped.  Invariants:
-OneAnswerPerRequest, OrderKept, BrokenStaysBroken (after a request or an answer that was cut short
-nothing more is sent).
+No separate task reads from the connection.  The first task that waits for a response also reads the
+responses of the others.  Once its own response has arrived, the next waiting task continues
+reading.  A response that no task waits for is dropped. Invariants:
+- OneAnswerPerRequest: each response belongs to one request.
+- OrderKept: responses arrive in the order of their requests.
+- BrokenStaysBroken: nothing is sent after a truncated request or response.
 """
 
 from collections import deque
@@ -26,13 +28,13 @@ from ottla.wire import codec, headers
 from ottla.wire.codec_types import Message
 
 if TYPE_CHECKING:
-    from ottla.model.settings.sasl import SaslLogin
+    from ottla.model.settings.security.sasl import SaslLogin
 
 R = TypeVar("R", bound=Message)
 
 
-class Due:
-    """An answer that is due; `frame` once it is there."""
+class ExpectedResponse:
+    """An expected response.  `frame` contains it once it has arrived."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "sent_s", "version")
 
@@ -44,39 +46,40 @@ class Due:
         self.correlation_id = correlation_id
         self.frame: memoryview | None = None
         self.sent_s = sent_s
-        """Time at which it was sent, if latencies are measured."""
+        """Time at which the request was sent, in s.  Set only if latencies are measured."""
 
 
-class Submitted(Generic[R]):
-    """A request that has left; await `answer` for what comes back."""
+class RequestInFlight(Generic[R]):
+    """A request in flight.  Await its `answer()` to get the response."""
 
     __slots__ = ("_due", "_pipeline", "_response")
 
-    def __init__(self, pipeline: "Pipeline", due: Due, response: type[R]) -> None:
+    def __init__(self, pipeline: "Pipeline", due: ExpectedResponse, response: type[R]) -> None:
         self._pipeline = pipeline
         self._due = due
         self._response = response
 
     async def answer(self) -> R:
-        """Wait for the answer; ConnectionLostError says that it will never be known."""
+        """Wait for the response and return it.  Raises ConnectionLostError if the connection is
+        lost first."""
         body = await self._pipeline.finish(self._due)
         return codec.decode(self._response, self._due.version, body)
 
 
 class Pipeline(BrokerConnection):
-    """An open connection that several tasks use at once."""
+    """An open connection that several tasks may use at once."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         super().__init__(stream, address, client_id)
         self._reading = trio.Lock()
-        self._due: deque[Due] = deque()
+        self._due: deque[ExpectedResponse] = deque()
         self._failure: str | None = None
         self.latencies_s: MeasuredValues | None = None
-        """Times from requests to their answers, where somebody wants them."""
+        """Measured latencies of requests, or None if they are not measured."""
 
     @property
     def in_flight_count(self) -> int:
-        """Return how many answers are due."""
+        """Return the number of responses that are still expected."""
         return len(self._due)
 
     async def submit(
@@ -85,21 +88,24 @@ class Pipeline(BrokerConnection):
         response: type[R],
         version: int | None = None,
         trace_context: bytes | None = None,
-    ) -> Submitted[R]:
-        """Send one request after all that were submitted before; return while its answer is due.
+    ) -> RequestInFlight[R]:
+        """Send one request after all requests that were submitted earlier.  Returns before the
+        response arrives.
 
-        `trace_context` is the `traceparent` of the span that the request belongs to.
+        `trace_context` is the `traceparent` of the request's span.
         """
         if version is None:
             version = self.version_of(message.API_KEY)
         body = codec.encode(message, version)
         due = await self._begin(message.API_KEY, version, body, trace_context)
-        return Submitted(self, due, response)
+        return RequestInFlight(self, due, response)
 
-    async def finish(self, due: Due) -> memoryview:
-        """Return an answer's body, reading what comes before it for whoever waits for that."""
+    async def finish(self, due: ExpectedResponse) -> memoryview:
+        """Return the body of a response.  Reads earlier responses for the tasks that wait for
+        them."""
         while due.frame is None:
-            # Tasks that wait get the lock in turn; most find their answer there when they do.
+            # Waiting tasks acquire the lock in order; most find that their response was read
+            # meanwhile.
             await acquire(self._reading)
             try:
                 while due.frame is None:
@@ -120,7 +126,7 @@ class Pipeline(BrokerConnection):
 
     async def _begin(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
-    ) -> Due:
+    ) -> ExpectedResponse:
         await acquire(self._turn)
         try:
             self._check()
@@ -132,12 +138,12 @@ class Pipeline(BrokerConnection):
 
     async def _begin_in_turn(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
-    ) -> Due:
+    ) -> ExpectedResponse:
         self._check()
         try:
             correlation_id = await self._send(api_key, version, body, trace_context)
             sent_s = 0.0 if self.latencies_s is None else trio.current_time()
-            due = Due(api_key, version, correlation_id, sent_s)
+            due = ExpectedResponse(api_key, version, correlation_id, sent_s)
         except BaseException:
             self._failure = f"a request to {self.address} was cut short"
             raise
@@ -146,7 +152,7 @@ class Pipeline(BrokerConnection):
 
     async def _take_one(self) -> None:
         self._check()
-        # A task cancelled here has taken nothing; the next one reads on.
+        # A task that is cancelled here has consumed nothing; the next one continues reading.
         while len(self._received) < LENGTH_BYTES:
             await self._receive_more()
         try:
@@ -155,7 +161,7 @@ class Pipeline(BrokerConnection):
             self._failure = f"an answer of {self.address} was cut short"
             raise
         if not self._due:
-            raise ProtocolError("an answer came that nobody asked for")
+            raise ProtocolError("a response arrived without a request")
         due = self._due.popleft()
         due.frame = frame
         latencies_s = self.latencies_s
@@ -176,7 +182,8 @@ async def open_pipeline(
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> Pipeline:
-    """Connect, encrypt, settle versions and log in; the caller closes."""
+    """Open a connection with TLS, negotiate API versions and log in.  The caller has to close
+    it."""
     return await open_stream(
         Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login, tls=tls
     )

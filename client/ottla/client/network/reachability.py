@@ -1,7 +1,7 @@
-"""Logs which brokers cannot be reached, and when they can be again.
+"""Log messages about unreachable brokers, and about the end of their outages.
 
-One line for a broker that has not been reached for a second, one more where the reason changes, and
-one when it is reached; a client that repeats its attempts logs no line for each of them.
+One line is logged when a broker has been unreachable for a second, one when the reason changes, and
+one when the broker is reachable again.  Repeated attempts are not logged.
 """
 
 import logging
@@ -11,33 +11,35 @@ Address = tuple[str, int]
 LOG = logging.getLogger("ottla.client.network")
 
 SILENT_S = 1.0
-"""How long a broker is tried before a line says so.  Less reports each restart, more leaves a user
-before a program that seems to hang."""
+"""Seconds before an outage is logged.  With a smaller value, every restart of a broker is logged;
+with a larger value, a program that waits for a broker seems to hang."""
 ADDRESS_COUNT_MAX = 1_000
-"""Addresses remembered: brokers name them."""
+"""Maximum number of addresses that are kept.  It limits memory, because brokers can report
+arbitrary addresses."""
 
 
 class Outage:
-    """An address that could not be reached lately."""
+    """An address to which recent attempts to connect failed."""
 
     __slots__ = ("logged", "since_s")
 
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self.logged: str | None = None
-        """The last reason that was logged."""
+        """Reason in the last log message, or None before the first."""
 
 
 class Reachability:
-    """The addresses that one client cannot reach at present."""
+    """Addresses that one client cannot reach at present."""
 
     def __init__(self) -> None:
         self._outages: dict[Address, Outage] = {}
         self.last_reason: str | None = None
-        """Why the last attempt failed, while none has succeeded since."""
+        """Reason of the last failed attempt.  None if an attempt has succeeded since."""
 
     def note_failure(self, address: Address, reason: str, *, began_s: float, now_s: float) -> None:
-        """Note that an attempt to connect failed; log it where it has lasted and is news."""
+        """Record a failed attempt to connect.  Logs it if the outage has lasted long enough and its
+        reason is new."""
         self.last_reason = reason
         outage = self._outages.get(address)
         if outage is None:
@@ -49,7 +51,7 @@ class Reachability:
             LOG.warning("%s, trying again", reason)
 
     def note_success(self, address: Address, *, now_s: float) -> None:
-        """Note that a connection is open; log it where its outage was logged."""
+        """Record an open connection.  Logs the end of the outage if the outage was logged."""
         self.last_reason = None
         outage = self._outages.pop(address, None)
         if outage is not None and outage.logged is not None:

@@ -1,6 +1,6 @@
-"""What a broker says of itself by ApiVersions: its versions of each API, and its features.  Pure.
+"""The ApiVersions response of a broker: its versions of each API, and its features.  Pure.
 
-Version 3 is asked first, version 0 where the broker does not know it.
+Version 3 of ApiVersions is requested first, and version 0 if the broker does not support that.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -10,17 +10,17 @@ from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
 VERSIONS_ASKED = (3, 0)
-"""Versions of ApiVersions, in the order in which they are tried."""
+"""Versions of ApiVersions in the order in which they are tried."""
 
 
 def versions_request(version: int) -> bytes:
-    """Return the body of the request."""
+    """Return the body of an ApiVersions request."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
     return codec.encode(request, version)
 
 
 class SpokenVersions:
-    """The versions and features of one broker; none before it has answered."""
+    """The API versions and features of one broker.  Empty before its response."""
 
     __slots__ = ("_features", "_versions", "reads_trace_contexts")
 
@@ -33,7 +33,7 @@ class SpokenVersions:
         self.reads_trace_contexts = any(
             row.name == headers.TRACE_CONTEXT_FEATURE for row in answer.supported_features
         )
-        """Whether the broker has a use for a `traceparent` with requests."""
+        """True if the broker supports a `traceparent` in request headers."""
 
     @property
     def api_keys(self) -> frozenset[int]:
@@ -41,25 +41,28 @@ class SpokenVersions:
         return frozenset(self._versions)
 
     def version_of(self, api_key: int, address: str) -> int:
-        """Return the highest version of an API both sides speak; refuse if there is none."""
+        """Return the highest version of an API that both the client and the broker support.
+
+        Raises RefusedError if there is none.
+        """
         api = apis.API[api_key]
         lowest, highest = self._versions.get(api_key, (1, 0))
-        # Our own admin messages are not in ApiVersions and have one version.
-        version = 0 if api_key >= apis.OWN_KEYS_FROM else min(highest, api.latest_stable)
-        if api_key < apis.OWN_KEYS_FROM and version < max(lowest, api.lowest):
+        # Ottla's own admin messages are not listed in ApiVersions and have one version.
+        version = 0 if api.is_own else min(highest, api.latest_stable)
+        if not api.is_own and version < max(lowest, api.lowest):
             raise RefusedError(
                 ErrorCode.UNSUPPORTED_VERSION, f"the broker at {address} has no {api.name}"
             )
         return version
 
     def feature_level(self, name: str) -> int:
-        """Return the finalised level of a feature; 0 for one that the broker does not show."""
+        """Return the finalized level of a feature.  0 if the broker does not report it."""
         return self._features.get(name, 0)
 
 
 def read_versions(version: int, body: memoryview) -> SpokenVersions | None:
-    """Read an answer; None where the next version is to be asked for."""
-    # An answer with code 35 comes in the layout of version 0, whatever was asked.
+    """Decode an ApiVersions response.  Returns None if the next version has to be requested."""
+    # A response with code 35 has the layout of version 0, whichever version was requested.
     is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
     if version and is_refused:
         return None

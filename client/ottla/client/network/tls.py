@@ -1,8 +1,8 @@
-"""TLS from the client's side, over any stream of bytes, and what went wrong in one sentence.
+"""TLS of a client over any byte stream, with error messages of one sentence.
 
-`TLS` belongs to the task, and to all tasks it starts, as `LOGIN` does.  A `TlsDialer` makes the
-context of a configuration once, and again when its files have changed, so that a client that runs
-for long shows its new certificate and knows new CAs without a restart.
+The context variable `TLS` applies to a task and all tasks that it starts, as `LOGIN` does.  A
+`TlsDialer` creates the SSL context of a configuration once, and again after its files have changed.
+A long-running client therefore presents a new certificate, and trusts new CAs, without a restart.
 """
 
 import errno
@@ -20,34 +20,36 @@ from ottla.model.seams import ByteStream
 from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 
 if TYPE_CHECKING:
-    from ottla.model.settings.tls import TlsConfig
+    from ottla.model.settings.security.tls import TlsConfig
 
 logger = logging.getLogger("ottla.client.network")
 
 RECEIVE_BYTES = 256 * KIB
-"""What is asked of the stream below at a time."""
+"""Bytes that are requested from the underlying stream at a time."""
 
 SEND_BYTES = 256 * KIB
-"""What is encrypted before it is sent.  Higher holds more memory, lower costs more calls."""
+"""Number of bytes that are encrypted before they are sent.  A larger value uses more memory; a
+smaller value needs more calls."""
 
 RECORD_BYTES = 16 * KIB
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""How often, at most, files are looked at for having changed: when a connection is made."""
+"""Minimum number of seconds between two checks for changed files.  The check is made when a
+connection is opened."""
 
 GOODBYE_S = 0.5
-"""How long a close waits for room to say goodbye."""
+"""Seconds that a close waits until close_notify can be sent."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""How a stream whose peer has gone shows."""
+"""Exceptions of a stream whose peer has disconnected."""
 
 UNTRUSTED = (2, 18, 19, 20, 21)
-"""OpenSSL's codes for a certificate whose CA is not known (X509_V_ERR_…)."""
+"""OpenSSL's codes for a certificate of an unknown CA (X509_V_ERR_…)."""
 NOT_YET_VALID, EXPIRED = 9, 10
 WRONG_NAMES = (62, 64)
-"""A host name, or an address, that the certificate does not have."""
+"""OpenSSL's codes for a certificate without the host name or IP address that was connected to."""
 
 SPEAKS_NO_TLS = (
     "it does not speak TLS there; security.protocol must be PLAINTEXT, or SASL_PLAINTEXT with a "
@@ -68,12 +70,12 @@ REFUSALS = {
     "WRONG_VERSION_NUMBER": SPEAKS_NO_TLS,
     "HTTP_REQUEST": SPEAKS_NO_TLS,
 }
-"""What alerts and errors mean to who set the client up."""
+"""Explanations for the user of a client, by the name of the TLS alert or error."""
 NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN")
 
 
 class TlsError(OSError):
-    """A connection that came to no TLS, or lost it; the sentence says why, and what to do."""
+    """A failed TLS connection.  The message contains the reason and a remedy."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EPROTO, sentence)
@@ -81,7 +83,7 @@ class TlsError(OSError):
 
 
 def sentence_of(error: ssl.SSLError, host: str) -> str:
-    """Return what went wrong with a broker, as the end of a sentence about it."""
+    """Return the cause of an error, worded as the end of a sentence about the broker."""
     code = getattr(error, "verify_code", None)
     if code in UNTRUSTED:
         return (
@@ -106,17 +108,17 @@ def sentence_of(error: ssl.SSLError, host: str) -> str:
 
 
 def _client_context(config: "TlsConfig") -> ssl.SSLContext:
-    # Most clients encrypt nothing.
+    # Imported on demand: most clients do not use TLS.
     from ottla.model.tls.context_driver import client_context
 
     return client_context(config)
 
 
 class TlsDialer:
-    """How connections are encrypted: a configuration, and the context made of it now."""
+    """A TLS configuration and its current SSL context, for any number of connections."""
 
     def __init__(self, config: "TlsConfig") -> None:
-        """Read the files; raises ConfigError where they cannot be used."""
+        """Read the certificate files.  Raises ConfigError if they are unusable."""
         self._config = config
         self._context = _client_context(config)
         self._signature = stamps_of(config.files)
@@ -125,12 +127,12 @@ class TlsDialer:
 
     @property
     def config(self) -> "TlsConfig":
-        """The configuration."""
+        """The current configuration."""
         return self._config
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a connection that is made now."""
+        """SSL context for a new connection.  It is created again if the files have changed."""
         now_s = trio.current_time()
         if self._looked_at is None:
             self._looked_at = now_s
@@ -142,7 +144,8 @@ class TlsDialer:
         return self._context
 
     def use(self, config: "TlsConfig") -> None:
-        """Use another configuration from now on; ConfigError leaves all as it is."""
+        """Replace the configuration.  Raises ConfigError, and keeps the old one, if it is
+        unusable."""
         context = _client_context(config)
         self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
@@ -152,16 +155,19 @@ class TlsDialer:
         except ConfigError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                logger.error("new certificates are not taken up, the old ones stay: %s", error)
+                logger.error(
+                    "new certificates cannot be used, the previous ones stay in use: %s", error
+                )
             return
         self._signature = signature
         self._complaint = ""
         logger.info("new certificates for connections to brokers: %s", self._config.files)
 
     async def encrypted(self, stream: ByteStream, host: str) -> "TlsStream":
-        """Return the stream encrypted, the server's certificate checked; TlsError where it fails.
+        """Return an encrypted stream over `stream`, after the handshake and the verification of the
+        server.
 
-        The stream is closed then.
+        Closes the stream and raises TlsError if that fails.
         """
         found = self.over(stream, host)
         try:
@@ -172,16 +178,17 @@ class TlsDialer:
         return found
 
     def over(self, stream: ByteStream, host: str) -> "TlsStream":
-        """Return an encrypted stream over another one, before the handshake."""
+        """Return an encrypted stream over `stream` whose handshake has not been performed yet."""
         return TlsStream(stream, self.context, host)
 
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
-"""How this task's connections are encrypted, where nothing else is said; None: not at all."""
+"""TLS of the connections of the current task, unless a connection has a configuration of its own.
+None means unencrypted."""
 
 
 class TlsStream:
-    """An encrypted stream; satisfies the seam `ByteStream`."""
+    """An encrypted stream.  Implements the interface `ByteStream`."""
 
     __slots__ = (
         "_host",
@@ -202,11 +209,11 @@ class TlsStream:
         self._tls = context.wrap_bio(self._received, self._sent, server_hostname=host)
         self._is_closed = False
         self._is_torn = False
-        # Records leave in the order in which they were made.
+        # TLS records have to be sent in the order in which they were created.
         self._lock = trio.Lock()
 
     async def shake_hands(self) -> None:
-        """Come to terms with the server; TlsError where that fails."""
+        """Perform the TLS handshake.  Raises TlsError if it fails."""
         try:
             while not await self._step_of_handshake():
                 if not await self._take_in():
@@ -215,7 +222,7 @@ class TlsStream:
             raise TlsError(HUNG_UP) from None
 
     async def _step_of_handshake(self) -> bool:
-        """Say what is to be said next; return whether that was the last."""
+        """Perform the next step of the handshake.  Returns True if it was the last one."""
         is_over = False
         try:
             self._tls.do_handshake()
@@ -223,7 +230,7 @@ class TlsStream:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            # The server's log is to say why, too.
+            # Send the alert, so that the server can log the reason, too.
             with (
                 trio.CancelScope(shield=True, deadline=trio.current_time() + 1),
                 suppress(trio.BrokenResourceError, trio.ClosedResourceError),
@@ -234,11 +241,11 @@ class TlsStream:
         return is_over
 
     async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Send all of it."""
+        """Encrypt and send all data."""
         view = memoryview(data)
         async with self._lock:
             for at in range(0, len(view), SEND_BYTES):
-                # A close may have come meanwhile, which is no failure of TLS.
+                # A concurrent close is not a TLS failure.
                 if self._is_closed:
                     raise trio.ClosedResourceError("this end was closed")
                 part = view[at : at + SEND_BYTES]
@@ -251,13 +258,15 @@ class TlsStream:
                 await self._send_records()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return what has come, waiting for at least one byte; empty when the peer has ended."""
+        """Return available bytes.  Waits for at least one; returns b"" if the peer has closed its
+        side."""
         room = memoryview(bytearray(min(max_bytes, RECEIVE_BYTES)))
         count = await self.receive_into(room)
         return bytes(room[:count])
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Do what `receive_some` does in the caller's room; return how many bytes came."""
+        """Receive into `room` and return the number of bytes.  Returns 0 if the peer has closed its
+        side."""
         has_waited = False
         while True:
             count, has_ended = self._decrypt(room)
@@ -271,13 +280,13 @@ class TlsStream:
             await self._take_in()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the stream at once, without close_notify."""
         self._stream.abort()
 
     async def aclose(self) -> None:
-        """Close; what was sent still arrives."""
+        """Close the stream.  Data that was sent before the call still arrives at the peer."""
         self._is_closed = True
-        # Our goodbye is said, the peer's is not waited for.
+        # close_notify is sent; that of the peer is not awaited.
         with suppress(ssl.SSLError, ValueError):
             if not self._is_torn:
                 self._tls.unwrap()
@@ -289,7 +298,10 @@ class TlsStream:
             await self._stream.aclose()
 
     def _decrypt(self, room: memoryview) -> tuple[int, bool]:
-        """Fill room with what is here; return how much that was, and whether the peer has ended."""
+        """Decrypt available bytes into `room`.
+
+        Returns the number of bytes, and True if the peer has closed its side.
+        """
         count = 0
         try:
             while count < len(room):
@@ -304,12 +316,13 @@ class TlsStream:
             return count, True
         except ssl.SSLError as error:
             if count:
-                return count, False  # it will be said again
+                return count, False  # the next call finds the error again
             raise TlsError(sentence_of(error, self._host)) from error
         return count, False
 
     async def _take_in(self) -> bool:
-        """Wait for encrypted bytes; return False at the end."""
+        """Receive encrypted bytes from the underlying stream.  Returns False if the peer has closed
+        its side."""
         data = await self._stream.receive_some(RECEIVE_BYTES)
         if not data:
             self._received.write_eof()
@@ -318,17 +331,17 @@ class TlsStream:
         return True
 
     async def _pass_on(self) -> None:
-        """Send what TLS itself has to say."""
+        """Send pending TLS messages, such as those of the handshake."""
         async with self._lock:
             if self._sent.pending:
                 await self._send_records()
 
     async def _send_records(self) -> None:
-        """Send the records that are made; the lock is held."""
+        """Send the finished TLS records.  The caller holds the lock."""
         if self._is_torn:
             raise trio.BrokenResourceError("a send was cut short; records no longer fit together")
-        # Cancelled or broken, a record is lost, or is sent in part: the server would take the next
-        # one for a forgery.
+        # A cancellation or failure may have sent only part of a TLS record.  The server would take
+        # the next record for a forgery, so no further record is sent.
         self._is_torn = True
         await self._stream.send_all(self._sent.read())
         self._is_torn = False

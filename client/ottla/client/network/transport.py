@@ -1,8 +1,8 @@
-"""How connections are made: by TCP, unless whoever runs a task says otherwise.
+"""The transport of connections: TCP, unless another transport is set for the task.
 
-`TRANSPORT` belongs to the task, as trio's context variables do, and to all tasks it starts: so that
-every client and every follower of a simulated machine meets that machine's own network, and no
-constructor has to hand it on.
+The context variable `TRANSPORT` applies to a task and all tasks that it starts.  All clients and
+followers on a simulated machine therefore use the network of that machine, and constructors need no
+transport argument.
 """
 
 import errno
@@ -16,14 +16,15 @@ from ottla.model.seams import Transport
 
 CLOSED = "this socket was already closed"
 NEXT_ADDRESS_AFTER_S = 0.1
-"""A name's first address that has not answered by then may hang; the next is tried beside it."""
+"""Seconds after which a client also tries the next address of a host, in parallel, because the
+first address may hang."""
 
 
 class TcpStream:
-    """A TCP connection; satisfies the seam `ByteStream`.
+    """A TCP connection.  Implements the interface `ByteStream`.
 
-    A request costs a turn of the loop less than with trio's own stream, which lets others run
-    behind each call and looks for an answer at once, where there is none yet.
+    A request needs one event-loop iteration less than with trio's own stream, which yields after
+    each call and tries to receive before the response can have arrived.
     """
 
     __slots__ = ("_stream", "aclose", "receive_into", "socket")
@@ -31,12 +32,12 @@ class TcpStream:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self.socket = stream.socket
-        # Not wrapped in functions of our own: each would cost every call one await more.
+        # Assigned and not wrapped in functions, which would cost one more await per call.
         self.receive_into = stream.socket.recv_into
         self.aclose = stream.aclose
 
     async def send_all(self, data: bytes, /) -> None:
-        """Send all of it; others run meanwhile only where the kernel does not take it at once."""
+        """Send all data.  Yields only if the kernel does not accept all of it at once."""
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             count = os.write(self.socket.fileno(), data)
@@ -48,7 +49,7 @@ class TcpStream:
             await self._stream.send_all(memoryview(data)[count:])
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return what has come, having let others run; empty when the peer has ended."""
+        """Return available bytes, after yielding.  Returns b"" if the peer has closed its side."""
         sock = self.socket
         while True:
             number = sock.fileno()
@@ -56,7 +57,8 @@ class TcpStream:
                 raise trio.ClosedResourceError(CLOSED)
             await trio.lowlevel.wait_readable(number)
             try:
-                # Asked again: it may have been closed just now, and the number be another's.
+                # The descriptor is read again here: the socket may have been closed meanwhile, and
+                # the number reused.
                 return os.read(sock.fileno(), max_bytes)
             except BlockingIOError:
                 pass
@@ -64,7 +66,7 @@ class TcpStream:
                 raise _stream_error(error) from error
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self.socket.close()
 
 
@@ -75,13 +77,13 @@ def _stream_error(error: OSError) -> Exception:
 
 
 class TcpTransport:
-    """The kernel's network; satisfies the seam `Transport`."""
+    """The network of the kernel.  Implements the interface `Transport`."""
 
     async def connect(self, host: str, port: int) -> TcpStream:
-        """Connect to the address of the host that answers first.
+        """Connect to the address of a host that responds first.
 
-        Raises OSError if there is none, also for a host or port that cannot be one: a broker's
-        Metadata may name any.
+        Raises OSError if no address responds, or if the host or port is malformed.  A broker's
+        Metadata response may contain malformed addresses.
         """
         check_address(host, port)
         return TcpStream(
@@ -92,4 +94,4 @@ class TcpTransport:
 TCP = TcpTransport()
 
 TRANSPORT: ContextVar[Transport] = ContextVar("transport", default=TCP)
-"""What this task's connections are made by."""
+"""Transport of the connections of the current task."""

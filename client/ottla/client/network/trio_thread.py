@@ -1,12 +1,12 @@
-"""A trio loop in a thread of its own, for the clients of one asyncio loop.
+"""A trio loop in a background thread, for the clients of one asyncio loop.
 
-`TrioThread.run` runs an async function of trio and gives its result, or raises its error, in the
-asyncio task that asked.  Cancelling that task cancels the function, and waits for its end: nothing
-goes on behind.  `keep` holds an async context manager of trio open.  The thread ends with its last
-client, or within `LOOK_S` once the asyncio loop is closed.
+`TrioThread.run` runs an async function of trio, and returns its result or raises its error in the
+calling asyncio task.  Cancelling that task cancels the function and waits for its end.  `keep`
+holds an async context manager of trio open.  The thread ends when its last client is closed, or
+within `LOOK_S` seconds after the asyncio loop was closed.
 
-Waking a loop costs far more than a call: what is asked while one is being woken shares the wake-up,
-in either direction (`Mailbox`).
+Waking a loop costs far more than a call.  Calls in either direction that are posted while the other
+loop is being woken therefore share one wake-up (`Mailbox`).
 """
 
 import asyncio
@@ -23,9 +23,10 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 LOOK_S = 1.0
-"""How often the thread looks whether its asyncio loop is closed: a loop does not say so."""
+"""Seconds between checks whether the asyncio loop was closed.  A check is necessary because an
+asyncio loop sends no notification when it closes."""
 CALLS_PER_TURN = 256
-"""Calls of the other loop that are made before tasks of this one get their turn."""
+"""Number of calls from the other loop that are made before this loop runs other tasks."""
 
 
 class ClientClosedError(RuntimeError):
@@ -36,9 +37,10 @@ class ClientClosedError(RuntimeError):
 
 
 class Mailbox:
-    """Calls from one thread to the loop of another, where all that have come are made at once.
+    """Queue of calls from one thread to the loop of another.  One wake-up delivers all queued
+    calls.
 
-    `wake` has `deliver` called in the other thread, soon; it may raise if that loop has ended.
+    `wake` schedules `deliver` in the other thread.  It may raise if that loop has ended.
     """
 
     def __init__(self, wake: Callable[[Callable[[], None]], object]) -> None:
@@ -47,9 +49,9 @@ class Mailbox:
         self._is_waking = False
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Have a function called that does not raise, after all that were posted before."""
+        """Queue a function that does not raise, behind all that were posted before."""
         self._calls.append((function, args))
-        # The reader clears the mark before it looks: a call is never left lying.
+        # `deliver` clears the mark before it reads the queue, so no call is left behind.
         if not self._is_waking:
             self._is_waking = True
             try:
@@ -59,7 +61,7 @@ class Mailbox:
                 raise
 
     def deliver(self) -> None:
-        """Make the calls that have come, as far as others need not wait for it."""
+        """Make the queued calls, up to `CALLS_PER_TURN` at a time so that other tasks can run."""
         self._is_waking = False
         for _ in range(CALLS_PER_TURN):
             try:
@@ -73,7 +75,8 @@ class Mailbox:
 
 
 class Call(Generic[T]):
-    """A call that was asked for in the asyncio loop; it is settled there once."""
+    """A call from the asyncio loop into trio's thread, and its result.  It is settled once, in
+    asyncio's thread."""
 
     __slots__ = ("_failure", "_future", "_loop", "_value", "is_settled")
 
@@ -85,7 +88,7 @@ class Call(Generic[T]):
         self._failure: Exception | None = None
 
     def settle(self, value: Any, failure: Exception | None) -> None:
-        """Say what became of it; the first word holds."""
+        """Set the result.  Only the first call has an effect."""
         if self.is_settled:
             return
         self.is_settled = True
@@ -95,17 +98,17 @@ class Call(Generic[T]):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was settled by an error."""
+        """True if the call has ended with an error."""
         return self._failure is not None
 
     def result(self) -> T:
-        """Return its value, or raise its error; it must be settled."""
+        """Return the result of the call, or raise its error.  The call must be settled."""
         if self._failure is not None:
             raise self._failure
         return self._value
 
     async def wait(self) -> None:
-        """Wait until it is settled; a cancelled task may wait again."""
+        """Wait until the call is settled.  A task that was cancelled here may wait again."""
         if self._future.cancelled():
             self._future = self._loop.create_future()
         if not self.is_settled:
@@ -113,11 +116,13 @@ class Call(Generic[T]):
 
 
 class _BlockFailedError(Exception):
-    """The application's block ended by an error, which the application itself knows."""
+    """Error raised inside a trio context manager if the application's block ended with an error.
+    The application receives its own error instead."""
 
 
-class Kept(Generic[T_co]):
-    """An open context manager of trio; the calls of its value end with it."""
+class KeptManager(Generic[T_co]):
+    """A context manager of trio that is kept open.  Pending calls to its value are cancelled when
+    it closes."""
 
     def __init__(self, manager: AbstractAsyncContextManager[T_co]) -> None:
         self.value: T_co
@@ -128,10 +133,10 @@ class Kept(Generic[T_co]):
         self._release = trio.Event()
         self._has_failed = False
         self.on_close: dict[object, Callable[[], None]] = {}
-        """What is called once it has closed, by whatever it belongs to."""
+        """Functions to call when the manager closes, by owner."""
 
     async def hold(self, on_open: Callable[[], None]) -> None:
-        """Open, wait for `release`, close: in one task, as trio demands."""
+        """Open the manager, wait for `release` and close it, all in one task as trio requires."""
         try:
             with suppress(_BlockFailedError):
                 async with self._manager as self.value:
@@ -152,19 +157,20 @@ class Kept(Generic[T_co]):
                 self.on_close.popitem()[1]()
 
     def release(self, has_failed: bool) -> None:
-        """Let the manager close, by an error or without."""
+        """Make `hold` close the manager, with an error if `has_failed`."""
         self._has_failed = has_failed
         self._release.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Start a call; return False if it is too late for one."""
+        """Start a call of the value in trio's thread.  Returns False if the manager is closing or
+        closed."""
         if self.is_open and self._nursery is not None:
             self._nursery.start_soon(work)
         return self.is_open
 
 
 class TrioThread:
-    """The trio loop of one asyncio loop."""
+    """The thread with the trio loop of one asyncio loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.client_count = 0
@@ -180,11 +186,11 @@ class TrioThread:
         self._thread.start()
 
     async def ready(self) -> None:
-        """Wait until the loop runs."""
+        """Wait until the trio loop runs."""
         await asyncio.shield(self._ready)
 
     def stop(self) -> None:
-        """Let the loop end."""
+        """Stop the trio loop."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._stop.set)
 
@@ -192,12 +198,13 @@ class TrioThread:
         self,
         function: Callable[..., Awaitable[T]],
         *args: Any,
-        kept: Kept[Any] | None = None,
+        kept: KeptManager[Any] | None = None,
         on_unclaimed: Callable[[T], None] | None = None,
     ) -> T:
-        """Run an async function of trio, within what is kept open; return what it returns.
+        """Run an async function in trio's thread, and return its result.
 
-        `on_unclaimed` takes a result that arrived when the asyncio task was cancelled already.
+        With `kept`, the function is cancelled when that manager closes.  `on_unclaimed` receives a
+        result that arrives after the asyncio task was cancelled.
         """
         call: Call[T] = Call(self._loop)
         scope = trio.CancelScope()
@@ -210,7 +217,7 @@ class TrioThread:
                     try:
                         value, failure = await function(*args), None
                     except Exception as error:
-                        failure = error  # it belongs to the task that asked
+                        failure = error  # raised in the calling asyncio task instead
             finally:
                 self.post(call.settle, value, failure)
 
@@ -223,9 +230,10 @@ class TrioThread:
         self.call_soon(contextvars.copy_context().run, start)
         return await self.result_of(call, scope.cancel, on_unclaimed)
 
-    async def keep(self, manager: AbstractAsyncContextManager[T]) -> tuple[Kept[T], Any]:
-        """Open a context manager; return it, and the future of its end."""
-        kept = Kept(manager)
+    async def keep(self, manager: AbstractAsyncContextManager[T]) -> tuple[KeptManager[T], Any]:
+        """Open a context manager in trio's thread.  Returns it, and a future that is done when it
+        has closed."""
+        kept = KeptManager(manager)
         opened: asyncio.Future[None] = self._loop.create_future()
         end = asyncio.ensure_future(self.run(kept.hold, lambda: self.post(_set_done, opened)))
         try:
@@ -238,8 +246,10 @@ class TrioThread:
             end.result()
         return kept, end
 
-    async def close(self, kept: Kept[Any], end: "asyncio.Future[None]", has_failed: bool) -> None:
-        """Close what is kept open; raise what its closing raises."""
+    async def close(
+        self, kept: KeptManager[Any], end: "asyncio.Future[None]", has_failed: bool
+    ) -> None:
+        """Close an open manager, and raise the error of its closing."""
         with suppress(ClientClosedError):
             self.call_soon(kept.release, has_failed)
         try:
@@ -251,7 +261,7 @@ class TrioThread:
         end.result()
 
     async def call_back(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run an async function of asyncio from a task of trio, to its end."""
+        """Run an async function in the asyncio loop, from a task of trio, and wait for its end."""
         done, failures, tasks = trio.Event(), [], []
 
         async def work() -> None:
@@ -278,9 +288,10 @@ class TrioThread:
         cancel: Callable[[], object],
         on_unclaimed: Callable[[T], None] | None = None,
     ) -> T:
-        """Return what became of a call; `cancel` is called in trio's thread when its task is.
+        """Return the result of a call, or raise its error.
 
-        The call is waited for nevertheless.
+        If the asyncio task is cancelled, `cancel` is called in trio's thread, and the end of the
+        call is awaited nevertheless.
         """
         self._pending.add(call)
         cancelled: asyncio.CancelledError | None = None
@@ -314,8 +325,9 @@ class TrioThread:
             raise ClientClosedError from None
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function that does not raise in the asyncio loop, if that still runs."""
-        # A closed loop waits for no answer.
+        """Call a function that does not raise in the asyncio loop.  Ignored if that loop is
+        closed."""
+        # Nothing waits for the call if the loop is closed.
         with suppress(RuntimeError):
             self._to_asyncio.post(function, *args)
 

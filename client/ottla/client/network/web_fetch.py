@@ -1,7 +1,8 @@
-"""Small answers of web servers: keys and tokens of identity providers.  Blocking: for a worker.
+"""Small HTTP responses, such as the keys and tokens of identity providers.  The functions block, so
+they run in a worker thread.
 
-An answer is bounded in bytes and in time, and no redirect is followed: what was listed is asked,
-and nothing else.  Where no TLS is given, what the machine trusts (or SSL_CERT_FILE) is trusted.
+A response is limited in size and time.  Redirects are refused, so that only configured servers are
+contacted.  Without a TLS configuration, the CAs of the machine (or SSL_CERT_FILE) are trusted.
 """
 
 import os
@@ -25,49 +26,50 @@ from urllib.request import (
 )
 
 from ottla.model.errors import ConfigError
-from ottla.model.settings.oauth import is_file_url, path_of
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.oauth import is_file_url, path_of
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.context_driver import client_context
 
 TIMEOUT_S = 10.0
-"""For connecting, and for the answer: a server that gives a byte now and then holds a worker no
-longer than both."""
+"""Timeout in seconds for connecting, and separately for the whole response.  A server that sends
+one byte at a time therefore blocks a worker for at most twice this time."""
 
 RETRIED_CODES = (408, 425, 429)
-"""Answers of the kind "not now"; other codes below 500 say "never"."""
+"""Status codes of temporary errors.  Other codes below 500 are permanent errors."""
 
 PIECE_BYTES = 65_536
 SHOWN_BYTES_MAX = 200
 
 
 class WebFetchError(Exception):
-    """What was asked for could not be had; the text says why and holds no secret."""
+    """A failed request.  The message contains the reason, and no secret."""
 
     def __init__(self, text: str, *, is_final: bool = False) -> None:
         super().__init__(text)
         self.is_final = is_final
-        """Whether the same question would be answered alike."""
+        """True if the error is permanent: a retry would fail in the same way."""
 
 
 class _Times(NamedTuple):
-    """How long an answer may take."""
+    """Timeouts of a response."""
 
     read_timeout_s: float
-    """For each piece of it."""
+    """Timeout of each read, in seconds."""
     deadline: float
-    """For all of it, on the monotonic clock."""
+    """Deadline of the whole response, in seconds of the monotonic clock."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Headers, newurl: str
     ) -> None:
-        """Follow none."""
+        """Refuse every redirect."""
         return
 
 
 class _TimedInput(RawIOBase):
-    """What a server says, until a deadline: also of a head that comes byte by byte."""
+    """Bytes of a response with a deadline, which also applies to headers that arrive byte by
+    byte."""
 
     def __init__(self, sock: socket, read_timeout_s: float, deadline: float) -> None:
         super().__init__()
@@ -80,7 +82,7 @@ class _TimedInput(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read some bytes.  Raises TimeoutError where none come in time."""
+        """Read some bytes.  Raises TimeoutError if none arrive in time."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("it takes too long")
@@ -93,7 +95,7 @@ class _TimedInput(RawIOBase):
 
 
 class _TimedAnswer(HTTPResponse):
-    """An answer that is read until a deadline."""
+    """A response with a deadline."""
 
     def __init__(
         self, sock: socket, *arguments: Any, read_timeout_s: float, deadline: float, **options: Any
@@ -104,7 +106,7 @@ class _TimedAnswer(HTTPResponse):
 
 
 class _PlainConnection(HTTPConnection):
-    """A connection whose answers may take another time than its beginning."""
+    """An HTTP connection with separate timeouts for connecting and for the response."""
 
     def __init__(self, host: str, *, times: "_Times", **options: Any) -> None:
         super().__init__(host, **options)
@@ -116,8 +118,8 @@ class _PlainConnection(HTTPConnection):
         self.sock.settimeout(self._times.read_timeout_s)
 
 
-class _EncryptedConnection(_PlainConnection, HTTPSConnection):
-    """The same over TLS."""
+class _TlsConnection(_PlainConnection, HTTPSConnection):
+    """An HTTPS connection with separate timeouts for connecting and for the response."""
 
 
 class _Plain(HTTPHandler):
@@ -129,10 +131,10 @@ class _Plain(HTTPHandler):
         return self.do_open(self._make, req)
 
 
-class _Encrypted(HTTPSHandler):
+class _TlsHandler(HTTPSHandler):
     def __init__(self, times: _Times, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
-        self._make: Any = partial(_EncryptedConnection, times=times, context=context)
+        self._make: Any = partial(_TlsConnection, times=times, context=context)
 
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._make, req)
@@ -148,18 +150,18 @@ def fetch(
     connect_timeout_s: float = TIMEOUT_S,
     read_timeout_s: float = TIMEOUT_S,
 ) -> bytes:
-    """Return what a URL or a file has.  Raises WebFetchError where that cannot be had."""
+    """Return the contents of a URL or a file.  Raises WebFetchError if that fails."""
     try:
         if is_file_url(url):
             with open(path_of(url), "rb") as file:
                 return _bounded(file, bytes_max, None)
         deadline = time.monotonic() + connect_timeout_s + read_timeout_s
-        # A proxy of the environment is used as by every other program, but not on the way to this
-        # machine itself (http://), which is not encrypted.
+        # A proxy in the environment is used as by other programs.  It is not used for http://,
+        # which is unencrypted and therefore only for this machine.
         proxies = ProxyHandler({} if url.startswith("http:") else None)
         context = ssl.create_default_context() if tls is None else client_context(tls)
         times = _Times(read_timeout_s, deadline)
-        opener = build_opener(_NoRedirects, proxies, _Plain(times), _Encrypted(times, context))
+        opener = build_opener(_NoRedirects, proxies, _Plain(times), _TlsHandler(times, context))
         asked = Request(url, data=body, headers=dict(headers or {}))
         with opener.open(asked, timeout=connect_timeout_s) as answer:
             return _bounded(answer, bytes_max, deadline)
@@ -177,12 +179,13 @@ def fetch(
         raise WebFetchError(f"{url} cannot be read: {text.lower()[:SHOWN_BYTES_MAX]}") from None
     except ValueError as error:
         raise WebFetchError(f"{url} cannot be asked: {type(error).__name__}") from None
-    except Exception as error:  # http.client has errors of many kinds for answers that are none
+    except Exception as error:  # http.client raises many kinds of errors for malformed responses
         raise WebFetchError(f"{url} gives no answer of HTTP: {type(error).__name__}") from None
 
 
 def _words(reason: object) -> str:
-    """Return why a question failed; the errno of OpenSSL's errors means nothing."""
+    """Return the reason of a failure as text, without the errno of OpenSSL's errors, which is
+    meaningless."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {reason.verify_message}"
     if isinstance(reason, ssl.SSLError):

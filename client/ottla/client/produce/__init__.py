@@ -1,12 +1,14 @@
-"""What a producer is made of.
+"""The parts of a producer.
 
-producer_link.py        a producer's connection to one broker
-accumulator.py          everything a producer has taken and not delivered (pure)
-producer_identities.py  who earlier producers of this process were (pure)
-producer_lane.py        one partition's batches: order, sequences, what an answer means (pure)
-record_encoding.py      many records at a time as a batch holds them (pure)
-record_run.py           many records of one partition, encoded as batches take them (pure)
-partitioner.py          which partition a record belongs to (pure)
-placement.py            the partitioners of one producer, the application's own first (pure)
+producer_link.py        the connection of a producer to one broker
+accumulator.py          buffered records that are not delivered yet (pure)
+producer_identities.py  producer ids that later producers of this process reuse (pure)
+producer_lane.py        the batches of one partition: order, sequences, responses (pure)
+record_arguments.py     validation of one record from the application (pure)
+record_encoding.py      encoding of many records at once (pure)
+record_run.py           interface of many records of one partition that encode themselves (pure)
+many_records.py         records sent in one call, and their delivery reports (pure)
+partitioner.py          the built-in partitioners (pure)
+placement.py            placement by the application's partitioner, or else a built-in one (pure)
 delivery.py             the delivery report of one record
 """

@@ -1,10 +1,13 @@
-"""Everything a producer has taken and not yet delivered, by partition.
+"""Buffered records of a producer that are not delivered yet, by partition.
 
-Pure: it is told the time, what a broker answered, and who leads; it says what may be sent, what has
-settled, and when to look again.  Memory is charged when a record is taken and given back when its
-batch settles.  A new producer epoch is asked for when a lane needs one and nothing numbered under
-the old epoch is open any more.  Invariants: BoundedMemory, NothingAfterAFailure (only where
-`ends_at_failure`: what is in a partition then has no gaps), and those of `producer_lane`.
+Pure.  Inputs are the time, brokers' responses and leaders.  Outputs are batches to send, settled
+batches, and the time of the next check.  Memory is charged when a record is accepted and released
+when its batch is settled.  A new producer epoch is requested when the lane of a partition needs one
+and no open batch has a sequence of the old epoch.  Invariants, in addition to those of
+`producer_lane`:
+- BoundedMemory: buffered records never exceed `buffer.memory`, except for a single record.
+- NothingAfterAFailure (only with `ends_at_failure`): no record is sent after an undelivered record,
+  so that the records of a partition have no gaps.
 """
 
 from collections import deque
@@ -12,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from ottla.client.produce.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
+from ottla.client.produce.producer_lane import BatchOutcome, Lane, NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.telemetry.measures import ProduceMeasures
 from ottla.model.compiled import mypyc_attr
@@ -26,46 +29,51 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
 RECORD_OVERHEAD_BYTES = 26
-"""Length, attributes, timestamp, offset, key length, value length, header count at their longest
-in a batch that is no larger than a request."""
+"""Maximum size in bytes of all fields of a record other than key, value and headers, in a batch
+that is no larger than a request.  The fields are length, attributes, timestamp, offset, key length,
+value length and header count."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
-"""Failures remembered until somebody asks; the oldest go first."""
+"""Maximum number of failed batches that are kept for `take_unseen_failure`.  The oldest are
+dropped."""
 
 NO_RECORD_ERRORS: Mapping[int, str | None] = MappingProxyType({})
 
 
 class ProducerIdentity(NamedTuple):
-    """Who an idempotent producer is to the brokers."""
+    """Producer id and producer epoch of an idempotent producer."""
 
     producer_id: ProducerId
     epoch: int
 
 
 class PlainRoute(NamedTuple):
-    """Where a topic's next record without key and headers goes while nothing has to be decided."""
+    """The open batch to which the next records of a topic without key and headers are appended.
+
+    The route ends when the batch reaches a certain size.  Then a partition is chosen again.
+    """
 
     batch: ProducerBatch
     limit_bytes: int
-    """Size of the batch up to which it does."""
+    """Size of the batch, in bytes, at which the route ends."""
     charged_bytes: int
-    """What was charged for the batch before."""
+    """Bytes of memory that were charged to the batch when the route started."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Accumulator:
-    """The lanes of one producer and the memory they share."""
+    """The lanes of all partitions of one producer, and the memory that they share."""
 
     is_transactional: ClassVar[bool] = False
 
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
         self.ended_by: RefusedError | None = None
-        """The first failure, where nothing may leave after one."""
+        """First failure, if no records are sent after a failure.  None before the first failure."""
         self.refusal: RefusedError | None = None
-        """Why no record is accepted now."""
+        """Error with which new records are currently refused, or None."""
         self.produce_version_max = INT16_MAX
-        """The highest version of Produce that may carry its batches."""
+        """Highest version of Produce that may be used for these batches."""
         self.measures = ProduceMeasures()
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
@@ -76,19 +84,20 @@ class Accumulator:
         self._codec = Codec[config.compression_type.upper()]
         self._lanes: dict[TopicPartition, Lane] = {}
         self._busy: dict[TopicPartition, Lane] = {}
-        """The lanes where something waits; who was served last stands last."""
+        """Lanes with waiting batches, least recently served first."""
         self._routes: dict[str, PlainRoute] = {}
         self._is_flushing = 0
         self._is_short_of_memory = False
         self._is_epoch_due = False
 
-    # What the application does.
+    # Called for the application.
 
     def has_room(self, record_bytes: int) -> bool:
-        """Return whether a record fits into the memory that is left; an empty buffer takes any."""
+        """Return whether a record fits into the free memory.  An empty buffer accepts a record of
+        any size."""
         fits = self.buffered_bytes + record_bytes <= self._buffer_bytes_max
         if not fits:
-            # Batches that gather would gather forever: nothing can join them.
+            # Open batches are sent now: no record could be added to them while memory is full.
             self._is_short_of_memory = True
         return fits or not self.buffered_bytes
 
@@ -101,16 +110,18 @@ class Accumulator:
         headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> ProducerBatch | None:
-        """Put one record into the batch that gathers, as its last; None where it has no room.
+        """Append one record to the open batch of its partition, and return the batch.
 
-        `charge_bytes` is the record's `record_bytes`.
+        Returns None if there is no open batch, or if the record does not fit.  `charge_bytes` is
+        the `record_bytes` of the record.
         """
         lane = self._lanes.get(partition)
         if lane is None or (batch := lane.newest) is None or not batch.is_open:
             return None
         size_bytes = batch.size_bytes + charge_bytes
         if size_bytes > self._batch_bytes or size_bytes > batch.gathers_to_bytes:
-            # What is gathered may take less than it is charged.
+            # The size was counted with the largest overhead per record; encoded records may be
+            # smaller.
             batch.encode_gathered()
             if batch.size_bytes + charge_bytes > self._batch_bytes:
                 return None
@@ -119,9 +130,10 @@ class Accumulator:
         return batch
 
     def join_plain(self, topic: str, value: bytes, timestamp_ms: int) -> ProducerBatch | None:
-        """Put one record without key and headers where the topic's last one went, as the last.
+        """Append one record without key and headers to the batch that the topic's route leads to.
 
-        None where there is something to decide: this is the short way, for most records.
+        This is the fast path for most records.  Returns None if a partition has to be chosen, or if
+        the record does not fit.
         """
         route = self._routes.get(topic)
         if route is None or self.refusal is not None:
@@ -136,7 +148,7 @@ class Accumulator:
             or buffered_bytes > self._buffer_bytes_max
         ):
             return None
-        # Not by a method of the batch: a call costs a fifth of all this.
+        # Not a method of the batch: a call would cost a fifth of this function.
         batch.values.append(value)
         batch.record_count += 1
         batch.size_bytes = size_bytes
@@ -145,7 +157,8 @@ class Accumulator:
         return batch
 
     def route_plain(self, topic: str, batch: ProducerBatch, room_bytes: int) -> None:
-        """Let records without key and headers join this batch, about `room_bytes` of them."""
+        """Append the topic's next records without key and headers to this batch, about `room_bytes`
+        in total."""
         self._routes[topic] = PlainRoute(
             batch,
             min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes),
@@ -153,7 +166,8 @@ class Accumulator:
         )
 
     def end_plain_route(self, topic: str) -> int:
-        """Have the next such record decided; return about how many bytes went the short way."""
+        """End the route of a topic.  Returns the approximate size of the records that were appended
+        through it."""
         route = self._routes.pop(topic, None)
         return 0 if route is None else route.batch.charged_bytes - route.charged_bytes
 
@@ -166,7 +180,10 @@ class Accumulator:
         headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
-        """Take one record; return its batch (it is the last in it) and whether to look again."""
+        """Buffer one record.  Returns its batch, whose last record it is.
+
+        The second result is True if the batch is new, so that the connections must check for work.
+        """
         assert self.ended_by is None
         charge_bytes = record_bytes(key, value, headers)
         batch = self.join(partition, timestamp_ms, key, value, headers, charge_bytes)
@@ -177,12 +194,15 @@ class Accumulator:
         batch = lane.open_batch(now_ms)
         batch.append(timestamp_ms, key, value, headers, charge_bytes)
         self.buffered_bytes += charge_bytes
-        return batch, True  # to be sent, or to begin its linger
+        return batch, True  # a new batch: to be sent, or its linger time starts
 
     def extend(
         self, partition: TopicPartition, timestamp_ms: int, run: RecordRun, now_ms: int
     ) -> bool:
-        """Take what one batch takes of a run; return whether to look again."""
+        """Buffer as many records of a run as fit into one batch.
+
+        Returns True if the batch is new, so that the connections must check for work.
+        """
         assert self.ended_by is None
         batch_bytes = self._batch_bytes
         lane = self._lane(partition)
@@ -203,7 +223,7 @@ class Accumulator:
         return is_new
 
     def newest(self, partition: TopicPartition) -> ProducerBatch:
-        """Return the batch that took a partition's last record."""
+        """Return the batch that contains the last record of a partition."""
         batch = self._lanes[partition].newest
         assert batch is not None
         return batch
@@ -220,27 +240,27 @@ class Accumulator:
         return lane
 
     def begin_flush(self) -> list[ProducerBatch]:
-        """Let nothing linger until `end_flush`; return what is open now."""
+        """Ignore `linger.ms` until `end_flush`.  Returns all batches that are not settled."""
         self._is_flushing += 1
         return [
             batch for lane in self._lanes.values() for batch in (*lane.in_flight, *lane.waiting)
         ]
 
     def end_flush(self) -> None:
-        """Let batches gather again."""
+        """Apply `linger.ms` again."""
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
-        """Return the first failure that nobody waited for; forget all there are."""
+        """Return the first failure that was not reported to any task, and discard all failures."""
         unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None
 
-    # What the connections do.
+    # Called by the connections.
 
     @property
     def is_identity_due(self) -> bool:
-        """Whether the brokers must be asked now for an id, or for a new epoch of it."""
+        """True if a producer id, or a new epoch of it, has to be requested now."""
         if not self._config.enable_idempotence:
             return False
         if self.identity is None:
@@ -248,18 +268,22 @@ class Accumulator:
         return self._is_epoch_due and not any(lane.has_numbered for lane in self._lanes.values())
 
     def become(self, identity: ProducerIdentity) -> None:
-        """Number from 0 on, under this id and epoch."""
+        """Use a new producer id and epoch.  Sequences start at 0 again."""
         self.identity = identity
         self._is_epoch_due = False
         for lane in self._lanes.values():
             lane.start_epoch()
 
     def waiting_partitions(self) -> Sequence[TopicPartition]:
-        """Return the partitions where something waits, those served longest ago first."""
+        """Return the partitions with waiting batches, least recently served first."""
         return tuple(self._busy)
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Take into flight what may leave now for these partitions, at most a request full."""
+        """Move batches of these partitions that are ready from waiting to in flight.
+
+        Returns these batches: at most one per partition, and together at most `max.request.size`
+        unless a single batch is larger.
+        """
         config, measures = self._config, self.measures
         room_bytes = config.request_bytes_max
         taken: list[ProducerBatch] = []
@@ -291,7 +315,8 @@ class Accumulator:
         return taken
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return when something may become ready, or be over, by time alone."""
+        """Return the next time, in ms, at which a batch becomes ready or expires.  None if there is
+        no such time."""
         config = self._config
         found: int | None = None
         for lane in self._busy.values():
@@ -305,21 +330,23 @@ class Accumulator:
         return found
 
     def next_expiry_ms(self) -> int | None:
-        """Return when the first batch that waits expires; None while none waits."""
+        """Return the time, in ms, at which the first waiting batch expires.  None if no batch is
+        waiting."""
         found = [lane.waiting[0].created_ms for lane in self._busy.values()]
         return min(found) + self._config.delivery_timeout_ms if found else None
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
-        """Settle, as failed, what waits for longer than it may; return it."""
+        """Fail the waiting batches that are older than `delivery.timeout.ms`, and return them."""
         bound_ms = now_ms - self._config.delivery_timeout_ms
         gone: list[ProducerBatch] = []
         for partition, lane in list(self._busy.items()):
             for batch in lane.expired(bound_ms):
+                count = batch.attempt_count
                 lane.fail(
                     batch,
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"not delivered in {self._config.delivery_timeout_ms} ms "
-                    f"({batch.attempt_count} attempts)"
+                    f"({count} {'attempt' if count == 1 else 'attempts'})"
                     + (f"; the last: {batch.last_refusal}" if batch.last_refusal else ""),
                 )
                 self._settle(lane, batch)
@@ -330,7 +357,7 @@ class Accumulator:
         return gone
 
     def fail_waiting(self, code: ErrorCode, message: str) -> None:
-        """Settle everything that waits as failed: the producer can not go on."""
+        """Fail all waiting batches, because the producer cannot continue."""
         for lane in list(self._busy.values()):
             while lane.waiting:
                 batch = lane.waiting.popleft()
@@ -361,24 +388,24 @@ class Accumulator:
         base_offset: int = -1,
         log_append_time_ms: int = -1,
         record_errors: Mapping[int, str | None] = NO_RECORD_ERRORS,
-    ) -> Fate:
-        """Take the broker's answer for a batch in flight.
+    ) -> BatchOutcome:
+        """Process the broker's response for a batch in flight.
 
-        `record_errors` has the records at fault by their index in the batch, with messages.
+        `record_errors` contains the messages for rejected records, by their index in the batch.
         """
         lane = self._lanes[batch.partition]
         fate = lane.on_answer(batch, code, message)
-        if fate is Fate.FAILED and record_errors:
+        if fate is BatchOutcome.FAILED and record_errors:
             batch.blame(record_errors)
-        if fate is Fate.DELIVERED and code == ErrorCode.NONE:
+        if fate is BatchOutcome.DELIVERED and code == ErrorCode.NONE:
             batch.base_offset = Offset(base_offset)
             batch.log_append_time_ms = log_append_time_ms
         self._follow(lane, batch, fate, now_ms)
         self._fail_what_follows()
         return fate
 
-    def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> Fate:
-        """Take note that no answer will come for a batch in flight."""
+    def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> BatchOutcome:
+        """Process the loss of the response for a batch in flight."""
         lane = self._lanes[batch.partition]
         fate = lane.on_lost(batch, why)
         self._follow(lane, batch, fate, now_ms)
@@ -386,7 +413,7 @@ class Accumulator:
         return fate
 
     def on_unsent(self, batch: ProducerBatch) -> None:
-        """Put back a batch that surely did not leave."""
+        """Move a batch from in flight back to waiting, because it was certainly not sent."""
         lane = self._lanes[batch.partition]
         lane.on_unsent(batch)
         self._busy[batch.partition] = lane
@@ -422,17 +449,18 @@ class Accumulator:
                 is_transactional=self.is_transactional,
             )
 
-    def _follow(self, lane: Lane, batch: ProducerBatch, fate: Fate, now_ms: int) -> None:
+    def _follow(self, lane: Lane, batch: ProducerBatch, fate: BatchOutcome, now_ms: int) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
-        if fate is Fate.SPLIT:
+        if fate is BatchOutcome.SPLIT:
             parts = batch.split(_charge_of)
-            # What the parts give back when they settle is what they are charged now.
+            # The batch's charge is replaced by those of its parts, which are released when the
+            # parts settle.
             self.buffered_bytes += sum(part.charged_bytes for part in parts) - batch.charged_bytes
             lane.go_on_as(parts)
             self._busy[batch.partition] = lane
-            self._tell(batch)
+            self._report(batch)
             return
-        if fate is not Fate.RETRIED:
+        if fate is not BatchOutcome.RETRIED:
             self._settle(lane, batch)
             return
         config = self._config
@@ -451,15 +479,16 @@ class Accumulator:
             self._failed.append(batch)
             if self._ends_at_failure and self.ended_by is None:
                 self.ended_by = self.refusal = batch.first_failure
-        self._tell(batch)
+        self._report(batch)
 
     def _fail_what_follows(self) -> None:
-        """Settle what waits as failed, once nothing may leave any more."""
+        """Fail all waiting batches if the producer sends no records after a failure and a failure
+        has occurred."""
         if self.ended_by is not None:
             self.fail_waiting(self.ended_by.code, "a record before it was not delivered")
 
-    def _tell(self, batch: ProducerBatch) -> None:
-        """Wake who waits for a batch; its bytes are of no use any more."""
+    def _report(self, batch: ProducerBatch) -> None:
+        """Wake the tasks that wait for a settled batch, and release its memory."""
         batch.forget_records()
         for callback in batch.on_settled:
             callback()
@@ -471,7 +500,7 @@ def _charge_of(record: Record) -> int:
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | EncodedHeaders) -> int:
-    """Return the most a record can take in a batch."""
+    """Return the largest size in bytes that a record can have in a batch."""
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
         size += len(key)

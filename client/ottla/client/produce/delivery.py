@@ -1,4 +1,4 @@
-"""What becomes of a record that was sent."""
+"""Delivery reports of sent records."""
 
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
@@ -11,31 +11,32 @@ from ottla.model.ids import Offset
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is."""
+    """Topic, partition and offset of a delivered record."""
 
     topic: str
     """Name of the topic."""
     partition: int
     """Number of the partition."""
     offset: Offset
-    """-1 where nobody says: under acks=0, and of a batch that an earlier attempt had written."""
+    """Offset of the record.  -1 if it is unknown: with acks=0, or if an earlier attempt had already
+    written the batch."""
     timestamp_ms: int
-    """Time of the record, in ms since 1970: the producer's or the broker's."""
+    """Timestamp of the record, in ms since 1970, set by the producer or the broker."""
 
 
 class Delivery:
-    """The delivery report of one record, to come: `await` it.
+    """The delivery report of one record.  Await it to get the result.
 
-    It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
+    Awaiting returns RecordMetadata or raises NotDeliveredError, also when repeated.
     """
 
-    # As little as is possible, since there is one for each record: nothing is made of it before
-    # somebody asks, and nothing changes, so that another thread may look.
+    # As small as possible, since there is one for each record.  It is immutable, so that another
+    # thread may read it.
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._batch = batch
-        """The batch that took the record, and its place there."""
+        """The batch that the record was appended to.  `_index` is the record's index in it."""
         self._index = index
         self._timestamp_ms = timestamp_ms
 
@@ -44,33 +45,36 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of the record."""
+        """True if the record was delivered, or is known to have failed."""
         return self._find()[0].is_settled
 
     @property
     def failure(self) -> NotDeliveredError | None:
-        """Why the record was not delivered; `flush` raises it nevertheless."""
+        """Reason why the record was not delivered, or None.  Even if the application reads it,
+        `flush` still raises it."""
         batch, index = self._find()
         return batch.failure_of(index)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once it is known what became of the record, which may be at once."""
+        """Call `callback` once the record is settled, or immediately if it is already settled."""
         batch, _ = self._find()
         if batch.is_settled:
             callback()
         else:
-            # A batch that is split calls back too: go on with the part that has the record.
+            # A batch that is split also calls back; this then follows the part that has the record.
             batch.on_settled.append(lambda: self.when_settled(callback))
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Do the same for who will hear of a failure: `flush` need not raise it."""
+        """Call `callback` once the record is settled.  The caller handles a failure, so `flush`
+        does not raise it."""
         self._find()[0].is_watched = True
         self.when_settled(callback)
 
     async def wait(self) -> RecordMetadata:
-        """Wait until it is known what became of the record.
+        """Wait until the record is settled, and return its metadata.
 
-        Others get their turn once for each settled batch, not for each of its records.
+        Raises NotDeliveredError if it was not delivered.  Yields to other tasks once per settled
+        batch, not once per record.
         """
         batch, _ = self._find()
         if batch.is_settled and not batch.is_watched:
@@ -84,7 +88,10 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """Return what became of the record; it must be settled."""
+        """Return the metadata of a settled record.
+
+        Raises NotDeliveredError if it was not delivered.
+        """
         batch, index = self._find()
         assert batch.is_settled
         failure = batch.failure_of(index)
@@ -97,15 +104,16 @@ class Delivery:
         return RecordMetadata(topic, partition, Offset(offset), stamp)
 
     def _find(self) -> tuple[ProducerBatch, int]:
-        """Return where the record is now: a batch that was too large was split."""
+        """Return the batch that contains the record now, and the record's index in that batch.
+        They change if a batch that is too large is split."""
         batch = self._batch
         return (batch, self._index) if batch.parts is None else batch.leaf_of(self._index)
 
 
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
-    """Send everything that was accepted now; return when the outcome of each batch is known.
+    """Send all buffered records now, and wait until all their batches are settled.
 
-    `wake` wakes the connections: nothing lingers.
+    `wake` wakes the connections, because `linger.ms` is ignored until then.
     """
     batches = gathered.begin_flush()
     try:
@@ -126,7 +134,8 @@ __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
 
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
-    """Have the request that brings a record know its span, if it is one of the batch's first."""
+    """Add the span of a record to the `senders` of its batch, unless the batch already has
+    `count_max` spans."""
     batch = delivery._batch
     if batch.senders is None:
         batch.senders = [span]

@@ -1,7 +1,8 @@
-"""Records that are sent in one call: encoded many at a time, and what became of them, by batch.
+"""Records that are sent by one call: bulk encoding, and delivery reports by batch.
 
-Records of one call have one timestamp.  Keyless ones are encoded without a step of Python for each:
-their parts are laid side by side and joined, a few calls for a whole batch.
+All records of a call have the same timestamp.  Records without keys are encoded without a Python
+step per record: the values and the encoded fields around them are interleaved in one list, which is
+joined with a few calls per batch.
 """
 
 from bisect import bisect_right
@@ -15,32 +16,35 @@ from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_arguments import bytes_or_none
 from ottla.client.produce.record_encoding import encode_each, encode_plain
-from ottla.client.produce.record_run import TakenRecords
+from ottla.client.produce.record_run import EncodedRecords
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.wire.batch_builder import varint
 
 CHUNK_COUNT_MAX = 1_024
-"""Records that are checked and given partitions at a time, before others get their turn."""
+"""Number of records that are checked and partitioned before other tasks run.  A smaller number
+yields more often; a larger number delays other tasks."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
 
 
 class Chunk(NamedTuple):
-    """Checked records: `keys` is None where none has a key."""
+    """Checked records.  `keys` is None if no record has a key."""
 
     first: int
-    """How many of the call's records come before."""
+    """Index of the chunk's first record in the call."""
     keys: list[bytes | None] | None
     values: list[bytes | None]
 
 
 def chunks(records: ManyRecords, chunk_bytes: int, record_bytes_max: int) -> Iterator[Chunk]:
-    """Yield checked records in portions; those of an iterator in portions of about `chunk_bytes`.
+    """Check records and yield them in chunks.  If `records` is an iterator, each chunk has about
+    `chunk_bytes` bytes.
 
-    TypeError for a record that is neither bytes, None nor a (key, value) pair, RefusedError
-    MESSAGE_TOO_LARGE for one that is too large; both say which it is.
+    Raises TypeError for a record that is not bytes, None or a (key, value) pair, and
+    RefusedError(MESSAGE_TOO_LARGE) for a record that is too large.  Both errors contain the index
+    of the record.
     """
     if isinstance(records, bytes | bytearray | memoryview | str):
         raise TypeError("records is one value; it must be many: a list of them")
@@ -96,7 +100,8 @@ def _checked(first: int, some: Sequence[Any], record_bytes_max: int) -> Chunk:
 
 
 class ManyRecordsRun:
-    """Records of one partition on their way into batches: a `RecordRun`."""
+    """Records of one call for one partition, which are moved into batches step by step.  Implements
+    `RecordRun`."""
 
     def __init__(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None]) -> None:
         self._keys = keys
@@ -108,25 +113,26 @@ class ManyRecordsRun:
             ]
         self._largest = max(self._sizes)
         self.taken_count = 0
-        """How many are in batches."""
+        """Number of records that are in batches already."""
 
     @property
     def next_bytes(self) -> int:
-        """The most that the next record takes; 0 where none is left."""
+        """Largest possible size of the next record, in bytes.  0 if no record is left."""
         if self.taken_count == len(self._sizes):
             return 0
         return self._sizes[self.taken_count] + RECORD_OVERHEAD_BYTES
 
     @property
     def largest_bytes(self) -> int:
-        """The most that any of the records takes."""
+        """Largest possible size of any of the records, in bytes."""
         return self._largest + RECORD_OVERHEAD_BYTES
 
-    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
-        """Encode as many records as fit into this room, at least one."""
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
+        """Encode as many records as fit into `room_bytes`, but at least one."""
         first, left = self.taken_count, len(self._sizes) - self.taken_count
         stamp = varint(timestamp_delta)
-        # Attributes, number of headers; key and value, and the record itself, with their lengths.
+        # Overhead of a record: attributes, number of headers, timestamp and offset; then the
+        # lengths of the key, the value and the record itself.
         over = 2 + len(stamp) + len(varint(first_delta + left))
         over += 3 * len(varint(self._largest + RECORD_OVERHEAD_BYTES))
         ends = accumulate(self._sizes[first + at] + over for at in range(left))
@@ -134,41 +140,42 @@ class ManyRecordsRun:
         self.taken_count += count
         keys, values = self._keys, self._values[first : first + count]
         if keys is None and (body := encode_plain(values, first_delta, stamp)) is not None:
-            return TakenRecords(body, count)
+            return EncodedRecords(body, count)
         some = [None] * count if keys is None else keys[first : first + count]
-        return TakenRecords(encode_each(some, values, first_delta, stamp), count)
+        return EncodedRecords(encode_each(some, values, first_delta, stamp), count)
 
 
 class BatchMetadata(NamedTuple):
-    """Where those of one call's records are that travelled in one batch."""
+    """Positions of those records of a call that were sent in one batch."""
 
     topic: str
     """Name of the topic."""
     partition: int
     """Number of the partition."""
     offset: Offset
-    """Offset of the first; the others follow it.  -1 where it is not told."""
+    """Offset of the first of these records; the others follow without gaps.  -1 if it is
+    unknown."""
     timestamp_ms: int
-    """Time of the records, in ms since 1970: the producer's or the broker's."""
+    """Timestamp of the records, in ms since 1970, set by the producer or the broker."""
     positions: Sequence[int]
-    """Which of the call's records they are, counted from 0, in the order of their offsets."""
+    """Indexes of the records in the call, in order of their offsets."""
 
 
 class SentPart(NamedTuple):
-    """Records of one call in one batch, as they were put there."""
+    """Records of one call that were appended to one batch."""
 
     batch: ProducerBatch
     first: int
-    """The place of the first in the batch."""
+    """Index in the batch of the first of these records."""
     positions: Sequence[int]
-    """Their numbers in the call."""
+    """Indexes of these records in the call."""
 
 
 class SentRecords:
-    """The delivery reports of one call's records, to come: `await` them.
+    """The delivery reports of the records of one `send_many`.  Await them to get the results.
 
-    It gives a BatchMetadata for each batch, or raises the first NotDeliveredError once it is known
-    what became of all; `failures` has each record's.
+    Once all records are settled, awaiting returns a BatchMetadata for each batch, or raises the
+    first NotDeliveredError.  `failures` contains the failure of each record.
     """
 
     __slots__ = ("_parts", "_timestamp_ms", "record_count")
@@ -177,24 +184,24 @@ class SentRecords:
         self._parts: list[SentPart] = []
         self._timestamp_ms = timestamp_ms
         self.record_count = 0
-        """How many records there are."""
+        """Number of records in the call."""
 
     def __await__(self) -> Generator[Any, Any, list[BatchMetadata]]:
         return self.wait().__await__()
 
-    def add(self, part: SentPart) -> None:
-        """Take note of records that are in a batch; for the client's own use."""
+    def _add(self, part: SentPart) -> None:
+        """Add records that were appended to a batch."""
         self._parts.append(part)
         self.record_count += len(part.positions)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of all records."""
+        """True if every record was delivered, or is known to have failed."""
         return all(part.batch.is_settled for part in self._leaves())
 
     @property
     def failures(self) -> dict[int, NotDeliveredError]:
-        """Why records were not delivered, by their numbers in the call, so far as is known."""
+        """Failures known so far, by the index of the record in the call."""
         found: dict[int, NotDeliveredError] = {}
         for batch, first, positions in self._leaves():
             if batch.failure is None:
@@ -206,7 +213,10 @@ class SentRecords:
         return dict(sorted(found.items()))
 
     def result(self) -> list[BatchMetadata]:
-        """Return where the records are; it must be settled."""
+        """Return the positions of the records.  All records must be settled.
+
+        Raises the first NotDeliveredError if records were not delivered.
+        """
         failures = self.failures
         if failures:
             for part in self._leaves():
@@ -216,13 +226,16 @@ class SentRecords:
         for batch, first, positions in self._leaves():
             assert batch.is_settled
             offset = batch.base_offset + first if batch.base_offset >= 0 else -1
-            told_ms = batch.log_append_time_ms
-            stamp_ms = told_ms if told_ms >= 0 else self._timestamp_ms
+            append_ms = batch.log_append_time_ms
+            stamp_ms = append_ms if append_ms >= 0 else self._timestamp_ms
             found.append(BatchMetadata(*batch.partition, Offset(offset), stamp_ms, positions))
         return found
 
     async def wait(self) -> list[BatchMetadata]:
-        """Wait until it is known what became of all records."""
+        """Wait until all records are settled, and return their positions.
+
+        Raises the first NotDeliveredError if records were not delivered.
+        """
         await trio.lowlevel.checkpoint()
         for part in self._leaves():
             part.batch.is_watched = True
@@ -233,7 +246,8 @@ class SentRecords:
         return self.result()
 
     def _leaves(self) -> list[SentPart]:
-        """Return where the records are now: a batch that was too large was split."""
+        """Return the batches that contain the records now.  They change if a batch that is too
+        large is split."""
         if any(part.batch.parts is not None for part in self._parts):
             self._parts = [leaf for part in self._parts for leaf in _leaves_of(part)]
         return self._parts

@@ -1,9 +1,9 @@
-"""Which partition a record belongs to, decided as other clients decide it.
+"""The built-in partitioners, compatible with those of other clients.
 
-A key has the same partition under every client that hashes alike: Java's and kafka-python's
-murmur2, or CRC32 as librdkafka does by default.  Records without a key stay on one partition until
-a batch's worth of bytes went there (KIP-480, KIP-794), so that batches fill.  Pure: chance is
-handed in.
+Clients with the same hash function place a key in the same partition.  The Java client and
+kafka-python use murmur2; CRC32 is the default of librdkafka.  Records without a key go to the same
+partition until about one batch of bytes was placed there (KIP-480, KIP-794), so that batches become
+full.  Pure: random numbers are an argument.
 """
 
 import zlib
@@ -19,41 +19,42 @@ MASK = 0xFFFFFFFF
 
 
 class Partitioner(Enum):
-    """How keys are hashed, under librdkafka's names."""
+    """Hash functions of keys, named as in librdkafka."""
 
     MURMUR2_RANDOM = "murmur2_random"
-    """Java's and kafka-python's default: an empty key is a key."""
+    """Default of the Java client and kafka-python.  An empty key is hashed like any other."""
     CONSISTENT_RANDOM = "consistent_random"
-    """librdkafka's default, CRC32: an empty key is no key."""
+    """Default of librdkafka (CRC32).  An empty key counts as no key."""
 
     def partition_of(self, key: bytes | None, partition_count: int) -> int | None:
-        """Return the partition of a key; None where any partition will do."""
+        """Return the partition of a key, or None if the record may go to any partition."""
         if self is Partitioner.CONSISTENT_RANDOM:
             return crc32_partition_of(key, partition_count) if key else None
         return None if key is None else partition_of(key, partition_count)
 
 
 class UnplacedRecord(NamedTuple):
-    """A record whose partition is to be chosen, and the partitions of its topic."""
+    """A record that was sent without a partition, and the partitions of its topic."""
 
     topic: str
     """Name of the topic."""
     key: bytes | None
-    """Key of the record; None if it has none."""
+    """Key of the record, or None."""
     value: bytes | None
     """Value of the record; None for a tombstone."""
     partitions: Sequence[int]
     """Partition numbers of the topic, ascending."""
     available: Sequence[int]
-    """Those that have a leader; all of them if none has."""
+    """Numbers of the partitions that have a leader, or of all partitions if none has a leader."""
 
 
 PartitionChoice: TypeAlias = Callable[[UnplacedRecord], int | None]
-"""A partitioner of the application's own; None leaves the choice to the setting `partitioner`."""
+"""A partitioner of the application.  If it returns None, the setting `partitioner` applies."""
 
 
 class StickyPartitions:
-    """Where the keyless records of each topic go now, and for how many bytes more."""
+    """The partition to which records without a key currently go, and the number of bytes until
+    another is chosen, for each topic."""
 
     __slots__ = ("_below", "_stay", "_sticky_bytes")
 
@@ -64,10 +65,11 @@ class StickyPartitions:
         self._stay: dict[str, list[int]] = {}
 
     def choose(self, topic: str, available: Sequence[int], record_bytes: int) -> int:
-        """Return the partition of the next keyless record of a topic, of those that have a leader.
+        """Return the partition for the next record without a key, among the partitions that have a
+        leader.
 
-        A batch's worth of bytes later, or when that partition is not available any more, another
-        one is dealt.
+        Another partition is chosen after about one batch of bytes, or if the current partition has
+        no leader.
         """
         assert available
         stay = self._stay.get(topic)
@@ -78,29 +80,30 @@ class StickyPartitions:
         return stay[0]
 
     def note(self, topic: str, record_bytes: int) -> None:
-        """Take note of what went to a topic's partition without a choice."""
+        """Count a record that was placed in the chosen partition without calling `choose`."""
         if record_bytes:
             self._stay[topic][1] += record_bytes
 
     def room_bytes(self, topic: str) -> int:
-        """Return how many bytes may go to the chosen partition until another one is dealt."""
+        """Return the number of bytes of records that still go to the chosen partition before
+        another partition is chosen."""
         return self._sticky_bytes - self._stay[topic][1]
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition number of a key among `partition_count`, as Java's client does."""
+    """Return the partition of a key among `partition_count`, as the Java client does (murmur2)."""
     assert partition_count > 0
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def crc32_partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition number of a key as librdkafka's default partitioner does."""
+    """Return the partition of a key as the default partitioner of librdkafka does (CRC32)."""
     assert partition_count > 0
     return zlib.crc32(key) % partition_count
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit murmur2 hash with Kafka's seed."""
+    """Return the 32-bit murmur2 hash of the data, with Kafka's seed."""
     length = len(data)
     result = (SEED ^ length) & MASK
     whole = length & ~3
@@ -115,7 +118,7 @@ def murmur2(data: bytes) -> int:
 
 
 def no_partition(topic: str, partition: int) -> RefusedError:
-    """Return the refusal of a record for a partition that the topic has not."""
+    """Return the error for a partition that the topic does not have."""
     return RefusedError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
     )

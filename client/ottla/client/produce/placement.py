@@ -1,7 +1,8 @@
-"""The partitions of records that are sent without one.
+"""Placement of records that are sent without a partition.
 
-Pure.  A partitioner of the application's own is asked first, if there is one; then the setting
-`partitioner` places records by their keys, and the rest go to the sticky partition of their topic.
+Pure.  If the application has its own partitioner, that decides first.  If it returns None, or there
+is none, the setting `partitioner` places records with keys, and all other records go to the sticky
+partition of their topic.
 """
 
 from collections import defaultdict
@@ -19,7 +20,7 @@ from ottla.client.produce.partitioner import (
 
 
 class RecordPlacement:
-    """The partitioners of one producer, in the order in which they are asked."""
+    """The partitioners of one producer, in order of precedence."""
 
     __slots__ = ("_choose", "_partitioner", "_sticky", "has_choice")
 
@@ -36,9 +37,10 @@ class RecordPlacement:
         """True if the application has a partitioner of its own."""
 
     def chosen(self, record: UnplacedRecord) -> int | None:
-        """Return the partition that the application chooses; None leaves it to the setting.
+        """Return the partition that the application's partitioner chooses, or None to apply the
+        setting.
 
-        Raises RefusedError if the topic has no such partition.
+        Raises RefusedError if the topic does not have the chosen partition.
         """
         assert self._choose is not None
         if not record.available:
@@ -56,12 +58,13 @@ class RecordPlacement:
         partitions: Sequence[int],
         available: Sequence[int],
     ) -> dict[int, Sequence[int]]:
-        """Return the positions of a chunk's records by partition, as `send` would place each."""
+        """Place the records of a chunk in the same way as `send` would place each record.  Returns
+        their positions by partition."""
         everything = range(chunk.first, chunk.first + len(chunk.values))
         if partition is not None:
             return {partition: everything}
         if chunk.keys is None and not self.has_choice:
-            # In one piece, so that batches fill.
+            # All records of the chunk without a key go to one partition, so that batches fill.
             size_bytes = sum(map(len, filter(None, chunk.values)))
             return {self._sticky.choose(topic, available, size_bytes): everything}
         keys = chunk.keys or [None] * len(chunk.values)

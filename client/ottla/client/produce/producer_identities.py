@@ -1,11 +1,11 @@
-"""Who the producers of this process were, so that the next one is nobody new to the brokers.
+"""Producer ids and epochs of closed producers, which later producers of this process reuse.
 
-A broker remembers every producer id for a day, in each partition it wrote to.  A process that opens
-one short producer after the other would leave it thousands of them; so an idempotent producer may
-go on under an earlier one's id, at its next epoch, as a producer does by itself after a gap.  That
-also shuts out what the earlier one may still have on the way.  Pure.  Invariant:
-
-OneOwner    an identity belongs to one producer at a time, and each to one cluster
+Brokers remember each producer id for a day, in every partition that the producer wrote to.  A
+process that opens many short-lived producers would leave thousands of ids at the brokers.  An
+idempotent producer may therefore use the id of an earlier producer with the next epoch, as a single
+producer does after a gap in its sequences.  The new epoch also fences late requests of the earlier
+producer.  Pure.  Invariant:
+- OneOwner: an identity belongs to one cluster, and is used by one producer at a time.
 """
 
 from ottla.client.produce.accumulator import ProducerIdentity
@@ -13,7 +13,7 @@ from ottla.model.limits import INT16_MAX
 
 
 class ProducerIdentities:
-    """Identities that nobody uses now, by cluster; shared by producers that follow each other."""
+    """Producer ids and epochs of closed producers, by cluster.  Later producers reuse them."""
 
     __slots__ = ("_free",)
 
@@ -21,14 +21,16 @@ class ProducerIdentities:
         self._free: dict[str, list[ProducerIdentity]] = {}
 
     def take(self, cluster_id: str | None) -> ProducerIdentity | None:
-        """Return an identity for a new producer; None where it must ask for one."""
+        """Return an unused identity for a new producer.  Returns None if the producer has to
+        request one from a broker."""
         free = self._free.get(cluster_id or "")
         return free.pop() if free else None
 
     def give_back(self, cluster_id: str | None, identity: ProducerIdentity | None) -> None:
-        """Keep the name of a producer that is gone, for one at the next epoch.
+        """Keep the identity of a closed producer for a later producer, which uses the next epoch.
 
-        A cluster that does not tell its id may be another one next time: nothing is kept for it.
+        Nothing is kept if the cluster id is unknown, since the later producer might write to
+        another cluster.
         """
         if cluster_id and identity is not None and identity.epoch < INT16_MAX - 1:
             kept = identity._replace(epoch=identity.epoch + 1)

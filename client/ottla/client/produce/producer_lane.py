@@ -1,13 +1,15 @@
-"""One partition's way to its leader: batches that gather, wait, are in flight, and come back.
+"""The batches of one partition: open, waiting, in flight, and returned for another attempt.
 
-Pure.  The order of a partition is kept whatever fails: a batch that must be sent again goes alone,
-before all that came after it.  With an idempotent producer every batch has its sequence from its
-first attempt on, and keeps it, so that the broker knows a repetition.  Invariants:
-
-OrderKept        batches leave a lane in the order in which their records came, and until a leader
-                 knows the producer one at a time: it would take any sequence for the first
-OneCopy          a batch gets a new sequence only when no copy of it can be in the log
-GapsAreBridged   where a numbered batch failed, nothing follows under its producer epoch
+Pure.  The order of records in a partition is kept through all failures: a batch that has to be sent
+again is sent alone, before all later batches.  With an idempotent producer, each batch gets its
+sequence before its first attempt and keeps it, so that the broker recognises duplicates.
+Invariants:
+- OrderKept: batches are sent in the order of their records.  Until the leader has accepted a batch
+  of the producer epoch, they are sent one at a time, because the leader would accept any sequence
+  as the first one.
+- OneCopy: a batch gets a new sequence only if no copy of it can be in the log.
+- GapsAreBridged: once a batch with a sequence has failed, no later batch is sent under its producer
+  epoch.
 """
 
 from collections import deque
@@ -31,7 +33,8 @@ NUMBERING_ERRORS = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""The broker's memory of this producer is not ours: a new epoch makes them agree (KIP-360)."""
+"""Errors by which a broker rejects sequences or the epoch: its state of this producer differs from
+that of the client.  A new epoch reconciles them (KIP-360)."""
 NOT_APPENDED = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -43,26 +46,31 @@ NOT_APPENDED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Retriable answers that say for sure that nothing was written.  NOT_LEADER_OR_FOLLOWER is none of
-them: a leader that was deposed while the batch waited says it too."""
+"""Retriable errors that guarantee that nothing was written.
+
+NOT_LEADER_OR_FOLLOWER is not among them.  A leader also returns it if it was deposed while the
+batch, which it had already written, waited for replication.
+"""
 
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Nothing was written; in smaller batches the same records may do."""
+"""Errors after which nothing was written, but smaller batches of the same records may be
+accepted."""
 
 
 GATHERED_BYTES = 65_536
-"""Records of about this size are encoded together: more hold the loop longer."""
+"""Size in bytes of the groups in which records are encoded together, approximately.  A larger group
+blocks the event loop longer."""
 
 NO_RECORDS = BatchBuilder()
-"""Stands in a settled batch."""
+"""Placeholder for the builder of a settled batch."""
 
 
 class NotDeliveredError(RefusedError):
-    """A record was not delivered; `may_be_in_log` says whether it may be there nevertheless.
+    """A record was not delivered.  If `may_be_in_log`, it may nevertheless be in the log.
 
-    `is_due_to_another` is true where the broker refused other records of the same batch (KIP-467):
-    this one has no fault, and may be delivered when it is sent again without them.
+    If `is_due_to_another`, the broker rejected other records of the same batch (KIP-467).  This
+    record is valid, and may be delivered if it is sent again without the rejected records.
     """
 
     def __init__(
@@ -75,23 +83,24 @@ class NotDeliveredError(RefusedError):
     ) -> None:
         super().__init__(code, message)
         self.may_be_in_log = may_be_in_log
-        """Whether the record may be in the log all the same."""
+        """True if the record may be in the log although it was not confirmed."""
         self.is_due_to_another = is_due_to_another
-        """Whether another record of the batch was at fault, and this one may be sent again."""
+        """True if only other records of the batch were rejected, so that this one may be sent
+        again."""
 
 
-class Fate(Enum):
-    """What an answer means for its batch."""
+class BatchOutcome(Enum):
+    """Consequence of a response for its batch."""
 
     DELIVERED = auto()
     FAILED = auto()
     RETRIED = auto()
     SPLIT = auto()
-    """Its records go on in two batches, `parts`."""
+    """The batch was too large: its records are sent again in two batches, `parts`."""
 
 
 class ProducerBatch:
-    """Records of one partition that travel together."""
+    """Records of one partition that are sent together."""
 
     __slots__ = (
         "_keys",
@@ -127,49 +136,55 @@ class ProducerBatch:
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """How many records the lane took before it: the order of its batches."""
+        """Number of records in the lane before this batch.  It determines the order of batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
         self.values: list[bytes | None] = []
-        """Values that are not in the builder yet: many are encoded together, for much less each."""
+        """Values that are not encoded yet.  Encoding many values together is much cheaper than one
+        at a time."""
         self._keys: list[bytes | None] = []
-        """Their keys; empty where none has one."""
+        """Keys of the values that are not encoded yet.  Empty if none of these records has a
+        key."""
         self._stamp_ms = 0
-        """Their timestamp."""
+        """Timestamp, in ms, of the values that are not encoded yet."""
         self.plain_ms = -1
-        """The timestamp of records without key and headers that just join `values`; -1: of none."""
+        """Timestamp at which records without key and headers may be appended directly to `values`.
+        -1 if no record may be appended directly."""
         self.size_bytes = BATCH_HEADER_BYTES
-        """The most it takes uncompressed; what it takes once all is encoded."""
+        """Upper bound of the uncompressed size in bytes.  Exact once all records are encoded."""
         self.gathers_to_bytes = GATHERED_BYTES
-        """When it is this large, what it has gathered is encoded."""
+        """Size of the batch, in bytes, at which the records that are not encoded yet are
+        encoded."""
         self.record_count = 0
         self.charged_bytes = 0
-        """What it takes of `buffer.memory`."""
+        """Bytes of `buffer.memory` that are charged for the batch."""
         self.encoded: bytes | None = None
         self.base_sequence = NO_SEQUENCE
         self.attempt_count = 0
         self.last_refusal = ""
-        """Why the last attempt is repeated, as its broker or connection said."""
+        """Reason why the last attempt has to be repeated, from the broker or the connection."""
         self.is_uncertain = False
-        """Whether an attempt may have been appended though nobody said so."""
+        """True if an attempt may have been written although no response confirmed it."""
         self.is_open = True
-        """Whether more records may join; not from its first attempt on, nor before a newer one."""
+        """True if records may still be added.  False from the first attempt on, or once a newer
+        batch exists."""
         self.is_settled = False
         self.base_offset = Offset(-1)
         self.log_append_time_ms = -1
         self.failure: NotDeliveredError | None = None
         self.record_failures: dict[int, NotDeliveredError] = {}
-        """Failures of the records at fault by their index, where the broker named them."""
+        """Failures of rejected records by their index, if the broker named these records."""
         self.is_watched = False
-        """Whether somebody waits, or waited, for what becomes of it."""
+        """True if a task waits, or has waited, for the result."""
         self.is_part = False
-        """Whether it comes from a batch that was too large."""
+        """True if the batch is one of the two parts of a batch that was too large."""
         self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
-        """What became of it when it was too large."""
+        """The two parts of the batch, if it was too large."""
         self.on_settled: list[Callable[[], None]] = []
-        """Called when it settles or is split."""
+        """Functions to call when the batch is settled or split."""
         self.senders: list[Any] | None = None
-        """The spans of its records, as far as they are of use, where the program makes some."""
+        """Spans of the batch's records, up to the number that is used, if the program creates
+        spans.  Otherwise None."""
 
     def append(
         self,
@@ -179,7 +194,7 @@ class ProducerBatch:
         headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> None:
-        """Take one record."""
+        """Append one record.  `charge_bytes` is the memory to charge for it."""
         if headers:
             self.encode_gathered()
             self.builder.append(timestamp_ms, key, value, headers)
@@ -201,12 +216,15 @@ class ProducerBatch:
         self.charged_bytes += charge_bytes
 
     def close(self) -> None:
-        """Close it: further records begin another batch."""
+        """Close the batch, so that the next record starts another one."""
         self.is_open = False
         self.plain_ms = -1
 
     def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
-        """Take as many records of a run as fit, at least one; return their charge."""
+        """Append as many records of a run as fit into `room_bytes`, but at least one.
+
+        Returns the memory to charge for them, in bytes.
+        """
         self.encode_gathered()
         delta = self.builder.timestamp_delta(timestamp_ms)
         taken = run.take(room_bytes, self.builder.next_delta, delta)
@@ -217,7 +235,7 @@ class ProducerBatch:
         return len(taken.body)
 
     def encode_gathered(self) -> None:
-        """Put into the builder what is not there yet."""
+        """Encode the records in `values`."""
         values, keys, stamp_ms = self.values, self._keys, self._stamp_ms
         if not values:
             return
@@ -239,12 +257,14 @@ class ProducerBatch:
         self.gathers_to_bytes = self.size_bytes + GATHERED_BYTES
 
     def forget_records(self) -> None:
-        """Let go of the bytes; a Delivery that is kept keeps the batch."""
+        """Release the memory of the records.  A Delivery that the application keeps refers to the
+        batch itself."""
         self.builder, self.encoded = NO_RECORDS, None
         self.values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch where one of its records is now, and the record's number in that."""
+        """Return the batch that contains a record now, after splits, and the record's index
+        there."""
         batch = self
         while batch.parts is not None:
             first, second = batch.parts
@@ -255,7 +275,8 @@ class ProducerBatch:
         return batch, index
 
     def split(self, charge: Callable[[Record], int]) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Make two of it, each with about half of its bytes and its part of the sequences."""
+        """Split the batch into two parts.  Each has about half of the bytes and the sequences of
+        its own records."""
         assert self.record_count > 1
         self.encode_gathered()
         encoded = self.builder.build()
@@ -283,12 +304,14 @@ class ProducerBatch:
         return self.parts
 
     def blame(self, record_errors: Mapping[int, str | None]) -> None:
-        """Give the records that a refusal names their own failures; the others had no fault."""
+        """Set the failures of the records that the broker named.  All other records failed only
+        because of these."""
         failure = self.failure
         named = sorted(index for index in record_errors if 0 <= index < self.record_count)
         if failure is None or not named:
             return
-        # One code stands for the whole batch: it is that of a record only where one is named.
+        # The error code applies to the whole batch.  It is that of a record only if a single one is
+        # named.
         code = failure.code if len(record_errors) == 1 else ErrorCode.INVALID_RECORD
         may_be_in_log = failure.may_be_in_log
         self.record_failures = {
@@ -311,22 +334,23 @@ class ProducerBatch:
         )
 
     def failure_of(self, index: int) -> NotDeliveredError | None:
-        """Return why one of its records was not delivered."""
+        """Return the reason why a record of the batch was not delivered, or None."""
         return self.record_failures.get(index, self.failure)
 
     @property
     def first_failure(self) -> NotDeliveredError | None:
-        """The failure of the first record at fault, else that of the batch."""
+        """Failure of the first record that the broker named.  If it named none, the failure of the
+        batch."""
         return next(iter(self.record_failures.values()), self.failure)
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it has its sequence."""
+        """True if the batch has a base sequence."""
         return self.base_sequence != NO_SEQUENCE
 
 
 class Lane:
-    """The batches of one partition, from the first record to the last answer."""
+    """The batches of one partition that are not settled."""
 
     __slots__ = (
         "in_flight",
@@ -355,28 +379,29 @@ class Lane:
         self.is_idempotent = is_idempotent
         self.retries = retries
         self.waiting: deque[ProducerBatch] = deque()
-        """Those to be repeated, then those never sent; the last one may still gather."""
+        """Batches to be sent, in this order: batches to be repeated, then batches that were not
+        sent yet.  The last batch may be open."""
         self.in_flight: list[ProducerBatch] = []
         self.retry_at_ms = 0
         self.next_sequence = 0
         self.needs_new_epoch = False
         self.is_known = False
-        """Whether the leader has taken a batch of the present epoch."""
+        """True if the leader has accepted a batch of the current producer epoch."""
         self.newest: ProducerBatch | None = None
-        """The last one that was begun; it gathers while it `is_open`."""
+        """The newest batch.  Records are added to it while it `is_open`."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits and nothing is in flight."""
+        """True if no batch is waiting or in flight."""
         return not self.waiting and not self.in_flight
 
     @property
     def has_numbered(self) -> bool:
-        """Whether batches hold sequences of the present epoch."""
+        """True if unsettled batches may have sequences of the current producer epoch."""
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
     def open_batch(self, now_ms: int) -> ProducerBatch:
-        """Begin a new batch behind all others."""
+        """Add a new open batch behind all others."""
         newest = self.newest
         number = 0
         if newest is not None:
@@ -387,10 +412,10 @@ class Lane:
         return batch
 
     def may_send(self, now_ms: int, in_flight_max: int, *, may_number: bool) -> bool:
-        """Return whether the first waiting batch may leave, full or not.
+        """Return whether the order of the partition permits sending the first waiting batch now.
 
-        `may_number` says whether sequences may be given out: not before there is a producer id,
-        nor while a new epoch is due.
+        Without `may_number`, the batch must already have a sequence, because there is no producer
+        id yet, or because a new epoch has to be requested first.
         """
         first = self.waiting[0]
         if now_ms < self.retry_at_ms:
@@ -404,7 +429,7 @@ class Lane:
         return is_turn and (may_number or first.is_numbered or not self.is_idempotent)
 
     def send_first(self) -> ProducerBatch:
-        """Take the first waiting batch into flight; number it if it must be."""
+        """Move the first waiting batch into flight.  It gets a sequence if it needs one."""
         batch = self.waiting.popleft()
         assert not self.in_flight or self.in_flight[-1].number < batch.number
         if self.is_idempotent and not batch.is_numbered:
@@ -416,14 +441,14 @@ class Lane:
         self.in_flight.append(batch)
         return batch
 
-    def on_answer(self, batch: ProducerBatch, code: int, message: str | None) -> Fate:
-        """Take the broker's answer for a batch in flight."""
+    def on_answer(self, batch: ProducerBatch, code: int, message: str | None) -> BatchOutcome:
+        """Process the broker's response for a batch in flight."""
         self.in_flight.remove(batch)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.is_known = True
-            return Fate.DELIVERED
+            return BatchOutcome.DELIVERED
         if code in TOO_LARGE and batch.record_count > 1:
-            return Fate.SPLIT
+            return BatchOutcome.SPLIT
         row = row_of(code)
         if self.is_idempotent and code in NUMBERING_ERRORS:
             return self._on_numbering_error(batch, ErrorCode(row.code), message)
@@ -432,74 +457,74 @@ class Lane:
         batch.is_uncertain |= code not in NOT_APPENDED
         return self._retry(batch, ErrorCode(row.code), message or row.meaning)
 
-    def on_lost(self, batch: ProducerBatch, why: str) -> Fate:
-        """Take note that no answer will come: it may have been appended or not."""
+    def on_lost(self, batch: ProducerBatch, why: str) -> BatchOutcome:
+        """Process the loss of a response.  The batch may have been written."""
         self.in_flight.remove(batch)
         batch.is_uncertain = True
         return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
 
     def on_unsent(self, batch: ProducerBatch) -> None:
-        """Put back what surely did not leave."""
+        """Move a batch from in flight back to waiting, because it was certainly not sent."""
         self.in_flight.remove(batch)
         batch.attempt_count -= 1
         self._put_back(batch)
 
     def go_on_as(self, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Send the parts of a batch that was too large, before all that came after it."""
+        """Insert the parts of a batch that was too large before all later batches."""
         for part in parts:
             self._put_back(part)
 
     def expired(self, created_before_ms: int) -> list[ProducerBatch]:
-        """Take out the waiting batches whose time to be delivered is over."""
+        """Remove and return the waiting batches that were created at or before a time in ms."""
         gone = []
         while self.waiting and self.waiting[0].created_ms <= created_before_ms:
             gone.append(self.waiting.popleft())
         return gone
 
     def start_epoch(self) -> None:
-        """Number from 0 on, under a new producer epoch."""
+        """Restart sequences at 0 under a new producer epoch."""
         assert not self.has_numbered
         self.next_sequence = 0
         self.needs_new_epoch = False
         self.is_known = False
 
-    def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> Fate:
-        """Settle a batch that is in no queue any more as failed."""
+    def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> BatchOutcome:
+        """Set the failure of a batch that was removed from its queue."""
         if batch.is_numbered:
-            # Its sequences are missing now, or nobody knows whether they are.
+            # The broker may miss its sequences from now on.
             self.needs_new_epoch = True
         batch.failure = NotDeliveredError(
             code, f"{self.partition}: {message}", may_be_in_log=batch.is_uncertain
         )
-        return Fate.FAILED
+        return BatchOutcome.FAILED
 
     def _on_numbering_error(
         self, batch: ProducerBatch, code: ErrorCode, message: str | None
-    ) -> Fate:
+    ) -> BatchOutcome:
         if self._is_behind_another(batch):
-            # What it misses may come yet: the older batch decides.
+            # The missing earlier batch may still be written, so that batch decides.
             self._put_back(batch)
-            return Fate.RETRIED
+            return BatchOutcome.RETRIED
         self.needs_new_epoch = True
         if batch.is_uncertain or self.is_transactional:
-            # The broker has forgotten us: it can not tell whether an earlier attempt is there.
-            # And a transaction keeps its epoch until it ends.
+            # The broker has lost its state of this producer, so it cannot detect whether an earlier
+            # attempt was written.  A transaction keeps its epoch until it ends.
             return self.fail(batch, code, message or row_of(code).meaning)
         batch.base_sequence = NO_SEQUENCE
         self._put_back(batch)
-        return Fate.RETRIED
+        return BatchOutcome.RETRIED
 
     def _is_behind_another(self, batch: ProducerBatch) -> bool:
         return any(one.number < batch.number for one in self.in_flight) or any(
             one.number < batch.number and one.is_numbered for one in self.waiting
         )
 
-    def _retry(self, batch: ProducerBatch, code: ErrorCode, message: str) -> Fate:
+    def _retry(self, batch: ProducerBatch, code: ErrorCode, message: str) -> BatchOutcome:
         if batch.attempt_count > self.retries:
             return self.fail(batch, code, message)
         batch.last_refusal = f"{code.name}: {message}"
         self._put_back(batch)
-        return Fate.RETRIED
+        return BatchOutcome.RETRIED
 
     def _put_back(self, batch: ProducerBatch) -> None:
         at = sum(1 for one in self.waiting if one.number < batch.number)

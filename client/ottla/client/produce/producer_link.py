@@ -1,7 +1,7 @@
-"""A producer's connection to one broker: batches go out in order, answers come back in order.
+"""The connection of a producer to one broker.  Batches are sent, and responses received, in order.
 
-It decides nothing: the accumulator says what may leave and what an answer means.  When the
-connection is lost, everything in flight on it is handed back as lost.
+The connection makes no decisions: the accumulator selects the batches and interprets the responses.
+If the connection is lost, all batches in flight on it are returned to the accumulator as lost.
 """
 
 from collections import deque
@@ -15,9 +15,9 @@ from ottla.client.network.background import Bell, now_ms, open_background
 from ottla.client.network.broker_link import BrokerLink, Loss
 from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.pipeline import Pipeline, Submitted
+from ottla.client.network.pipeline import Pipeline, RequestInFlight
 from ottla.client.produce.accumulator import NO_RECORD_ERRORS, Accumulator
-from ottla.client.produce.producer_lane import Fate, ProducerBatch
+from ottla.client.produce.producer_lane import BatchOutcome, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -46,23 +46,23 @@ MOVED = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )
-"""Answers after which it is worth asking who leads."""
+"""Errors after which the leaders have to be looked up again."""
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
 class ProduceExchange:
-    """One request in flight and its batches."""
+    """A Produce request in flight, and its batches."""
 
     __slots__ = ("batches", "submitted", "until_s")
 
     def __init__(self, batches: "Sequence[ProducerBatch]", until_s: float) -> None:
         self.batches = batches
         self.until_s = until_s
-        self.submitted: Submitted[ProduceResponse] | None = None
+        self.submitted: RequestInFlight[ProduceResponse] | None = None
 
 
 class ProducerLink(BrokerLink):
-    """Sends to one broker what its partitions have."""
+    """The task and connection that send the batches of the partitions led by one broker."""
 
     def __init__(
         self,
@@ -77,8 +77,9 @@ class ProducerLink(BrokerLink):
         self._gathered = gathered
         self._config = config
         self._on_change = on_change
-        """Called when something settled or came back; names a partition whose leader is asked."""
-        self._acks = ACKS[config.acks]
+        """Called after batches were settled or returned.  The argument is a partition whose leader
+        has to be looked up, or None."""
+        self._acks = ACKS[str(config.acks)]
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = Bell()
 
@@ -132,9 +133,9 @@ class ProducerLink(BrokerLink):
         self._arrivals.ring()
 
     def _trace_context(self, pipeline: Pipeline, exchange: ProduceExchange) -> bytes | None:
-        """Return the `traceparent` of the span that a request belongs to, which is about to leave.
+        """Return the `traceparent` of the span of a request that is about to be sent.
 
-        Plain producers have none.
+        Producers without tracing return None.
         """
         return None
 
@@ -189,32 +190,32 @@ class ProducerLink(BrokerLink):
         for batch in exchange.batches:
             name, index = batch.partition
             known = self._cluster.topics.get(name)
-            told = found.get((name, index))
-            if told is None and known is not None:
-                told = found.get((known.topic_id, index))
-            if told is None:
+            outcome = found.get((name, index))
+            if outcome is None and known is not None:
+                outcome = found.get((known.topic_id, index))
+            if outcome is None:
                 self._gathered.on_lost(batch, "the answer does not name the partition", now_ms())
                 self._on_change(batch.partition)
             else:
-                self._take_partition(batch, told)
+                self._take_partition(batch, outcome)
 
-    def _take_partition(self, batch: ProducerBatch, told: PartitionProduceResponse) -> None:
+    def _take_partition(self, batch: ProducerBatch, outcome: PartitionProduceResponse) -> None:
         fate = self._gathered.on_answer(
             batch,
-            told.error_code,
-            told.error_message,
+            outcome.error_code,
+            outcome.error_message,
             now_ms(),
-            base_offset=told.base_offset,
-            log_append_time_ms=told.log_append_time_ms,
+            base_offset=outcome.base_offset,
+            log_append_time_ms=outcome.log_append_time_ms,
             record_errors={
-                one.batch_index: one.batch_index_error_message for one in told.record_errors
+                one.batch_index: one.batch_index_error_message for one in outcome.record_errors
             }
-            if told.record_errors
+            if outcome.record_errors
             else NO_RECORD_ERRORS,
         )
         stale = None
-        if told.error_code in MOVED and fate is Fate.RETRIED:
-            hint = told.current_leader
+        if outcome.error_code in MOVED and fate is BatchOutcome.RETRIED:
+            hint = outcome.current_leader
             if not self._cluster.learn_leader(
                 batch.partition, KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
             ):
@@ -222,7 +223,8 @@ class ProducerLink(BrokerLink):
         self._on_change(stale)
 
     def _lose(self, why: Loss) -> None:
-        """Hand everything in flight back: what the broker made of it is not known."""
+        """Return all batches in flight to the accumulator as lost, since they may have been
+        written."""
         for exchange in self._in_flight:
             for batch in exchange.batches:
                 self._gathered.on_lost(batch, str(why), now_ms())

@@ -1,7 +1,7 @@
-"""Checks of one record as an application passes it to a producer.
+"""Validation of one record from the application.
 
-Pure.  The producer asks here only where a record is not the usual one (bytes, no headers), so that
-the usual one costs nothing more.
+Pure.  The producer calls these functions only for unusual records (values other than bytes, or
+headers), so that other records need no additional CPU time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ TEXT_CURE = "encode it (value.encode()), or send by a SerializingProducer"
 
 
 def bytes_or_none(name: str, value: Any) -> bytes | None:
-    """Return a key or a value as it is sent.  Raises TypeError if it is not bytes."""
+    """Return a key or value as bytes, or None.  Raises TypeError if it is not bytes-like."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -25,7 +25,7 @@ def bytes_or_none(name: str, value: Any) -> bytes | None:
 
 
 def checked_headers(headers: Any) -> Headers | EncodedHeaders:
-    """Return the headers.  Raises TypeError if they are not pairs of a str and bytes."""
+    """Return the headers of a record.  Raises TypeError if they are not pairs of str and bytes."""
     if type(headers) is bytes:
         return headers
     if not isinstance(headers, Sequence) or isinstance(headers, str):
@@ -42,7 +42,7 @@ def checked_headers(headers: Any) -> Headers | EncodedHeaders:
 
 
 def check_place(topic: Any, partition: Any, timestamp_ms: Any) -> None:
-    """Raise TypeError or ValueError if a record's topic, partition or time can be none."""
+    """Raise TypeError or ValueError if the topic, partition or timestamp of a record is invalid."""
     check_text("topic", topic)
     if not topic:
         raise ValueError("topic is empty")

@@ -1,7 +1,7 @@
-"""Encodes many records of one timestamp, none of which has headers, as a batch holds them.
+"""Encoding of many records that have the same timestamp and no headers.
 
-Pure.  Keyless ones are encoded without a step of Python for each: their parts are laid side by side
-and joined, a few calls for a whole batch.
+Pure.  Records without keys are encoded without a Python step per record: the values and the encoded
+fields around them are interleaved in one list, which is joined with a few calls per batch.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,17 @@ from ottla.wire.batch_builder import (
 )
 
 WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
-"""Offset deltas below these take 1, 2, 3, 4, 5 bytes."""
+"""Offset deltas below these bounds are encoded in 1, 2, 3, 4 and 5 bytes."""
 
 
 def encode_each(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], delta: int, stamp: bytes
 ) -> bytes:
-    """Return records with keys or nulls; `stamp` is the varint of their timestamp delta."""
+    """Encode records that have keys or null values, one by one.
+
+    `delta` is the offset delta of the first record.  `stamp` is the encoded timestamp delta, which
+    is the same for all records.
+    """
     found: list[bytes] = []
     for delta_now, (key, value) in enumerate(zip(keys, values, strict=True), delta):
         record = b"".join(
@@ -43,7 +47,8 @@ def encode_each(
 
 
 def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
-    """Return records without keys; None where a value is null, which `encode_each` writes."""
+    """Encode records without keys.  Returns None if a value is null; such records need
+    `encode_each`."""
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
     except TypeError:
@@ -72,7 +77,8 @@ def _laid_side_by_side(
 ) -> bytes:
     count, size = len(values), sizes[0]
     if min(sizes) == max(sizes):
-        # All but offset and value is the same: the end of one and the beginning of the next is one.
+        # All parts but offset and value are equal, so the end of one record and the start of the
+        # next are one part.
         parts: list[bytes | None] = [NO_HEADERS + frames[size]] * (4 * count + 1)
         parts[0] = frames[size]
         parts[1::4] = deltas
@@ -89,7 +95,7 @@ def _laid_side_by_side(
 
 
 class _ValueHeads(dict[int, bytes]):
-    """What stands between a record's offset and its value, by the value's size."""
+    """The bytes between the offset and the value of a record, by the size of the value."""
 
     def __missing__(self, size: int) -> bytes:
         found = self[size] = NULL + varint(size)
@@ -97,7 +103,7 @@ class _ValueHeads(dict[int, bytes]):
 
 
 class _Frames(dict[int, bytes]):
-    """How a record begins, before its offset, by the size of its value."""
+    """The bytes before the offset of a record, by the size of its value."""
 
     def __init__(self, stamp: bytes, delta_width: int) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""Many records of one partition, encoded as batches take them: for writers that have whole columns.
+"""Interface of many records of one partition that encode themselves batch by batch.  Programs that
+have whole columns of values implement it.
 
-Pure.  The producer decides how much of a run a batch takes; the run encodes that much.
+Pure.  The producer decides how many bytes of a run fit into a batch, and the run encodes them.
 """
 
 from typing import NamedTuple, Protocol
@@ -8,27 +9,27 @@ from typing import NamedTuple, Protocol
 from ottla.wire.batch import Buffer
 
 
-class TakenRecords(NamedTuple):
-    """Records as they stand in a batch."""
+class EncodedRecords(NamedTuple):
+    """Encoded records for one batch."""
 
     body: Buffer
     record_count: int
 
 
 class RecordRun(Protocol):
-    """Records that have one timestamp, in the order in which they are written."""
+    """Records with one timestamp, in the order in which they are to be written."""
 
     @property
     def next_bytes(self) -> int:
-        """The most that the next record takes; 0 where none is left."""
+        """Largest possible size of the next record, in bytes.  0 if no record is left."""
 
     @property
     def largest_bytes(self) -> int:
-        """The most that any of the records takes."""
+        """Largest possible size of any of the records, in bytes."""
 
-    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
-        """Encode as many records as fit into this room, at least one.
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
+        """Encode as many records as fit into `room_bytes`, but at least one.
 
-        `first_delta` is the offset of the first in its batch, `timestamp_delta` the distance of
-        their timestamp from the batch's.
+        `first_delta` is the offset delta of the first record in its batch.  `timestamp_delta` is
+        the difference between the timestamp of the run and that of the batch.
         """

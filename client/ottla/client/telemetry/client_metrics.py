@@ -1,14 +1,19 @@
-"""Metrics that every kind of client reports: connections, and latencies by broker (KIP-714)."""
+"""Metrics that all kinds of clients have: connections, and latencies by broker (KIP-714)."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from ottla.client.telemetry.measures import MS_PER_S, ConnectionMeasures, Extent, MeasuredValues
+from ottla.client.telemetry.measures import (
+    MS_PER_S,
+    AverageAndMax,
+    ConnectionMeasures,
+    MeasuredValues,
+)
 from ottla.client.telemetry.metric_points import Labels, MetricPoint, gauge, total
 
 
 class ClientKind(Enum):
-    """A kind of client, by what the names of its metrics begin with in Java's client."""
+    """Kind of a client.  The value is the prefix of its metrics' names in the Java client."""
 
     PRODUCER = "org.apache.kafka.producer."
     CONSUMER = "org.apache.kafka.consumer."
@@ -16,19 +21,20 @@ class ClientKind(Enum):
 
 
 UNKNOWN_NODE = "-1"
-"""The broker at an address of `bootstrap` that no metadata names; Java's client has -1, -2, …"""
+"""Label for a bootstrap address that the metadata does not contain.  The Java client uses -1, -2
+and so on."""
 
 
-def extent(name: str, of: Extent, labels: Labels = ()) -> Iterator[MetricPoint]:
-    """Yield average and maximum as two metrics."""
+def extent(name: str, of: AverageAndMax, labels: Labels = ()) -> Iterator[MetricPoint]:
+    """Yield the average and the maximum of an interval as two points."""
     yield gauge(f"{name}.avg", of.average, labels)
     yield gauge(f"{name}.max", of.highest, labels)
 
 
 class ClientMetrics:
-    """The points of the connections of one client.
+    """Source of the metrics of one client's connections.
 
-    `node_of` returns the id of the broker at an address (`host:port`), None for an unknown one.
+    `node_of` returns the id of the broker at an address (`host:port`), or None if it is unknown.
     """
 
     def __init__(
@@ -43,7 +49,7 @@ class ClientMetrics:
         self._counted = 0
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the points of now; rates are of the `elapsed_s` since the last call."""
+        """Yield the current points.  Rates refer to the `elapsed_s` seconds since the last call."""
         created = self._measures.created_count
         rate = (created - self._counted) / elapsed_s if elapsed_s > 0 else 0.0
         self._counted = created
@@ -53,7 +59,7 @@ class ClientMetrics:
         for address, latencies in self._measures.latencies_s.items():
             node = self._node_of(address)
             name = UNKNOWN_NODE if node is None else str(node)
-            # A broker has two addresses while it moves.
+            # A broker whose address changes has two addresses for a while.
             latencies.move_to(all_nodes, by_node.setdefault(name, MeasuredValues()))
         yield from extent(f"{self._prefix}request.latency", all_nodes.take(MS_PER_S))
         for name, values in by_node.items():

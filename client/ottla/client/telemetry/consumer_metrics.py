@@ -1,4 +1,5 @@
-"""Metrics of a consumer: KIP-714's standard ones, and others of Java's client that cost nothing."""
+"""Metrics of a consumer: the standard metrics of KIP-714, and metrics of the Java client that need
+no additional measurement."""
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
@@ -17,14 +18,15 @@ from ottla.model.ids import TopicPartition
 PREFIX = ClientKind.CONSUMER.value
 
 LAG_PARTITIONS_MAX = 500
-"""Partitions whose lag is reported one by one, those with the most: each takes some 6 µs of CPU."""
+"""Maximum number of partitions whose lag is reported.  The partitions with the largest lag are
+chosen.  Each takes some 6 µs of CPU time."""
 
 
 class ConsumerMetrics:
-    """The points of one consumer.
+    """Source of the metrics of one consumer.
 
-    `lags` yields the records behind the high watermark, by partition; `now_s` returns the clock
-    that the measures were taken by.
+    `lags` yields the lag of each partition, in records.  `now_s` is the clock by which the
+    measurements were made.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class ConsumerMetrics:
         self._now_s = now_s
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the points of now; averages are of the time since the last call."""
+        """Yield the current points.  Averages refer to the time since the last call."""
         yield gauge(f"{PREFIX}poll.idle.ratio.avg", self._idle.take(self._now_s()))
         if self._coordinator is not None:
             yield from self._coordinator_points(self._coordinator)

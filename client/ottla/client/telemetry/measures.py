@@ -1,8 +1,8 @@
-"""Counters and durations that a client keeps for KIP-714.
+"""Counters and durations that a client collects for KIP-714.
 
-Pure.  Each costs an addition or two for a batch or a request, and nothing for a record.  Times are
-seconds.  Averages and maxima are of the time since they were last taken, as librdkafka's are: a
-push that follows five minutes after another one covers all five.
+Pure.  Each measurement takes one or two additions per batch or request, and nothing per record.
+Times are in seconds.  Averages and maxima cover the time since they were last reported, as in
+librdkafka: a push five minutes after the previous push covers all five minutes.
 """
 
 from typing import NamedTuple
@@ -10,19 +10,20 @@ from typing import NamedTuple
 MS_PER_S = 1_000.0
 
 
-class Extent(NamedTuple):
-    """Average and maximum of the values of one interval, in the unit of the metric."""
+class AverageAndMax(NamedTuple):
+    """Average and maximum of the values in one interval, in the unit of the metric."""
 
     average: float
     highest: float
 
 
-NO_EXTENT = Extent(0.0, 0.0)
-"""Of an interval without values; librdkafka reports the same, so that its series stay."""
+NO_VALUES = AverageAndMax(0.0, 0.0)
+"""Average and maximum of an interval without values.  librdkafka also reports zeros, so that its
+time series have no gaps."""
 
 
 class MeasuredValues:
-    """Sum, number and maximum of the values since they were last taken."""
+    """Sum, count and maximum of the values that were added since the last call of `take`."""
 
     __slots__ = ("count", "highest", "sum")
 
@@ -39,29 +40,30 @@ class MeasuredValues:
             self.highest = value
 
     def move_to(self, *others: "MeasuredValues") -> None:
-        """Add these values to others, and begin an interval without values."""
+        """Add the collected values to each of `others`, and start a new interval."""
         for other in others:
             other.count += self.count
             other.sum += self.sum
             other.highest = max(other.highest, self.highest)
         self.count, self.sum, self.highest = 0, 0.0, 0.0
 
-    def take_of(self, count: int) -> Extent:
-        """Take as `take` does where only values above 0 were noted, and there were `count`."""
+    def take_of(self, count: int) -> AverageAndMax:
+        """Return the average and maximum of `count` values, if only the values above 0 were added
+        with `note`.  Starts a new interval."""
         self.count = max(self.count, count)
         return self.take()
 
-    def take(self, scale: float = 1.0) -> Extent:
-        """Return average and maximum times `scale`, and begin an interval without values."""
+    def take(self, scale: float = 1.0) -> AverageAndMax:
+        """Return the average and maximum, multiplied by `scale`, and start a new interval."""
         if not self.count:
-            return NO_EXTENT
-        taken = Extent(self.sum / self.count * scale, self.highest * scale)
+            return NO_VALUES
+        taken = AverageAndMax(self.sum / self.count * scale, self.highest * scale)
         self.count, self.sum, self.highest = 0, 0.0, 0.0
         return taken
 
 
 class ConnectionMeasures:
-    """Connections of one client, and the latencies of its requests by address (`host:port`)."""
+    """Connections of one client, and latencies of its requests by address (`host:port`)."""
 
     __slots__ = ("created_count", "latencies_s")
 
@@ -70,7 +72,7 @@ class ConnectionMeasures:
         self.latencies_s: dict[str, MeasuredValues] = {}
 
     def note_connection(self, address: str) -> MeasuredValues:
-        """Count a new connection; return where the latencies of its requests belong."""
+        """Count a new connection, and return the latencies of its address."""
         self.created_count += 1
         found = self.latencies_s.get(address)
         if found is None:
@@ -79,7 +81,7 @@ class ConnectionMeasures:
 
 
 class ProduceMeasures:
-    """Batches of one producer, from the first record to the last answer."""
+    """Measurements of one producer's batches, from the first record to the last response."""
 
     __slots__ = (
         "batch_bytes",
@@ -93,53 +95,56 @@ class ProduceMeasures:
 
     def __init__(self) -> None:
         self.queue_times_ms = MeasuredValues()
-        """Times from a batch's first record to its first attempt."""
+        """Time in ms from a batch's first record to its first attempt."""
         self.throttle_times_ms = MeasuredValues()
-        """Throttle times that brokers answered with, above 0."""
+        """Throttle times above 0 in responses, in ms."""
         self.request_count = 0
         self.batch_bytes = 0
-        """Bytes of batches at their first attempts, compressed."""
+        """Total compressed size of batches in their first attempts, in bytes."""
         self.record_count = 0
-        """Records of first attempts."""
+        """Number of records in first attempts."""
         self.error_count = 0
-        """Records that were not delivered."""
+        """Number of records that were not delivered."""
         self.retry_count = 0
-        """Records sent again."""
+        """Number of records in later attempts."""
 
 
 class FetchMeasures:
-    """Fetches of one consumer."""
+    """Measurements of one consumer's fetches."""
 
     __slots__ = ("fetch_bytes", "fetched_bytes", "latencies_s", "throttle_times_ms")
 
     def __init__(self) -> None:
         self.latencies_s = MeasuredValues()
         self.throttle_times_ms = MeasuredValues()
-        """Throttle times that brokers answered with, above 0."""
+        """Throttle times above 0 in responses, in ms."""
         self.fetch_bytes = MeasuredValues()
-        """Sizes of the record batches of one response that has some."""
+        """Total size of the record batches in each response that has any, in bytes."""
         self.fetched_bytes = 0
 
 
 class CoordinatorMeasures:
-    """Commits and rebalances of one member of a group."""
+    """Measurements of the commits and rebalances of one group member."""
 
-    __slots__ = ("commits_s", "rebalances_s", "rebalances_sum_s")
+    __slots__ = ("commits_s", "rebalance_count", "rebalances_s", "rebalances_sum_s")
 
     def __init__(self) -> None:
         self.commits_s = MeasuredValues()
         self.rebalances_s = MeasuredValues()
+        self.rebalance_count = 0
+        """Number of completed rebalances since the client was opened."""
         self.rebalances_sum_s = 0.0
-        """Time of all rebalances since the client's start."""
+        """Total duration of all rebalances since the client was opened, in seconds."""
 
     def note_rebalance(self, duration_s: float) -> None:
-        """Count one completed rebalance."""
+        """Add one completed rebalance."""
         self.rebalances_s.note(duration_s)
+        self.rebalance_count += 1
         self.rebalances_sum_s += duration_s
 
 
 class PollIdleTime:
-    """The time that an application waits in `poll`, of all time."""
+    """Fraction of time that the application waits in `poll`."""
 
     __slots__ = ("_idle_s", "_taken_s", "_waiting_since_s")
 
@@ -149,17 +154,18 @@ class PollIdleTime:
         self._waiting_since_s: float | None = None
 
     def begin(self, now_s: float) -> None:
-        """Begin a wait."""
+        """Record that the application starts waiting."""
         self._waiting_since_s = now_s
 
     def end(self, now_s: float) -> None:
-        """End the wait."""
+        """Record that the application no longer waits."""
         if self._waiting_since_s is not None:
             self._idle_s += now_s - self._waiting_since_s
             self._waiting_since_s = None
 
     def take(self, now_s: float) -> float:
-        """Return the part of the time since the last call that was spent waiting, from 0 to 1."""
+        """Return the fraction of the time since the last call that was spent waiting, from 0 to
+        1."""
         waiting = self._waiting_since_s
         if waiting is not None:
             self.end(now_s)

@@ -1,6 +1,6 @@
-"""Named values of one instant, the choice that a subscription makes among them, and deltas.
+"""Named metric values of one point in time, their selection by a subscription, and deltas of sums.
 
-Pure.  Names are KIP-714's, `org.apache.kafka.producer.…`; labels are pairs of texts.
+Pure.  Names are those of KIP-714 (`org.apache.kafka.producer.…`).  Labels are pairs of texts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,16 +8,17 @@ from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
 ALL_METRICS = "*"
-"""The text that asks for every metric, where it is alone.  An empty prefix asks for the same."""
+"""Prefix that selects all metrics if it is the only prefix.  An empty prefix also selects all
+metrics."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class MetricPointKind(Enum):
-    """The kind of a metric in OTLP."""
+    """Kind of a metric in OTLP."""
 
     SUM = auto()
-    """A monotonic total since the client's start."""
+    """A monotonic total since the client was opened."""
     GAUGE = auto()
 
 
@@ -31,7 +32,7 @@ class MetricPoint(NamedTuple):
 
 
 class DatedPoint(NamedTuple):
-    """A point with the start of the interval that its value covers, ns since 1970."""
+    """A point, and the start of the interval that its value covers, in ns since 1970."""
 
     point: MetricPoint
     start_ns: int
@@ -48,15 +49,16 @@ def total(name: str, value: float, labels: Labels = ()) -> MetricPoint:
 
 
 def is_wanted(name: str, prefixes: Sequence[str]) -> bool:
-    """Return True if a subscription's prefixes ask for a metric."""
+    """Return whether the prefixes of a subscription select a metric."""
     return prefixes == [ALL_METRICS] or any(name.startswith(prefix) for prefix in prefixes)
 
 
 class Ledger:
-    """The sums as they were last accepted by a broker, for deltas.
+    """Values of the sums that a broker has last accepted, from which deltas are computed.
 
-    `read` gives points their intervals; `settle` has the next deltas begin where those ended, and
-    `reset` at the client's start (KIP-714: after a change of temporality).
+    `read` adds intervals to points.  `settle` starts the next deltas at the end of the intervals
+    read last.  `reset` starts them when the client was opened, as KIP-714 requires after a change
+    of temporality.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -67,7 +69,7 @@ class Ledger:
     def read(
         self, points: Iterable[MetricPoint], *, is_delta: bool, now_ns: int
     ) -> list[DatedPoint]:
-        """Return the points with their intervals, sums as deltas if `is_delta`."""
+        """Return the points with their intervals.  Sums become deltas if `is_delta`."""
         self._read = {}
         found = []
         for point in points:
@@ -81,10 +83,11 @@ class Ledger:
         return found
 
     def settle(self) -> None:
-        """Count what was read last as reported: it was accepted, or its answer was lost."""
+        """Count the points of the last `read` as reported, since the broker accepted them or its
+        response was lost."""
         self._accepted.update(self._read)
         self._read = {}
 
     def reset(self) -> None:
-        """Report every sum from the client's start on."""
+        """Report every sum since the opening of the client, as if nothing had been reported yet."""
         self._accepted, self._read = {}, {}

@@ -1,7 +1,8 @@
-"""Metric points as an OTLP message, compressed, within the size that the broker accepts.
+"""Encoding of metric points as a compressed OTLP message, within the size that the broker accepts.
 
-Pure.  Shapes: `metrics.proto` of opentelemetry-proto, version 1.  One resource, as librdkafka
-sends; its attributes are KIP-714's (`group_id`, `transactional_id`, …).
+Pure.  The structure is that of `metrics.proto` of opentelemetry-proto, version 1.  There is one
+resource, as librdkafka sends; its attributes are those of KIP-714 (`group_id`, `transactional_id`,
+…).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from ottla.client.telemetry.metric_points import DatedPoint, MetricPointKind
-from ottla.telemetry.own_otlp import resource_of, text_attribute
+from ottla.telemetry.metrics.own_otlp import resource_of, text_attribute
 from ottla.wire.compression import Codec, compress
 
 SCOPE = InstrumentationScope(name="ottla.client")
@@ -33,8 +34,9 @@ def payload_of(
 ) -> bytes:
     """Return the payload of a push.
 
-    Where it is larger than `bytes_max`, points with labels (of brokers and partitions) are left
-    out, and if that is not enough, all: KIP-714 has clients reduce what they send.
+    If it is larger than `bytes_max`, the points with labels (of brokers and partitions) are left
+    out.  If it is still too large, all points are left out.  KIP-714 requires that clients then
+    send less.
     """
     payload = b""
     for chosen in (points, [one for one in points if not one.point.labels], []):

@@ -1,4 +1,5 @@
-"""Metrics of a producer: KIP-714's standard ones, and others of Java's client that cost nothing."""
+"""Metrics of a producer: the standard metrics of KIP-714, and metrics of the Java client that need
+no additional measurement."""
 
 from collections.abc import Callable, Iterator
 from operator import sub
@@ -11,7 +12,8 @@ PREFIX = ClientKind.PRODUCER.value
 
 
 class ProducerMetrics:
-    """The points of one producer; `buffered_bytes` returns what `buffer.memory` holds now."""
+    """Source of the metrics of one producer.  `buffered_bytes` returns the used part of
+    `buffer.memory`."""
 
     def __init__(
         self,
@@ -26,13 +28,13 @@ class ProducerMetrics:
         self._before = self._totals()
 
     def _totals(self) -> tuple[int, int, int]:
-        """Return requests, records and bytes since the client's start."""
+        """Return the number of requests, records and bytes since the client was opened."""
         measures = self._measures
         records = measures.record_count + measures.retry_count
         return measures.request_count, records, measures.batch_bytes
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the points of now; averages are of the time since the last call."""
+        """Yield the current points.  Averages refer to the time since the last call."""
         measures = self._measures
         before, self._before = self._before, self._totals()
         requests, records, size_bytes = map(sub, self._before, before)

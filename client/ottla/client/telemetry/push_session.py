@@ -1,21 +1,22 @@
-"""A client's dialogue with brokers about its metrics: when to ask, when to push (KIP-714).
+"""State machine of a client's metrics reports: when to request the subscription, when to push
+(KIP-714).
 
-Pure.  `due` returns what to send now; each request is followed by exactly one of
-`on_subscription`, `on_push_answer`, `on_refusal` and `on_lost`.  Times are milliseconds of one
-clock.  States are those of Java's ClientTelemetryReporter.  Invariants:
+Pure.  `due` returns the request to send now.  Each request is followed by exactly one call of
+`on_subscription`, `on_push_answer`, `on_refusal` or `on_lost`.  Times are ms of one clock.  The
+states are those of Java's ClientTelemetryReporter.  Invariants:
+- OneRequestAtATime: `due` returns nothing while a request is in flight.
+- OnePushAnInterval: two pushes, except for the terminating one, are at least an interval apart.
+  The first push is at least half an interval after a new subscription.
+- LastIsLast: nothing is sent after the terminating push.
+- NoStorm: a client requests the subscription without delay only after a response that demands it,
+  and only once for each subscription.
 
-OneRequestAtATime   `due` returns nothing while a request is under way
-OnePushAnInterval   two pushes, the last one apart, are an interval apart, the first after a new
-                    subscription half an interval or more from it
-LastIsLast          nothing is sent after the terminating push
-NoStorm             a client asks at once only after an answer that told it to, once for each
-                    subscription
-
-Java's client 4.4 never asks again where a broker refuses it with a code that repeating does not
-cure, and five minutes after a lost connection.  KIP-714 wants clients to ask again later, so that
-a cluster's mistake needs no restart of its clients: so does this one.  The chance that spreads the
-clients of a cluster out (half an interval to one and a half) is the instance id, which the broker
-drew: a run of a seed stays the same.
+The Java client 4.4 never requests the subscription again after a broker has refused it with a
+permanent error, and waits for five minutes after a lost connection.  KIP-714 requires that clients
+try again later, so that after a mistake in the cluster's configuration no client has to be
+restarted.  This client tries again.  The jitter that spreads the requests of a cluster's clients
+over time (0.5 to 1.5 intervals) is derived from the client instance id, which the broker generated
+at random.  With a given seed, a simulation is therefore reproducible.
 """
 
 from collections.abc import Mapping
@@ -29,27 +30,29 @@ from ottla.model.ids import ZERO_UUID
 from ottla.wire.compression import Codec
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""The wait before a client asks again where no interval is known; Kafka's."""
+"""Delay before the subscription is requested again if no interval is known.  Same as in Kafka."""
 
 REFUSED_INTERVAL_MS = 1_800_000
-"""The wait after a refusal that repeating does not cure; KIP-714's half an hour."""
+"""Delay before the subscription is requested again after a permanent error: the half hour of
+KIP-714."""
 
 JITTER_BITS = 32
-"""The bits of an instance id that are its chance: the last ones, which are random in a UUID v4."""
+"""Number of bits of the instance id that determine the jitter.  The last bits are used, since they
+are random in a UUID v4."""
 
 CODECS = {int(codec): codec for codec in Codec}
 
 
 class PushState(Enum):
-    """The state of a client's dialogue."""
+    """State of a client's metrics reports."""
 
     SUBSCRIPTION_NEEDED = auto()
-    """Nothing is to be pushed; the next request asks for the subscription."""
+    """The next request is for the subscription; no push is due."""
     ASKING = auto()
     PUSH_NEEDED = auto()
     PUSHING = auto()
     LAST_PUSH = auto()
-    """The terminating push is under way."""
+    """The terminating push is in flight."""
     ENDED = auto()
 
 
@@ -67,11 +70,11 @@ TRANSITIONS: Mapping[PushState, frozenset[PushState]] = MappingProxyType(
         PushState.ENDED: frozenset(),
     }
 )
-"""The states that may follow each state; any other step is a bug of ours."""
+"""Legal next states of each state.  Any other transition is a bug."""
 
 
 class TelemetrySubscription(NamedTuple):
-    """The metrics that the cluster wants of this client, and how."""
+    """The metrics that the cluster wants from this client, and how to send them."""
 
     subscription_id: int
     interval_ms: int
@@ -79,12 +82,13 @@ class TelemetrySubscription(NamedTuple):
     """True if sums are reported as differences to the last push."""
     prefixes: list[str]
     codecs: tuple[Codec, ...]
-    """Accepted compressions, the broker's favourite first; empty for none."""
+    """Compression types that the broker accepts, in its order of preference.  Empty if it accepts
+    none."""
     bytes_max: int
-    """The largest payload that the broker accepts."""
+    """Largest payload that the broker accepts, in bytes."""
 
 
-class AskSubscription(NamedTuple):
+class GetSubscription(NamedTuple):
     """A GetTelemetrySubscriptions request to send."""
 
     client_instance_id: UUID
@@ -99,47 +103,47 @@ class PushMetrics(NamedTuple):
     is_last: bool
 
 
-Request: TypeAlias = AskSubscription | PushMetrics
+Request: TypeAlias = GetSubscription | PushMetrics
 
 ASK_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""Refusals of a push that a new subscription cures."""
+"""Errors of a push after which a new subscription is requested at once."""
 ASK_AFTER_INTERVAL = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Refusals of a request that came too early, or of a push that was too large."""
+"""Errors of a request that was too early, or of a push that was too large."""
 
 
 class PushSession:
-    """The dialogue of one client, from its first connection to its end."""
+    """The metrics reports of one client, from its first connection to its end."""
 
     def __init__(self, now_ms: int) -> None:
         self.state = PushState.SUBSCRIPTION_NEEDED
         self.client_instance_id = ZERO_UUID
-        """The name that the first broker gave; zero before."""
+        """Client instance id that the first broker assigned.  Zero before that."""
         self.subscription: TelemetrySubscription | None = None
         self.next_at_ms: int = now_ms
-        """The instant of the next request, while none is under way."""
+        """Time of the next request, in ms, while no request is in flight."""
         self._codecs_refused: set[Codec] = set()
 
     @property
     def is_named(self) -> bool:
-        """True if the client has its instance id."""
+        """True if the client has an instance id."""
         return self.client_instance_id != ZERO_UUID
 
     # Requests.
 
     def due(self, now_ms: int) -> Request | None:
-        """Return the request to send now, None if none is due."""
+        """Return the request to send now, or None if no request is due."""
         if now_ms < self.next_at_ms:
             return None
         if self.state is PushState.SUBSCRIPTION_NEEDED:
             self._go(PushState.ASKING)
-            return AskSubscription(self.client_instance_id)
+            return GetSubscription(self.client_instance_id)
         if self.state is PushState.PUSH_NEEDED:
             self._go(PushState.PUSHING)
             return self._push(is_last=False)
         return None
 
     def close(self) -> PushMetrics | None:
-        """Return the terminating push, None where the cluster wants nothing of this client."""
+        """Return the terminating push, or None if the cluster wants no metrics from this client."""
         if self.state in (PushState.PUSH_NEEDED, PushState.PUSHING):
             self._go(PushState.LAST_PUSH)
             return self._push(is_last=True)
@@ -148,7 +152,7 @@ class PushSession:
         return None
 
     def ask_now(self, now_ms: int) -> None:
-        """AskSubscription for the subscription without waiting, if no request is under way."""
+        """Request the subscription without a delay, if no request is in flight."""
         if self.state is PushState.SUBSCRIPTION_NEEDED:
             self.next_at_ms = min(self.next_at_ms, now_ms)
 
@@ -162,16 +166,16 @@ class PushSession:
             is_last,
         )
 
-    # Answers.
+    # Responses.
 
     def on_subscription(
         self, client_instance_id: UUID, subscription: TelemetrySubscription, now_ms: int
     ) -> bool:
-        """Take a subscription; return whether temporality is another one than before."""
+        """Accept a subscription.  Returns True if its temporality differs from the previous one."""
         if self.state is not PushState.ASKING:
-            return False  # the client closes
+            return False  # the client is closing
         if client_instance_id == ZERO_UUID:
-            # Kafka's client takes this for a broken broker, too.
+            # Kafka's client also treats this as the error of a faulty broker.
             self._wait(REFUSED_INTERVAL_MS, now_ms)
             return False
         self.client_instance_id = client_instance_id
@@ -186,7 +190,8 @@ class PushSession:
         return before is not None and before.is_delta != subscription.is_delta
 
     def on_push_answer(self, code: int, codec: Codec, throttle_ms: int, now_ms: int) -> bool:
-        """Take the answer to a push; return whether its sums count as reported."""
+        """Process the response to a push.  Returns True if the sums in the push count as
+        reported."""
         if self.state is PushState.LAST_PUSH:
             self._go(PushState.ENDED)
             return code == ErrorCode.NONE
@@ -205,7 +210,7 @@ class PushSession:
         return False
 
     def on_refusal(self, code: int, throttle_ms: int, now_ms: int) -> None:
-        """Take a refusal, which no request of the same kind would cure now."""
+        """Process an error after which the request must not be repeated at once."""
         if code in ASK_AFTER_INTERVAL:
             wait_ms = max(self._interval_ms, throttle_ms)
         elif code == ErrorCode.INVALID_RECORD:
@@ -215,15 +220,16 @@ class PushSession:
         self._wait(wait_ms, now_ms)
 
     def on_lost(self, now_ms: int) -> None:
-        """Take note that no answer will come: another broker is asked later.
+        """Process the loss of a response.  A request to another broker follows later.
 
-        All clients of a broker that is gone notice at once: the wait has the same jitter as a
-        first push.
+        All clients of a lost broker notice the loss at the same time, so the delay has the same
+        jitter as the delay of a first push.
         """
         self._wait(self._jittered(self._interval_ms), now_ms)
 
     def on_unsupported(self, now_ms: int) -> None:
-        """Take note that the broker knows no such requests; look again after some minutes."""
+        """Process a response that shows that the broker does not support these requests.  The
+        client tries again after five minutes."""
         self._wait(UNSUBSCRIBED_INTERVAL_MS, now_ms)
 
     @property
@@ -232,14 +238,15 @@ class PushSession:
         return UNSUBSCRIBED_INTERVAL_MS if known is None else known.interval_ms
 
     def _jittered(self, interval_ms: int) -> int:
-        """Return half an interval to one and a half, by the instance id."""
+        """Return an interval multiplied by 0.5 to 1.5, depending on the instance id."""
         if not self.is_named:
             return interval_ms
         drawn = self.client_instance_id.int & ((1 << JITTER_BITS) - 1)
         return (interval_ms >> 1) + (interval_ms * drawn >> JITTER_BITS)
 
     def _wait(self, wait_ms: int, now_ms: int) -> None:
-        """AskSubscription for the subscription after a wait; a closing client has ended instead."""
+        """Request the subscription after a delay.  If the client is closing, end the session
+        instead."""
         if self.state is PushState.LAST_PUSH:
             self._go(PushState.ENDED)
         elif self.state in (PushState.ASKING, PushState.PUSHING):

@@ -1,13 +1,15 @@
-"""A whole cluster in your test's own trio loop, for tests of code that uses Kafka.
+"""A whole cluster in the trio loop of your test, for tests of code that uses Kafka.
 
 `async with open_test_cluster() as cluster:` starts a real controller and real brokers on free
-ports in less than 200 ms and gives `cluster.bootstrap`, good for any Kafka client.  (The first one
-of a process takes as long again for imports; `import_cluster` does these beforehand.)  For pytest:
-`pytest_plugins = ["ottla.client.testing"]` gives the fixture `ottla_cluster`.  Brokers are stopped,
-paused, slowed and cut off, answers are lost and time is advanced by `ClusterUnderTest`'s methods.
+ports, in less than 200 ms.  `cluster.bootstrap` contains their addresses, for any Kafka client.
+The first cluster of a process takes twice as long, because modules are imported, unless
+`import_cluster` was called before.  With pytest, `pytest_plugins = ["ottla.client.testing"]`
+provides the fixture `ottla_cluster`.  The methods of `ClusterUnderTest` stop, pause, slow down and
+cut off brokers, lose responses and advance the time.
 
-The cluster itself lives in `ottla.jepsen.in_process`, which may know brokers and controllers; a
-client may not, so it is looked up by name when it is opened.
+`ottla.testing` provides the same cluster for asyncio and for synchronous tests, and implements it
+(`ottla.testing.in_process`).  The client package must not import brokers, so it imports that module
+by name when a cluster is opened.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -20,74 +22,102 @@ from ottla.client.network.background import lone_errors
 from ottla.client.testing.faults import LostAnswers
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
+from ottla.model.settings.security.client_security import ClientSecurity
 
 pytest_plugins = ["ottla.client.testing.fixtures"]
-"""Read by pytest, which loads these with this module; no import of pytest is needed here."""
+"""Plugins that pytest loads together with this module, so that this module itself need not import
+pytest."""
 
-CLUSTER_MODULE = "ottla.jepsen.in_process"
+CLUSTER_MODULE = "ottla.testing.in_process"
 
 
 class ClusterUnderTest(Protocol):
-    """A cluster at work, and what can be done to it.
+    """A running cluster, and the faults that can be injected into it.
 
-    Brokers are named by node id, from 1 on.  Raises ValueError for one that there is not, or that
-    is stopped where a running one is needed.  Faults of a broker also meet the other brokers.
+    Brokers are identified by node id, starting at 1.  All methods raise ValueError for an unknown
+    broker, or for a stopped broker if the method needs a running one.  The faults of a broker
+    affect other brokers as well as clients.
     """
 
     @property
     def bootstrap(self) -> str:
-        """Where clients ask first: `host:port,…` of every broker, stopped ones too."""
+        """Bootstrap addresses, `host:port,…` of every broker, including stopped ones."""
+        ...
+
+    @property
+    def client_settings(self) -> Mapping[str, str]:
+        """Settings of a client by librdkafka's keys: bootstrap.servers, and the login if secure."""
+        ...
+
+    @property
+    def security(self) -> ClientSecurity | None:
+        """The login of the user admin for clients of Ottla; None if the cluster is not secure."""
         ...
 
     @property
     def brokers(self) -> Mapping[NodeId, Any]:
-        """The brokers that run (`ottla.broker.broker_driver.Broker`), by node id."""
+        """The running brokers (`ottla.broker.broker_driver.Broker`), by node id."""
         ...
 
     async def stop(self, node: int) -> None:
-        """Stop a broker cleanly: its leaderships move first, its connections end.
+        """Stop a broker cleanly.  Its leaderships move to other brokers before its connections are
+        closed.
 
-        Until it is started again, connections to it are refused.
+        The broker refuses connections until it is started again.
         """
         ...
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker on its port and with its files; return when it serves."""
+        """Start a stopped broker again, with its port and its files.  Returns when it accepts
+        requests."""
         ...
 
     def paused(self, node: int) -> AbstractContextManager[None]:
-        """Let a broker answer nothing during the block; its connections stay.
+        """Suspend a broker during the block: it sends no responses, but keeps its connections.
 
-        New connections open, and hear nothing either.  What arrived is served after the block.
+        New connections are accepted, and get no responses either.  Requests that arrive during the
+        block are processed after it.
         """
         ...
 
     def refusing(self, node: int) -> AbstractContextManager[None]:
-        """Let a broker accept no connection during the block; those that are open stay."""
+        """Make a broker refuse new connections during the block.  Open connections are not
+        affected."""
         ...
 
     def cut_connections(self, node: int) -> None:
-        """Close every connection to a broker that is open now."""
+        """Close all open connections of a broker."""
         ...
 
     def slow(self, node: int, seconds: float) -> None:
-        """Let each answer of a broker leave later, by a time in seconds, from now on; 0 ends it."""
+        """Delay each response of a broker by `seconds` from now on.  0 ends the delay."""
         ...
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
-        """Execute the next requests of an API, but close their connections instead of answering.
+        """Process the next requests of an API, but close their connections instead of responding.
 
         `api` is the name in Kafka's protocol, such as Produce, OffsetCommit or EndTxn.  The next
-        `count` answers of any broker are lost.
+        `count` responses of any broker are lost.
+        """
+        ...
+
+    async def reset(self) -> None:
+        """End all faults, close all connections, and delete everything that was created since the
+        start of the cluster.
+
+        This deletes topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens.
+        Objects that existed at the start and that a test has deleted are not restored, and advanced
+        time is not set back.  Raises RuntimeError if a client that was not closed continues to
+        create topics.
         """
         ...
 
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
-        """Let time pass at once for everything in the loop: brokers, clients and the test itself.
+        """Advance the time for brokers, clients and the test itself, without waiting.
 
-        In steps of a second (of a 200th of the time where that is longer), so that clients that are
-        alive send their heartbeats between them.  In one step longer than a timeout nothing is
-        heard of anyone.
+        The time advances in steps of `step_s`, by default a second (or a 200th of the whole if that
+        is longer), so that running clients send their heartbeats in between.  In a single step
+        longer than a timeout, no heartbeat arrives.
         """
         ...
 
@@ -99,23 +129,31 @@ async def open_test_cluster(
     directory: Path | None = None,
     settings: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    is_secure: bool = False,
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Start one controller and so many brokers; stop them cleanly at the end of the block.
+    """Start one controller and `broker_count` brokers, and stop them cleanly at the end of the
+    block.
 
-    `settings` are Kafka's, by key, for brokers and controller.  `directory` keeps the files, so
-    that a later cluster goes on with them.  `clock` is the brokers' time, where a test turns it;
-    `advance` is refused then.
+    `settings` are Kafka's settings, by key, for the brokers and the controller.  `directory` keeps
+    the files, so that a later cluster can continue with them.  `clock` is the brokers' clock, if
+    the test advances it itself; `advance` then raises an error.  A secure cluster has TLS on every
+    connection, logins by SCRAM and an authorizer (needs the extra `secure`); clients connect with
+    `security` or `client_settings`.
     """
     cluster_module = import_cluster()
     with lone_errors():
         async with cluster_module.open_in_process_cluster(
-            broker_count=broker_count, directory=directory, settings=settings, clock=clock
+            broker_count=broker_count,
+            directory=directory,
+            settings=settings,
+            clock=clock,
+            is_secure=is_secure,
         ) as cluster:
             yield cluster
 
 
 def import_cluster() -> Any:
-    """Import what a cluster is made of; return the module that opens one."""
+    """Import the modules of a cluster beforehand, and return the module that opens clusters."""
     return import_module(CLUSTER_MODULE)
 
 

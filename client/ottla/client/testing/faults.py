@@ -1,8 +1,8 @@
-"""What a test's faults are counted by.  Pure."""
+"""Counters of injected faults.  Pure."""
 
 
 class LostAnswers:
-    """Answers of one API that are to be lost; made by `lose_answers` of a cluster under test."""
+    """Responses of one API that are to be lost.  `ClusterUnderTest.lose_answers` creates it."""
 
     __slots__ = ("api", "left", "lost")
 
@@ -10,12 +10,12 @@ class LostAnswers:
         self.api = api
         """Name of the API, as in Kafka's protocol."""
         self.left = count
-        """Number of answers that are still to be lost."""
+        """Number of responses that are still to be lost."""
         self.lost = 0
-        """Number of answers that were lost."""
+        """Number of responses that were lost."""
 
     def take(self) -> bool:
-        """Count an answer; return whether it is lost."""
+        """Count a response.  Returns True if it is to be lost."""
         if not self.left:
             return False
         self.left -= 1

@@ -1,7 +1,7 @@
-"""pytest's door to the cluster for tests; needs pytest-trio.
+"""The pytest fixture of a test cluster.  It requires pytest-trio.
 
-`pytest_plugins = ["ottla.client.testing"]` in your `conftest.py`.  Loading it imports what
-a cluster is made of, so that the first test waits no longer than the others.
+Add `pytest_plugins = ["ottla.client.testing"]` to your `conftest.py`.  This module imports the
+modules of a cluster beforehand, so that the first test takes no longer than the others.
 """
 
 from collections.abc import AsyncIterator
@@ -15,6 +15,6 @@ import_cluster()
 
 @pytest.fixture
 async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
-    """Give each test its own cluster of one broker."""
+    """A cluster of one broker for each test."""
     async with open_test_cluster() as cluster:
         yield cluster

@@ -1,9 +1,9 @@
-"""What a producer's transactions are made of.
+"""The transactions of a producer.
 
-transaction_flow.py            a producer's place in its transactions, what answers mean (pure)
-transaction_messages.py        what requests name, and the codes in their answers (pure)
-transactional_accumulator.py   the records of one transaction at a time (pure)
-coordinator_calls.py           one request after the other to coordinators, until answered
-prepared_transactions.py       ends in one process what another one has prepared
-producer_transactions.py       the requests to the coordinators
+transaction_flow.py            state machine of a producer's transactions (pure)
+transaction_messages.py        parts of requests, and error codes in responses (pure)
+transactional_accumulator.py   the buffered records of one transaction at a time (pure)
+coordinator_calls.py           requests to coordinators, one at a time, with retries
+prepared_transactions.py       completion of transactions that another process has prepared
+producer_transactions.py       start, use and end of a producer's transactions
 """

@@ -1,7 +1,7 @@
-"""Requests to the coordinators of one transactional id, one after the other, until answered.
+"""Requests to the coordinators of one transactional id, one at a time, with retries.
 
-It decides nothing: `transaction_flow` says what an answer means.  Requests take turns, so that
-nothing is added to a transaction that was ended.
+This module makes no decisions: `transaction_flow` interprets the responses.  Only one request is in
+flight at a time, so that nothing is added to a transaction that was already ended.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.transactions.transaction_flow import (
     END_TXN_BUMPS_FROM,
-    AnswerMeaning,
+    ResponseMeaning,
     TransactionCall,
     TransactionFlow,
     TransactionProtocol,
@@ -33,20 +33,21 @@ from ottla.wire.messages.end_txn_response import EndTxnResponse
 R = TypeVar("R", bound=Message)
 
 FIRST_RETRY_S = 0.02
-"""The wait before a first repetition: the coordinator ends the transaction before in about that."""
+"""Delay of the first retry in seconds.  The coordinator takes about as long to complete the
+previous transaction."""
 
 
 class CoordinatorAnswer(NamedTuple):
-    """An answer and what it means; `message` is None where there was none in time."""
+    """A response and its meaning.  `message` is None if no response arrived in time."""
 
-    verdict: AnswerMeaning
+    verdict: ResponseMeaning
     code: ErrorCode
     message: Message | None = None
     why: str = ""
 
 
 class CoordinatorCalls:
-    """Asks the coordinator of a transactional id, and those of groups, by turns."""
+    """Sends requests to the coordinator of a transactional id and to the coordinators of groups."""
 
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, flow: TransactionFlow, transactional_id: str
@@ -57,16 +58,17 @@ class CoordinatorCalls:
         self.flow = flow
         self._config = config
         self._turn = trio.Lock()
-        """Held by the request to a coordinator."""
+        """Locked while a request to a coordinator is in flight."""
 
     def next_wait(self, wait_s: float) -> float:
-        """Return the wait before the next repetition."""
+        """Return the delay before the next retry, in seconds, given the previous one."""
         return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
 
     def at_most(
         self, api_key: int, version_max: int, coordinator: Coordinator | None = None
     ) -> Callable[[], Awaitable[int]]:
-        """Return a function that finds the highest version both speak, up to this one."""
+        """Return a function that finds the version to use for an API: the highest common version
+        that is not above `version_max`."""
 
         async def version() -> int:
             return min(await (coordinator or self.coordinator).version_of(api_key), version_max)
@@ -102,17 +104,20 @@ class CoordinatorCalls:
         coordinator: Coordinator | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> CoordinatorAnswer:
-        """Ask until the answer means something else than to ask again, or the time is over."""
+        """Send a request, and repeat it until a response needs no retry, or until the deadline.
+
+        No attempt is made once `is_wanted` returns False.
+        """
         asked = coordinator or self.coordinator
         wait_s = FIRST_RETRY_S
         last = CoordinatorAnswer(
-            AnswerMeaning.RETRY, ErrorCode.REQUEST_TIMED_OUT, why="nothing answered"
+            ResponseMeaning.RETRY, ErrorCode.REQUEST_TIMED_OUT, why="nothing answered"
         )
         with trio.CancelScope(deadline=deadline):
             async with self._turn:
                 while is_wanted():
                     last = await self._attempt(call, request, response, version, asked)
-                    if last.verdict is not AnswerMeaning.RETRY:
+                    if last.verdict is not ResponseMeaning.RETRY:
                         return last
                     if last.code in MOVED:
                         await asked.forget()
@@ -142,10 +147,10 @@ class CoordinatorCalls:
             is_answered = True
         except (ConnectionLostError, ProtocolError) as error:
             return CoordinatorAnswer(
-                AnswerMeaning.RETRY, ErrorCode.NETWORK_EXCEPTION, why=str(error)
+                ResponseMeaning.RETRY, ErrorCode.NETWORK_EXCEPTION, why=str(error)
             )
         except RefusedError as error:
-            is_answered = True  # nothing was asked
+            is_answered = True  # no request was sent
             return CoordinatorAnswer(verdict_of(call, error.code), error.code, why=str(error))
         finally:
             if not is_answered:
@@ -155,7 +160,7 @@ class CoordinatorCalls:
 
 
 async def version_of(coordinator: Coordinator, api_key: int) -> int:
-    """Return the version both speak; -1 where the broker has none."""
+    """Return the highest common version of an API, or -1 if the broker does not support the API."""
     try:
         return await coordinator.version_of(api_key)
     except RefusedError as error:

@@ -1,8 +1,9 @@
-"""Transactions that one process prepares and another one ends.
+"""Transactions that one process prepares and another process completes.
 
-A prepared transaction has all its records and offsets at the brokers, and is still open: until it
-is completed, its `transaction.timeout.ms` runs, and the next producer of its transactional id
-aborts it.  A process that never wrote anything may complete it, by what `prepare` returned.
+All records and offsets of a prepared transaction are at the brokers, and the transaction is still
+open.  It is aborted if it is not completed within its `transaction.timeout.ms`, or if another
+producer with its transactional id is opened before that.  Any process can complete it with the
+result of `prepare`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,8 @@ from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.produce.accumulator import ProducerIdentity
 from ottla.client.transactions.coordinator_calls import CoordinatorAnswer, CoordinatorCalls
 from ottla.client.transactions.transaction_flow import (
-    AnswerMeaning,
     ProducerFencedError,
+    ResponseMeaning,
     TransactionAbortedError,
     TransactionFlow,
     TransactionOutcomeUnknownError,
@@ -26,19 +27,21 @@ from ottla.model.errors import RefusedError
 from ottla.model.settings.client import ProducerConfig
 
 AT_ONCE = 16
-"""Transactions that are ended side by side: each has a connection.  Fewer take longer where there
-are many, more open many connections at once."""
+"""Number of transactions that are completed concurrently, each on its own connection.  A smaller
+number takes longer if there are many transactions; a larger number opens many connections at once.
+"""
 
 
 class PreparedTransaction(NamedTuple):
-    """What must be known of an open transaction to end it; may be pickled."""
+    """The properties of an open transaction that another process needs to complete it.  The object
+    can be pickled."""
 
     transactional_id: str
     """The producer's `transactional.id`."""
     identity: ProducerIdentity
-    """Producer id and epoch of the transaction."""
+    """Producer id and producer epoch of the transaction."""
     protocol: TransactionProtocol
-    """Protocol of the transaction."""
+    """Protocol of the transaction, by which partitions were added to it."""
 
 
 async def complete_transactions(
@@ -48,13 +51,13 @@ async def complete_transactions(
     *,
     is_commit: bool,
 ) -> None:
-    """Commit, or abort, each of these transactions; a repetition does no harm.
+    """Commit or abort prepared transactions.  Repeating a call has no further effect.
 
-    They are not one: each that can be ended is, and the error of the first that can not is raised
-    then.  Of a commit: TransactionAbortedError or ProducerFencedError if the transaction is not
-    there any more (a later producer of its id, or its timeout, has aborted it),
-    TransactionOutcomeUnknownError if no answer arrives in `max.block.ms`.  An abort raises
-    RefusedError if no answer arrives.
+    The transactions are independent: the call completes all transactions that it can, and then
+    raises the first error.  A commit raises TransactionAbortedError or ProducerFencedError if the
+    transaction was aborted by a later producer with its transactional id, or by its timeout.  It
+    raises TransactionOutcomeUnknownError if the coordinator does not respond within `max.block.ms`.
+    An abort raises RefusedError if the coordinator does not respond.
     """
     config = config or ProducerConfig()
     limiter = trio.CapacityLimiter(AT_ONCE)
@@ -68,13 +71,7 @@ async def complete_transactions(
                 errors[number] = error
 
     async with (
-        open_cluster(
-            addresses_of(bootstrap),
-            client_id=config.client_id,
-            request_timeout_s=config.request_timeout_ms / 1_000,
-            login=config.login(),
-            tls=config.tls(),
-        ) as cluster,
+        open_cluster(addresses_of(bootstrap), config) as cluster,
         trio.open_nursery() as nursery,
     ):
         for number in range(len(prepared)):
@@ -107,16 +104,21 @@ async def _complete(
 
 def _commit_error(flow: TransactionFlow, answer: CoordinatorAnswer) -> type[RefusedError] | None:
     verdict = flow.commit_verdict(answer.verdict)
-    if verdict is AnswerMeaning.DONE:
+    if verdict is ResponseMeaning.DONE:
         return None
-    if verdict is AnswerMeaning.ABORT:
+    if verdict is ResponseMeaning.ABORT:
         return TransactionAbortedError
-    if verdict is AnswerMeaning.FENCED:
+    if verdict is ResponseMeaning.FENCED:
         return ProducerFencedError
     return TransactionOutcomeUnknownError
 
 
 def _abort_error(answer: CoordinatorAnswer) -> type[RefusedError] | None:
-    """Return no error where the transaction is not open any more: somebody else ended it."""
-    ended = AnswerMeaning.DONE, AnswerMeaning.IDENTIFY, AnswerMeaning.FENCED
+    """Return the error type for the response to an abort, or None if the abort counts as
+    successful.
+
+    A transaction that is no longer open was already completed by another process, which is not an
+    error.
+    """
+    ended = ResponseMeaning.DONE, ResponseMeaning.IDENTIFY, ResponseMeaning.FENCED
     return None if answer.verdict in ended else RefusedError

@@ -1,7 +1,9 @@
-"""The requests of a producer's transactions: to their coordinator, and to those of groups.
+"""The transactions of one producer: requests to their coordinator, and to the coordinators of
+groups.
 
-It decides nothing: `transaction_flow` says what must be asked and what an answer means.  Requests
-to the coordinator take turns, so that nothing is added to a transaction that was ended.
+This module makes no decisions: `transaction_flow` selects requests and interprets responses.  Only
+one request to the coordinator is in flight at a time, so that nothing is added to a transaction
+that was already ended.
 """
 
 import math
@@ -32,8 +34,8 @@ from ottla.client.transactions.prepared_transactions import PreparedTransaction
 from ottla.client.transactions.transaction_flow import (
     ADD_PARTITIONS_VERSION_MAX,
     TXN_OFFSET_COMMIT_ADDS_FROM,
-    AnswerMeaning,
     ProducerFencedError,
+    ResponseMeaning,
     TransactionAbortedError,
     TransactionCall,
     TransactionFlow,
@@ -74,15 +76,22 @@ R = TypeVar("R", bound=Message)
 
 TRANSACTION_VERSION = "transaction.version"
 END_BOUND_S = 10.0
-"""How long an abort, and a commit that is cancelled, may hold up the end of the block.  Shorter
-leaves more transactions to the next epoch or to their timeout; longer holds up a cancelled task."""
+"""Maximum time in seconds by which an abort, or a cancelled commit, delays the end of the block.
+
+With a smaller value, more transactions are left open until the next epoch or their timeout ends
+them.  With a larger value, a cancelled task takes longer to end.
+"""
 EPOCHS_FROM = 3
-"""The version of InitProducerId from which a producer names its present id and epoch (KIP-360)."""
+"""First version of InitProducerId whose request contains the current producer id and epoch
+(KIP-360)."""
 NO_OFFSETS_VERSION_MAX = TXN_OFFSET_COMMIT_ADDS_FROM - 1
 
 
 class ProducerTransaction:
-    """An open transaction: records go by the producer's `send`, offsets by `send_offsets`."""
+    """An open transaction of a producer.
+
+    The producer's `send` adds records to it, and `send_offsets` adds committed offsets.
+    """
 
     def __init__(self, transactions: "ProducerTransactions") -> None:
         self._transactions = transactions
@@ -90,27 +99,29 @@ class ProducerTransaction:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
     ) -> None:
-        """Let a group's offsets (of the next record to process) be committed with the records.
+        """Commit offsets of a group as part of the transaction.
 
-        `group` is the consumer's `group_metadata()`.  Raises TransactionAbortedError if the group
-        has another generation by now, or for any other refusal: the transaction can not be
-        committed then.
+        An offset to commit is that of the next record to process.  `group` is the consumer's
+        `group_metadata()`.  Raises TransactionAbortedError if the group has a newer generation, or
+        if the offsets are refused for another reason.  The transaction can then no longer be
+        committed.
         """
         await self._transactions.send_offsets(self, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Deliver all records and leave the end to `complete_transactions`, in any process.
+        """Deliver all records, but leave the transaction open for `complete_transactions` in any
+        process.
 
-        The end of the block then neither commits nor aborts (an error that leaves it still
-        aborts), and the producer begins no other transaction.  None where nothing was sent, so
-        that there is nothing to end.  Raises TransactionAbortedError if something was not
-        delivered.
+        The end of the block then neither commits nor aborts the transaction, but an error that
+        leaves the block still aborts it.  The producer cannot start another transaction.  Returns
+        None if nothing was sent, so that there is nothing to complete.  Raises
+        TransactionAbortedError if a record was not delivered.
         """
         return await self._transactions.prepare(self)
 
 
 class ProducerTransactions:
-    """Begins and ends one producer's transactions."""
+    """Starts and ends the transactions of one producer."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         assert config.transactional_id is not None
@@ -122,44 +133,48 @@ class ProducerTransactions:
         self._bell = Bell()
         self.gathered = TransactionalAccumulator(config, self.flow, self._bell.ring)
         self._is_busy = False
-        """Whether a transaction is open, or one begins or ends."""
+        """True while a transaction is starting, open or ending."""
         self._open: ProducerTransaction | None = None
         self._looked_at_s = 0.0
-        """When the versions were asked for last."""
+        """Time of the last request for API versions and features, in seconds of trio's clock."""
         self._coordinators: dict[str, Coordinator] = {}
         self.wake: Callable[[], None] = lambda: None
-        """Called when batches may leave, or have failed."""
+        """Called when batches may be sent, or have failed."""
 
     @property
     def _block_s(self) -> float:
         return self._config.block_ms_max / 1_000
 
     async def run(self) -> NoReturn:
-        """Add partitions to the transaction as they are needed."""
+        """Add partitions to the open transaction as records are sent to them, until cancelled."""
         while True:
             await self._bell.wait()
             while wanted := self._wanted():
                 await self._add_partitions(wanted)
 
     async def aclose(self) -> None:
-        """Close the connections to coordinators."""
+        """Close the connections to all coordinators."""
         for coordinator in (self._calls.coordinator, *self._coordinators.values()):
             await coordinator.forget()
 
-    # Begin.
+    # Start.
 
     async def initialise(self) -> None:
-        """Take over the transactional id: fence earlier producers, end what they left open."""
+        """Take over the transactional id.
+
+        This fences earlier producers with the same id, and ends their open transaction.
+        """
         deadline = trio.current_time() + self._block_s
         self._looked_at_s = trio.current_time()
         await self._identify(deadline)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[ProducerTransaction]:
-        """Open a transaction; commit at the end of the block, abort if an error leaves it."""
+        """Open a transaction for the duration of the block.  The end of the block commits it.  If
+        the block raises an error, the transaction is aborted."""
         if self._is_busy:
             raise RefusedError(
-                ErrorCode.INVALID_TXN_STATE, "the producer's transaction before is still open"
+                ErrorCode.INVALID_TXN_STATE, "the producer's previous transaction is still open"
             )
         self._is_busy = True
         try:
@@ -184,11 +199,13 @@ class ProducerTransactions:
         deadline = trio.current_time() + self._block_s
         protocol = await self._find_protocol(deadline)
         if self.flow.must_identify(protocol):
-            # Batches of an abort that was given up may still wait for their answers.
+            # Batches of an abort that was given up may still be in flight.
             with trio.CancelScope(deadline=deadline) as scope:
                 await settle_all(self.gathered, self.wake)
             if scope.cancelled_caught:
-                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, "a batch before has no answer yet")
+                raise RefusedError(
+                    ErrorCode.REQUEST_TIMED_OUT, "an earlier batch has no response yet"
+                )
             await self._identify(deadline)
         self.gathered.take_unseen_failure()
         self.flow.begin(protocol)
@@ -236,19 +253,19 @@ class ProducerTransactions:
         answer = await self._calls.ask(
             TransactionCall.INITIALISE, request, InitProducerIdResponse, version, deadline
         )
-        told = answer.message
-        if answer.verdict is AnswerMeaning.DONE:
-            assert isinstance(told, InitProducerIdResponse)
-            identity = ProducerIdentity(ProducerId(told.producer_id), told.producer_epoch)
+        outcome = answer.message
+        if answer.verdict is ResponseMeaning.DONE:
+            assert isinstance(outcome, InitProducerIdResponse)
+            identity = ProducerIdentity(ProducerId(outcome.producer_id), outcome.producer_epoch)
             self.flow.identify(identity)
             self.gathered.become(identity)
             return
-        if answer.verdict is AnswerMeaning.RETRY:
+        if answer.verdict is ResponseMeaning.RETRY:
             raise RefusedError(answer.code, f"transactional id {self._id!r}: {answer.why}")
         self._end_for_good(answer)
         self._raise_final()
 
-    # Within a transaction.
+    # In a transaction.
 
     def _wanted(self) -> tuple[TopicPartition, ...]:
         return () if self.gathered.ended_by is not None else self.flow.wanted()
@@ -270,8 +287,8 @@ class ProducerTransactions:
             is_wanted=lambda: self.flow.number == number and bool(self._wanted()),
         )
         if self.flow.number != number:
-            return  # it was given up, and is of an earlier epoch
-        if answer.verdict is AnswerMeaning.DONE:
+            return  # the transaction was given up, and the response is for an earlier epoch
+        if answer.verdict is ResponseMeaning.DONE:
             self.flow.add(wanted)
         elif self._wanted():
             self._doom(answer)
@@ -283,7 +300,7 @@ class ProducerTransactions:
         offsets: Mapping[TopicPartition, int | Committed],
         group: Membership,
     ) -> None:
-        """Add offsets to the open transaction."""
+        """Add the offsets of a group to the open transaction."""
         if self._open is not transaction or self.gathered.ended_by is not None:
             raise self.gathered.refusal or outside()
         if not group.group_id:
@@ -296,9 +313,9 @@ class ProducerTransactions:
         try:
             await self._send_offsets(offsets, group)
         except BaseException as error:
-            # Whatever it was: nothing says that the offsets are in the transaction.
+            # After any error, it is unknown whether the offsets are in the transaction.
             self._doom(
-                CoordinatorAnswer(AnswerMeaning.ABORT, _code_of(error), why=f"offsets: {error}")
+                CoordinatorAnswer(ResponseMeaning.ABORT, _code_of(error), why=f"offsets: {error}")
             )
             raise
 
@@ -351,16 +368,17 @@ class ProducerTransactions:
         self._raise_refused(answer)
 
     def _raise_refused(self, answer: CoordinatorAnswer) -> None:
-        if answer.verdict is AnswerMeaning.DONE:
+        if answer.verdict is ResponseMeaning.DONE:
             return
         self._doom(answer)
         self._raise_final()
         raise TransactionAbortedError(answer.code, answer.why)
 
     def _doom(self, answer: CoordinatorAnswer) -> None:
-        """Make a commit impossible, and the producer final where the answer says so."""
+        """Make a commit of the transaction impossible.  If the response is fatal, also end the
+        producer."""
         error: RefusedError = TransactionAbortedError(answer.code, answer.why)
-        if answer.verdict in (AnswerMeaning.FENCED, AnswerMeaning.FATAL):
+        if answer.verdict in (ResponseMeaning.FENCED, ResponseMeaning.FATAL):
             self._end_for_good(answer)
             error = self.flow.final or error
         else:
@@ -368,10 +386,11 @@ class ProducerTransactions:
         self.gathered.doom(error)
         self.wake()
 
-    # The end.
+    # End.
 
     async def prepare(self, transaction: ProducerTransaction) -> PreparedTransaction | None:
-        """Deliver everything of the open transaction; let somebody else end it."""
+        """Deliver all records of the open transaction, and leave its end to
+        `complete_transactions`."""
         if self._open is not transaction or self.flow.stage is TransactionStage.PREPARED:
             raise self.gathered.refusal or outside()
         await self._deliver_all()
@@ -398,7 +417,7 @@ class ProducerTransactions:
         try:
             answer = await self._calls.end(trio.current_time() + self._block_s, is_commit=True)
         except BaseException:
-            # It may be committed already: only the coordinator's answer says so.
+            # The commit may have succeeded; only the coordinator's response can confirm that.
             with trio.CancelScope(shield=True):
                 bound = trio.current_time() + END_BOUND_S
                 self._take_commit(await self._calls.end(bound, is_commit=True))
@@ -407,18 +426,19 @@ class ProducerTransactions:
 
     def _take_commit(self, answer: CoordinatorAnswer) -> None:
         verdict = self.flow.commit_verdict(answer.verdict)
-        if verdict is AnswerMeaning.DONE:
+        if verdict is ResponseMeaning.DONE:
             self._take_end(answer)
-        elif verdict is AnswerMeaning.ABORT:
+        elif verdict is ResponseMeaning.ABORT:
             raise TransactionAbortedError(answer.code, answer.why)
         else:
             self._end_for_good(answer._replace(verdict=verdict))
             self._raise_final()
 
     async def _abort_for(self, error: BaseException) -> None:
-        """Abort for an error that leaves the block; raise what it means, if it means more."""
+        """Abort the transaction because the block raised `error`.  Raises the permanent error of
+        the producer if there is one, and TransactionAbortedError if a record was not delivered."""
         if self.flow.stage in (TransactionStage.READY, TransactionStage.UNIDENTIFIED):
-            return  # the commit was done before its task was cancelled
+            return  # the commit was completed before its task was cancelled
         if self.flow.stage is not TransactionStage.FINAL:
             code = _code_of(error)
             why = TransactionAbortedError(code, f"the transaction is aborted: {error!r}")
@@ -435,12 +455,13 @@ class ProducerTransactions:
 
     async def _abort(self, deadline: float) -> None:
         with trio.CancelScope(deadline=deadline) as scope:
-            # A batch that arrives after the end would belong to no transaction, or the next one.
+            # A batch that arrives after the end would be outside of the transaction, or part of the
+            # next one.
             await settle_all(self.gathered, self.wake)
         if self.flow.stage is TransactionStage.FINAL:
             return
         self.flow.begin_abort()
-        # An abort may mean that the cluster has another protocol by now.
+        # Request the versions again: an abort may be due to a change of the cluster's protocol.
         self._looked_at_s = -math.inf
         if not self.flow.must_end:
             self.flow.on_ended(None)
@@ -449,31 +470,31 @@ class ProducerTransactions:
             self.flow.give_up()
             return
         answer = await self._calls.end(deadline, is_commit=False)
-        if answer.verdict is AnswerMeaning.DONE:
+        if answer.verdict is ResponseMeaning.DONE:
             self._take_end(answer)
-        elif answer.verdict in (AnswerMeaning.FENCED, AnswerMeaning.FATAL):
+        elif answer.verdict in (ResponseMeaning.FENCED, ResponseMeaning.FATAL):
             self._end_for_good(answer)
         else:
             self.flow.give_up()
 
     def _take_end(self, answer: CoordinatorAnswer) -> None:
-        told = answer.message
+        outcome = answer.message
         identity = None
-        if isinstance(told, EndTxnResponse) and told.producer_id >= 0:
-            identity = ProducerIdentity(ProducerId(told.producer_id), told.producer_epoch)
+        if isinstance(outcome, EndTxnResponse) and outcome.producer_id >= 0:
+            identity = ProducerIdentity(ProducerId(outcome.producer_id), outcome.producer_epoch)
         if self.flow.on_ended(identity) and identity is not None:
             self.gathered.become(identity)
 
     def _end_for_good(self, answer: CoordinatorAnswer) -> None:
         name = f"transactional id {self._id!r}"
         error: RefusedError
-        if answer.verdict is AnswerMeaning.FENCED:
+        if answer.verdict is ResponseMeaning.FENCED:
             error = ProducerFencedError(
                 answer.code, f"{name}: another producer has it, or the transaction took too long"
             )
         elif self.flow.stage is TransactionStage.COMMITTING:
             error = TransactionOutcomeUnknownError(
-                answer.code, f"{name}: nothing says if the transaction is committed: {answer.why}"
+                answer.code, f"{name}: it is unknown if the transaction is committed: {answer.why}"
             )
         else:
             error = RefusedError(answer.code, f"{name}: {answer.why}")
@@ -506,7 +527,8 @@ def _code_of(error: BaseException) -> ErrorCode:
 async def open_transactions(
     cluster: Cluster, config: ProducerConfig
 ) -> AsyncIterator[ProducerTransactions]:
-    """Take over a transactional id; close the connections to coordinators at the end."""
+    """Take over a transactional id for the duration of the block.  The end of the block closes the
+    connections to coordinators."""
     async with AsyncExitStack() as stack:
         transactions = ProducerTransactions(cluster, config)
         stack.push_async_callback(transactions.aclose)

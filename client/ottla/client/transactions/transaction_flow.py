@@ -1,16 +1,19 @@
-"""Where a producer stands in its transactions, and what an answer means for that.
+"""State machine of a producer's transactions, and the meaning of responses for it.
 
-Pure.  Two protocols, chosen at each begin.  EXPLICIT (transaction.version 0 and 1): each partition
-and group is added at the coordinator before the first write to it, and the epoch stays the same
-from one transaction to the next.  IMPLICIT (KIP-890): the write itself adds, and the answer to
-EndTxn gives the identity of the next transaction.  Invariants:
-
-AddedBeforeSent     by EXPLICIT no batch leaves for a partition that the coordinator has not added
-EndedIfBegun        what may have begun at the coordinator is ended there; nothing else is
-OneOutcome          after the first request to commit a transaction is never aborted by a guess
-NoLateRequests      where a request of EXPLICIT may still arrive later, the next transaction has a
-                    new epoch
-FencedForGood       a fenced producer begins nothing again
+Pure.  There are two protocols; each transaction uses the one that applies at its start.  With
+EXPLICIT (transaction.version 0 and 1), each partition and group is added at the coordinator before
+the first write to it, and the epoch stays the same from one transaction to the next.  With IMPLICIT
+(KIP-890), the write itself adds the partition, and the response to EndTxn contains the producer id
+and epoch of the next transaction.  Invariants:
+- AddedBeforeSent: with EXPLICIT, no batch is sent for a partition that the coordinator has not
+  added.
+- EndedIfBegun: a transaction is ended at the coordinator if the coordinator may know it, and only
+  then.
+- OneOutcome: after the first request to commit, a transaction is not aborted unless it is certainly
+  not committed.
+- NoLateRequests: with EXPLICIT, if a request may still arrive late, the next transaction has a new
+  epoch.
+- FencedForGood: a fenced producer starts no other transaction.
 """
 
 from collections.abc import Iterable
@@ -21,58 +24,63 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 
 IMPLICIT_FROM_LEVEL = 2
-"""The level of the feature transaction.version from which brokers add by the write (KIP-890)."""
+"""First level of the feature transaction.version at which a write itself adds its partition
+(KIP-890)."""
 PRODUCE_ADDS_FROM = 12
 TXN_OFFSET_COMMIT_ADDS_FROM = 5
 END_TXN_BUMPS_FROM = 5
 ADD_PARTITIONS_VERSION_MAX = 3
-"""Later versions are between brokers."""
+"""Highest version of AddPartitionsToTxn that clients use.  Brokers use later versions among
+themselves."""
 
 
 class ProducerFencedError(RefusedError):
-    """Another producer has this transactional id now, or the coordinator ended the transaction.
+    """Another producer has taken over the transactional id, or the coordinator has ended the
+    transaction.
 
-    Final: this producer sends nothing more.
+    This error is permanent: the producer sends nothing from here on.
     """
 
 
 class TransactionAbortedError(RefusedError):
-    """The transaction could not be committed and was aborted: the same may be done in a new one."""
+    """The transaction could not be committed and was aborted.  The application may repeat it in a
+    new one."""
 
 
 class TransactionOutcomeUnknownError(RefusedError):
-    """The transaction was to be committed and no answer says if it is; final for this producer.
+    """The outcome of a commit is unknown.  This error is permanent for the producer.
 
-    The next producer of the transactional id, once it is open, stands after either outcome: what
-    the group has committed tells which one it was.
+    The application may open another producer with the transactional id.  The committed offsets of
+    the group show whether the transaction was committed.
     """
 
 
 class TransactionProtocol(Enum):
-    """How partitions get into a transaction."""
+    """The protocol by which partitions are added to a transaction."""
 
     EXPLICIT = auto()
     IMPLICIT = auto()
 
 
 class TransactionStage(Enum):
-    """Where a producer stands."""
+    """Stage of a producer's current transaction."""
 
     UNIDENTIFIED = auto()
-    """It needs an id and epoch, or a new epoch, from the coordinator."""
+    """The producer has to request a producer id and epoch, or a new epoch, from the coordinator."""
     READY = auto()
     OPEN = auto()
     DOOMED = auto()
-    """Something of the transaction failed: it can only be aborted."""
+    """A part of the transaction has failed, so that it can only be aborted."""
     PREPARED = auto()
-    """All of it is at the brokers; it is ended elsewhere, or aborted here."""
+    """All records and offsets are at the brokers.  The transaction is completed elsewhere, or
+    aborted here."""
     COMMITTING = auto()
     ABORTING = auto()
     FINAL = auto()
 
 
 class TransactionCall(Enum):
-    """What is asked of a coordinator."""
+    """Kind of a request to a coordinator."""
 
     INITIALISE = auto()
     ADD = auto()
@@ -81,17 +89,18 @@ class TransactionCall(Enum):
     ABORT = auto()
 
 
-class AnswerMeaning(Enum):
-    """What an answer means; of several the highest counts."""
+class ResponseMeaning(Enum):
+    """Meaning of a response.  If the response has several meanings, the one with the highest value
+    applies."""
 
     DONE = 0
     RETRY = 1
     ABORT = 2
-    """The transaction can not be committed."""
+    """The transaction cannot be committed."""
     IDENTIFY = 3
-    """Nothing of the transaction is open at the coordinator, or a new epoch closes it."""
+    """The coordinator has no open transaction, or a new epoch will end the transaction."""
     UNKNOWN = 4
-    """Nothing says if the transaction is committed."""
+    """The transaction may or may not be committed."""
     FENCED = 5
     FATAL = 6
 
@@ -111,48 +120,51 @@ NEXT_STAGES: dict[TransactionStage, frozenset[TransactionStage]] = {
 C = TransactionCall
 E = ErrorCode
 FENCING = frozenset({E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH})
-"""The second is the first's name in answers of old versions."""
-OTHERWISE: dict[TransactionCall, AnswerMeaning] = {
-    C.INITIALISE: AnswerMeaning.FATAL,
-    C.ADD: AnswerMeaning.ABORT,
-    C.COMMIT_OFFSETS: AnswerMeaning.ABORT,
-    C.COMMIT: AnswerMeaning.UNKNOWN,
-    C.ABORT: AnswerMeaning.IDENTIFY,
+"""Error codes of a fenced producer.  INVALID_PRODUCER_EPOCH is the name in old versions of
+responses."""
+OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
+    C.INITIALISE: ResponseMeaning.FATAL,
+    C.ADD: ResponseMeaning.ABORT,
+    C.COMMIT_OFFSETS: ResponseMeaning.ABORT,
+    C.COMMIT: ResponseMeaning.UNKNOWN,
+    C.ABORT: ResponseMeaning.IDENTIFY,
 }
-"""What a code means that is neither retriable nor in `VERDICTS`."""
-VERDICTS: dict[tuple[TransactionCall, ErrorCode], AnswerMeaning] = {
-    # A group's partition names the epoch stale: the coordinator says at the abort if it is fenced.
-    (C.COMMIT_OFFSETS, E.INVALID_PRODUCER_EPOCH): AnswerMeaning.ABORT,
-    # Codes by which a coordinator refuses to commit before it has written anything.
-    (C.COMMIT, E.INVALID_TXN_STATE): AnswerMeaning.ABORT,
-    (C.COMMIT, E.INVALID_PRODUCER_ID_MAPPING): AnswerMeaning.ABORT,
-    (C.COMMIT, E.TRANSACTION_ABORTABLE): AnswerMeaning.ABORT,
-    (C.COMMIT, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): AnswerMeaning.ABORT,
-    # An abort that must be aborted: the coordinator and this producer do not agree at all.
-    (C.ABORT, E.TRANSACTION_ABORTABLE): AnswerMeaning.FATAL,
-    (C.ABORT, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): AnswerMeaning.FATAL,
-    (C.ADD, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): AnswerMeaning.FATAL,
-    (C.COMMIT_OFFSETS, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): AnswerMeaning.FATAL,
+"""Meaning of an error code that is neither retriable nor in `VERDICTS`."""
+VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
+    # For a partition of a group, the epoch is stale.  The response to the abort shows whether the
+    # producer is fenced.
+    (C.COMMIT_OFFSETS, E.INVALID_PRODUCER_EPOCH): ResponseMeaning.ABORT,
+    # Error codes by which a coordinator refuses a commit before it has written anything.
+    (C.COMMIT, E.INVALID_TXN_STATE): ResponseMeaning.ABORT,
+    (C.COMMIT, E.INVALID_PRODUCER_ID_MAPPING): ResponseMeaning.ABORT,
+    (C.COMMIT, E.TRANSACTION_ABORTABLE): ResponseMeaning.ABORT,
+    (C.COMMIT, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): ResponseMeaning.ABORT,
+    # An abort that is refused because the transaction must be aborted: the states of coordinator
+    # and producer contradict each other.
+    (C.ABORT, E.TRANSACTION_ABORTABLE): ResponseMeaning.FATAL,
+    (C.ABORT, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): ResponseMeaning.FATAL,
+    (C.ADD, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): ResponseMeaning.FATAL,
+    (C.COMMIT_OFFSETS, E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED): ResponseMeaning.FATAL,
 }
 
 
-def verdict_of(call: TransactionCall, code: int) -> AnswerMeaning:
-    """Return what an error code means as the answer to this call."""
+def verdict_of(call: TransactionCall, code: int) -> ResponseMeaning:
+    """Return the meaning of an error code in the response to a request of this kind."""
     row = row_of(code)
     if code == E.NONE:
-        return AnswerMeaning.DONE
+        return ResponseMeaning.DONE
     known = VERDICTS.get((call, ErrorCode(row.code)))
     if known is not None:
         return known
     if code in FENCING:
-        return AnswerMeaning.FENCED
-    return AnswerMeaning.RETRY if row.is_retriable else OTHERWISE[call]
+        return ResponseMeaning.FENCED
+    return ResponseMeaning.RETRY if row.is_retriable else OTHERWISE[call]
 
 
 def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
-    """Return the code that decides, of those of several partitions.
+    """Return the most severe of the error codes of several partitions.
 
-    OPERATION_NOT_ATTEMPTED only says that another partition has the reason.
+    OPERATION_NOT_ATTEMPTED is ignored if the code of another partition explains it.
     """
     found = {row_of(code).code for code in codes}
     reasons = found - {E.OPERATION_NOT_ATTEMPTED} or found
@@ -164,9 +176,11 @@ def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
 def protocol_for(
     feature_level: int, *, produce: int, txn_offset_commit: int, end_txn: int
 ) -> TransactionProtocol:
-    """Return the protocol of the next transaction, by the feature and the versions both speak.
+    """Return the protocol of the next transaction, depending on the feature level and on the common
+    API versions.
 
-    A client that is held to older versions of one of them must not use newer ones of another.
+    A client that is limited to old versions of one of these APIs must not use new versions of the
+    others.
     """
     is_implicit = (
         feature_level >= IMPLICIT_FROM_LEVEL
@@ -178,20 +192,20 @@ def protocol_for(
 
 
 class TransactionFlow:
-    """One producer's way through its transactions."""
+    """The state machine of one producer's transactions."""
 
     def __init__(self) -> None:
         self.stage = TransactionStage.UNIDENTIFIED
         self.identity: ProducerIdentity | None = None
         self.protocol = TransactionProtocol.EXPLICIT
         self.final: RefusedError | None = None
-        """Why there is no transaction any more."""
+        """Reason why the producer cannot start another transaction, or None if it can."""
         self.must_end = False
-        """Whether the coordinator may know of the transaction."""
+        """True if the coordinator may know the transaction, so that it must be ended there."""
         self.number = 0
-        """How many transactions were begun."""
+        """Number of transactions started so far."""
         self._has_used_identity = False
-        """Whether a transaction was begun under the present epoch."""
+        """True if a transaction was started under the current epoch."""
         self._has_late_requests = False
         self._has_lost_commit = False
         self._wanted: dict[TopicPartition, None] = {}
@@ -201,14 +215,15 @@ class TransactionFlow:
     # Between transactions.
 
     def must_identify(self, protocol: TransactionProtocol) -> bool:
-        """Return whether a transaction of this protocol needs a new epoch first."""
+        """Return whether a new epoch must be requested before a transaction of this protocol can
+        start."""
         if self.stage is TransactionStage.UNIDENTIFIED:
             return True
         assert self.stage is TransactionStage.READY
         return self._has_used_identity and protocol is not self.protocol
 
     def identify(self, identity: ProducerIdentity) -> None:
-        """Continue under this id and epoch."""
+        """Continue under a new producer id and epoch."""
         if self.stage is TransactionStage.READY:
             self._move(TransactionStage.UNIDENTIFIED)
         self._move(TransactionStage.READY)
@@ -216,7 +231,7 @@ class TransactionFlow:
         self._has_used_identity = False
 
     def begin(self, protocol: TransactionProtocol) -> None:
-        """Open a transaction."""
+        """Start a transaction."""
         assert not self.must_identify(protocol)
         self._move(TransactionStage.OPEN)
         self.number += 1
@@ -230,86 +245,91 @@ class TransactionFlow:
     # In a transaction.
 
     def want(self, at: TopicPartition) -> bool:
-        """Take note of records for a partition; return whether it must be added first."""
+        """Record that a partition has records.  Returns True if it must be added to the transaction
+        first."""
         if self.protocol is TransactionProtocol.IMPLICIT or at in self._added:
             return False
         self._wanted[at] = None
         return True
 
     def wanted(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions to add now."""
+        """Return the partitions that have to be added to the transaction now."""
         return tuple(self._wanted) if self.stage is TransactionStage.OPEN else ()
 
     def admits(self, at: TopicPartition) -> bool:
-        """Return whether batches may leave for a partition."""
+        """Return whether batches of a partition may be sent."""
         return self.protocol is TransactionProtocol.IMPLICIT or at in self._added
 
     def on_sent(self) -> None:
-        """Take note of a request that may begin the transaction at the coordinator."""
+        """Record that a request was sent that may have made the transaction known to the
+        coordinator."""
         self.must_end = True
 
     def on_lost(self) -> None:
-        """Take note of a request without an answer: it may arrive later."""
+        """Record that the response to a request was lost, so that the request may still arrive
+        late."""
         self._has_late_requests = True
         self._has_lost_commit |= self.stage is TransactionStage.COMMITTING
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take note of partitions that the coordinator has added."""
+        """Record that the coordinator has added partitions to the transaction."""
         for at in partitions:
             self._wanted.pop(at, None)
             self._added.add(at)
 
     def must_add_group(self, group_id: str) -> bool:
-        """Return whether a group must be added before its offsets are sent."""
+        """Return whether a group must be added to the transaction before its offsets are sent."""
         return self.protocol is TransactionProtocol.EXPLICIT and group_id not in self._groups
 
     def add_group(self, group_id: str) -> None:
-        """Take note of a group that the coordinator has added."""
+        """Record that the coordinator has added a group to the transaction."""
         self._groups.add(group_id)
 
     def doom(self) -> None:
-        """Make a commit impossible."""
+        """Make a commit of the transaction impossible: it can only be aborted."""
         if self.stage is TransactionStage.OPEN:
             self._move(TransactionStage.DOOMED)
 
-    # The end.
+    # End.
 
     def prepare(self) -> None:
-        """Accept nothing more, and leave the end to somebody else."""
+        """Accept no further records, and leave the end of the transaction to another process."""
         self._move(TransactionStage.PREPARED)
 
     def take_over(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
-        """Stand where the producer stood that prepared the transaction."""
+        """Continue a transaction in the state in which another process has prepared it."""
         self.identify(identity)
         self.begin(protocol)
         self.prepare()
         self.must_end = True
 
     def begin_commit(self) -> None:
-        """Accept nothing more, and commit."""
+        """Accept no further records, and start to commit."""
         self._move(TransactionStage.COMMITTING)
 
-    def commit_verdict(self, verdict: AnswerMeaning) -> AnswerMeaning:
-        """Return what an answer to the commit means after all attempts.
+    def commit_verdict(self, verdict: ResponseMeaning) -> ResponseMeaning:
+        """Return the meaning of the last response to the commit, taking all attempts into account.
 
-        After one that was lost, a refusal may be of a transaction that is committed already.
+        If the response to an earlier attempt was lost, a refusal may only mean that the transaction
+        is already committed.
         """
-        is_refused = verdict is not AnswerMeaning.DONE
-        return AnswerMeaning.UNKNOWN if is_refused and self._has_lost_commit else verdict
+        is_refused = verdict is not ResponseMeaning.DONE
+        return ResponseMeaning.UNKNOWN if is_refused and self._has_lost_commit else verdict
 
     def begin_abort(self) -> None:
-        """Accept nothing more, and abort."""
+        """Accept no further records, and start to abort."""
         self._move(TransactionStage.ABORTING)
 
     def on_ended(self, identity: ProducerIdentity | None) -> bool:
-        """Take the end of the transaction; return whether the identity is a new one.
+        """Process the end of the transaction.  Returns True if the producer has a new epoch.
 
-        `identity` is what the answer to EndTxn gives; None where it gives none, or none was sent.
+        `identity` is the producer id and epoch in the EndTxn response.  It is None if the response
+        contains none, or if no request was sent.
         """
         is_abort = self.stage is TransactionStage.ABORTING
         is_explicit = self.protocol is TransactionProtocol.EXPLICIT
         if self.must_end and is_explicit and (is_abort or self._has_late_requests):
-            # A batch, an add or an offset on its way would count for the next transaction.
+            # A batch or another request that arrives late would count for the next transaction.
             self._move(TransactionStage.UNIDENTIFIED)
             return False
         if self.must_end and not is_explicit and identity is None:
@@ -323,12 +343,15 @@ class TransactionFlow:
         return True
 
     def give_up(self) -> None:
-        """Leave an abort to the next epoch: its coordinator did not answer, or knows nothing."""
+        """Give up an abort: the coordinator did not respond, or does not know the transaction.
+
+        The next epoch ends the transaction.
+        """
         assert self.stage is TransactionStage.ABORTING
         self._move(TransactionStage.UNIDENTIFIED)
 
     def end_for_good(self, why: RefusedError) -> None:
-        """Begin nothing again."""
+        """Refuse all further transactions, for the reason `why`."""
         if self.stage is not TransactionStage.FINAL:
             self._move(TransactionStage.FINAL)
             self.final = why

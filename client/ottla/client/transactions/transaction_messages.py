@@ -1,4 +1,4 @@
-"""What requests of transactions name, and the codes in their answers.  Pure."""
+"""Parts of transaction requests, and the error codes in their responses.  Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ from ottla.wire.messages.txn_offset_commit_response import TxnOffsetCommitRespon
 
 
 def topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    """Return partitions as AddPartitionsToTxn names them."""
+    """Return partitions as topics of an AddPartitionsToTxn request."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for at in partitions:
         topic = topics.setdefault(at.topic, AddPartitionsToTxnTopic(name=at.topic))
@@ -29,10 +29,10 @@ def topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToT
 def topics_to_commit(
     offsets: Mapping[TopicPartition, int | Committed],
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Return offsets as TxnOffsetCommit names them."""
+    """Return offsets as topics of a TxnOffsetCommit request."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for at, told in offsets.items():
-        one = told if isinstance(told, Committed) else Committed(Offset(told))
+    for at, offset in offsets.items():
+        one = offset if isinstance(offset, Committed) else Committed(Offset(offset))
         topic = topics.setdefault(at.topic, TxnOffsetCommitRequestTopic(name=at.topic))
         topic.partitions.append(
             TxnOffsetCommitRequestPartition(
@@ -46,7 +46,7 @@ def topics_to_commit(
 
 
 def codes_of(answer: Message) -> Iterable[int]:
-    """Return the error codes of an answer: one, or one of each partition."""
+    """Return the error codes in a response: a single one, or one for each partition."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         return [
             one.partition_error_code

@@ -1,9 +1,10 @@
-"""The records of one transaction at a time, by partition.
+"""The buffered records of one transaction at a time, by partition.
 
-Pure.  An accumulator whose batches are transactional; by the protocol EXPLICIT they wait until the
-coordinator has added their partition.  The first record that is not delivered dooms the
-transaction: what waits fails with it.  Invariants: NothingOutside (no record is accepted outside a
-transaction), those of `accumulator` and `transaction_flow`.
+Pure.  This is an accumulator whose batches are transactional.  With the protocol EXPLICIT, batches
+wait until the coordinator has added their partition.  The first record that is not delivered makes
+a commit impossible, and all waiting records fail with it.  Invariants, in addition to those of
+`accumulator` and `transaction_flow`:
+- NothingOutside: no record is accepted outside of a transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 
 def outside() -> RefusedError:
-    """Return the refusal of a record outside a transaction."""
+    """Return the error for a record that is sent outside of a transaction."""
     return RefusedError(
         ErrorCode.INVALID_TXN_STATE,
         "a producer with a transactional.id sends within `async with producer.transaction():`",
@@ -32,7 +33,7 @@ def outside() -> RefusedError:
 
 
 class TransactionalAccumulator(Accumulator):
-    """The lanes of a producer of transactions."""
+    """The buffered batches of a producer with a transactional id, by partition."""
 
     is_transactional = True
 
@@ -42,39 +43,40 @@ class TransactionalAccumulator(Accumulator):
         super().__init__(config, ends_at_failure=True)
         self._flow = flow
         self._on_wanted = on_wanted
-        """Called when a partition is to be added to the transaction."""
+        """Called when a partition has to be added to the transaction."""
         self.refusal = outside()
 
     @property
     def is_identity_due(self) -> bool:
-        """False: a transaction keeps its epoch, and the next one is asked for between them."""
+        """Always False: a producer keeps its epoch during a transaction, and requests a new epoch
+        only between transactions."""
         return False
 
     @property
     def has_open(self) -> bool:
-        """Whether a batch has no outcome yet."""
+        """True if a batch is not settled yet."""
         return any(not lane.is_empty for lane in self._lanes.values())
 
     def open(self) -> None:
-        """Accept records of a new transaction."""
+        """Accept the records of a new transaction."""
         assert not self.has_open
         self.ended_by = self.refusal = None
         is_implicit = self._flow.protocol is TransactionProtocol.IMPLICIT
         self.produce_version_max = INT16_MAX if is_implicit else PRODUCE_ADDS_FROM - 1
 
     def close(self) -> None:
-        """Accept nothing more; what was accepted is still sent."""
+        """Accept no further records.  Buffered records are still sent."""
         self.refusal = outside()
 
     def doom(self, why: RefusedError) -> None:
-        """Let everything that waits fail, and send nothing more of this transaction."""
+        """Fail all waiting records with `why`, and send no other records in this transaction."""
         if self.ended_by is None:
             self.ended_by = why
             self.refusal = self.refusal or why
         self._fail_what_follows()
 
     def become(self, identity: ProducerIdentity) -> None:
-        """Number from 0 on, under this id and epoch."""
+        """Use a new producer id and epoch.  Sequences start at 0 again."""
         assert not self.has_open
         super().become(identity)
 
@@ -87,7 +89,7 @@ class TransactionalAccumulator(Accumulator):
         headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
-        """Take one record; let its partition be added to the transaction."""
+        """Buffer one record, and request that its partition is added to the transaction."""
         found = super().append(partition, timestamp_ms, key, value, headers, now_ms)
         if self._flow.want(partition):
             self._on_wanted()
@@ -96,14 +98,18 @@ class TransactionalAccumulator(Accumulator):
     def extend(
         self, partition: TopicPartition, timestamp_ms: int, run: RecordRun, now_ms: int
     ) -> bool:
-        """Take what one batch takes of a run; let its partition be added to the transaction."""
+        """Buffer as many records of a run as fit into one batch.
+
+        Requests that their partition is added to the transaction.
+        """
         is_new = super().extend(partition, timestamp_ms, run, now_ms)
         if self._flow.want(partition):
             self._on_wanted()
         return is_new
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Take into flight what may leave now; from then on the transaction must be ended."""
+        """Move batches that are ready from waiting to in flight.  From then on, the transaction has
+        to be ended at the coordinator."""
         taken = super().drain(partitions, now_ms)
         if taken:
             self._flow.on_sent()

@@ -1,8 +1,8 @@
-"""Pushes as a table that grows, and rollups as a view over all of it.
+"""Pushes of client metrics as a table that grows, and rollups as a view over all of it.
 
-The functions are those of `ottla pipeline telemetry`.  There a stream keeps what it must remember;
-here the pushes are kept, and the view is made of them again with each run: the same totals, a
-simpler picture, and more work the more there is.
+The functions are those of `ottla pipeline telemetry`.  There, a stream stores only the state that
+it needs.  Here, all pushes are stored, and each run computes the view from all of them: the same
+totals and a simpler pipeline, but more work as the table grows.
 """
 
 from pyspark import pipelines as dp
@@ -16,7 +16,7 @@ OPTIONS = RollupOptions(window_ms=60_000, by=("client_id", "broker_id"))
 
 @dp.table
 def client_pushes() -> DataFrame:
-    """Every record of `__client_metrics`, read: who pushed, when, and its points."""
+    """Every record of `__client_metrics`, decoded: its client, its time, and its points."""
     spark = SparkSession.active()
     records = (
         spark.readStream.format("ottla")

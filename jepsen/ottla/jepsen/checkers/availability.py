@@ -1,10 +1,15 @@
-"""Judges whether the cluster served: while all was well nearly always, and soon after a fault.
+"""Checker of availability: nearly all operations succeed while no fault is active, and operations
+succeed again soon after a fault.
 
-Pure.  Source: R9.  A fault lasts from its "start" to its "end"; time in which there is none is
-calm.  unavailable: of the operations that began and ended in calm, after recovery, too few
-succeeded.  slow-recovery: after the end of a fault something (a key that is written, or a kind of
-operation) took too much calm time until it succeeded again; the 99th percentile of all faults
-counts.  too-slow and too-few-faults: the run did too little to mean anything, which is unknown.
+Pure.  Source: rule R9 (`checkers/__init__.py`).  A fault lasts from its "start" event to its "end"
+event. Calm time is time without an active fault.
+
+- unavailable: too few operations succeeded of those that began and ended in calm time after
+  recovery.
+- slow-recovery: after the end of a fault, a kind of operation or a written key needed too much calm
+  time until it succeeded again. The bound applies to the 99th percentile over all faults.
+- too-slow and too-few-faults: the run had too few operations or faults to show anything, so its
+  verdict is unknown.
 """
 
 from bisect import bisect_right
@@ -15,14 +20,14 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import Event, EventKind, History, Operation
 
 NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
-"""What clients do to themselves, and what happens to them."""
+"""Names of events that are not requests to the cluster, such as client crashes."""
 
 NOTES_FROM = 1_000_000
-"""Processes from here on are no clients: they note."""
+"""Lowest process number of events noted outside the operations of clients."""
 
 
 class CalmTimes:
-    """When no fault was under way."""
+    """The times at which no fault was active."""
 
     def __init__(self, faults: Sequence[tuple[int, int]]) -> None:
         self.starts: list[int] = []
@@ -34,12 +39,12 @@ class CalmTimes:
                 self.starts.append(start)
                 self.ends.append(end)
         self._disturbed = [0]
-        """How long faults lasted until each of them began."""
+        """For each fault, the total duration in ns of the faults before it."""
         for start, end in zip(self.starts, self.ends, strict=True):
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return how much calm time there was before a moment."""
+        """Return how many ns of calm time had passed before a moment."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns
@@ -47,13 +52,14 @@ class CalmTimes:
         return time_ns - self._disturbed[begun - 1] - within
 
     def is_calm(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether no fault was under way between two moments."""
+        """Return whether no fault was active between two moments."""
         begun = bisect_right(self.starts, end_ns)
         return begun == 0 or self.ends[begun - 1] < begin_ns
 
 
 def check_availability(history: History, facts: RunFacts) -> Verdict:
-    """Judge how much succeeded, and how soon after faults."""
+    """Return the verdict on the share of successful operations, and on the time to recover from
+    faults."""
     findings = Findings("availability")
     operations = [
         operation
@@ -73,23 +79,26 @@ def check_availability(history: History, facts: RunFacts) -> Verdict:
 
 
 def fault_windows(history: History) -> Iterator[tuple[str, int, int]]:
-    """Yield (fault, start_ns, end_ns) of every fault; one without an end lasts to the end."""
+    """Yield (fault, start_ns, end_ns) of every fault. A fault without an end lasts until the end of
+    the history."""
     open_: dict[object, Event] = {}
     for event in history.nemesis():
-        told = event.value if isinstance(event.value, Mapping) else {}
-        name = told.get("id", event.f)
-        if told.get("phase") == "start":
+        value = event.value if isinstance(event.value, Mapping) else {}
+        name = value.get("id", event.f)
+        if value.get("phase") == "start":
             open_[name] = event
-        elif told.get("phase") == "end" and name in open_:
+        elif value.get("phase") == "end" and name in open_:
             yield event.f, open_.pop(name).time_ns, event.time_ns
     for event in open_.values():
         yield event.f, event.time_ns, history.end_ns
 
 
 def is_success(operation: Operation) -> bool:
-    """Return whether an operation was served: done, or refused for a reason of its own.
+    """Return whether the cluster served an operation. True if the operation succeeded, or was
+    refused for a valid reason.
 
-    What was refused may have been done by an earlier attempt: it was answered all the same.
+    An operation may be refused because its own earlier attempt already succeeded. It counts as
+    served, because the cluster responded.
     """
     return operation.kind is EventKind.OK or bool(operation.extra.get("refused"))
 
@@ -99,7 +108,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield what an operation needs of the cluster."""
+    """Yield the services that an operation needs of the cluster: its kind of operation, and each
+    key that it sends to."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f
@@ -108,7 +118,8 @@ def _served(operation: Operation) -> Iterator[str]:
 def _recoveries(
     operations: Sequence[Operation], calm: CalmTimes, last_ns: int
 ) -> list[tuple[int, float, str]]:
-    """Return by fault (end_ns, calm seconds until all that was tried succeeded, what was last)."""
+    """Return (end_ns, seconds, service) for each fault: its end, the calm seconds until every
+    service in use had succeeded again, and the last service to do so."""
     tried: dict[str, list[int]] = {}
     succeeded: dict[str, list[int]] = {}
     for operation in operations:
@@ -128,7 +139,7 @@ def _recoveries(
                 continue
             times = succeeded.get(need, [])
             first = bisect_right(times, end_ns)
-            # Never again: as long as it was still tried.
+            # The service never succeeded again: count until its last attempt.
             recovered_ns = times[first] if first < len(times) else begun[-1]
             took_ns = calm.since_start_ns(recovered_ns) - calm.since_start_ns(end_ns)
             worst = max(worst, (took_ns / NS_PER_S, need))
@@ -158,7 +169,7 @@ def _judge_calm(
     facts: RunFacts,
     findings: Findings,
 ) -> None:
-    """Judge operations that neither a fault nor the recovery from one touched."""
+    """Judge the recoveries, and the operations that ran while no fault was active."""
     grace_ns = [min(took_s, facts.recovery_s_max) * NS_PER_S for _, took_s, _ in recoveries]
     touched = [
         (start, int(end + grace))
@@ -202,9 +213,10 @@ def _judge_amount(
     findings.figures["faults"] = fault_count
     if rate < facts.ops_per_s_minimum:
         findings.add_shortage(
-            "too-slow", f"{rate:.1f} operations a second, {facts.ops_per_s_minimum:g} are demanded"
+            "too-slow",
+            f"{rate:.1f} operations per second, {facts.ops_per_s_minimum:g} are required",
         )
     if fault_count < facts.faults_minimum:
         findings.add_shortage(
-            "too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are demanded"
+            "too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are required"
         )

@@ -1,39 +1,41 @@
-"""What readers and replicas of a compacted log must agree in.  Pure.
+"""Rules on which readers and replicas of a compacted log must agree.  Pure.
 
-Each replica is compacted by its own broker, when it comes to it: what was superseded or deleted is
-there or not, and the last value of every other key is in all of them.
+Each broker compacts its own replicas, at its own times. So one replica may still have a superseded
+or deleted record that another has removed. All replicas must have the last value of every other
+key.
 """
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
 
-from ottla.storage.producer_state import read_end_marker
+from ottla.storage.producers.producer_state import read_end_marker
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.records import Record, scan
 
 INTERNAL_LOGS = ("__consumer_offsets-", "__transaction_state-")
 COMPACTED_TOPIC = "compacted-"
-"""In the names of topics that a run makes with `cleanup.policy=compact`."""
+"""Prefix of the names of topics that a run creates with `cleanup.policy=compact`."""
 
 
 def is_compacted(name_of_log: str) -> bool:
-    """Return whether a log's name says that it is compacted."""
+    """Return whether a log is compacted, by its name."""
     return name_of_log.startswith(INTERNAL_LOGS) or COMPACTED_TOPIC in name_of_log
 
 
 def record_key_of(value: Hashable, record_key_count: int) -> int:
-    """Return the key of the record that holds a value, a number or `name/number`."""
+    """Return the record key under which a value was sent. The value is a number or
+    `name/number`."""
     return int(str(value).rpartition("/")[2]) % record_key_count
 
 
 def differing_key(
     first: Mapping[int, bytes], second: Mapping[int, bytes], end: int
 ) -> bytes | None:
-    """Return a key of which two replicas have other last values below `end`, None for none.
+    """Return a key whose last value below `end` differs between two replicas, or None.
 
-    Both have their log's batches by base offset, and hold all there was below `end`.  Of a key that
-    has a record behind it what lies before may be compacted away, and so may records of aborted
-    transactions: one replica may have compacted them when the other did not.
+    Both mappings contain the batches of a replica by base offset, with every batch below `end`. A
+    replica may lack a record that compaction has removed: one that a later record of the same key
+    supersedes, or one of an aborted transaction. The other replica may still have it.
     """
     markers = _Markers(first, second)
     states = markers.state_of(first, end), markers.state_of(second, end)
@@ -45,7 +47,7 @@ def differing_key(
 
 
 class _Markers:
-    """Ends of the transactions that either of two replicas has, by producer."""
+    """Markers that end transactions, by producer, collected from both replicas."""
 
     def __init__(self, *replicas: Mapping[int, bytes]) -> None:
         aborts: dict[int, dict[int, bool]] = {}
@@ -57,11 +59,12 @@ class _Markers:
                         if marker is not None:
                             aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
         self._aborts = aborts
-        """True if each marker aborts, by its offset."""
+        """True for each marker that is an abort, by its offset."""
         self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
 
     def _is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return True if the marker that follows an offset aborts; False if there is none."""
+        """Return True if the next marker after an offset is an abort, False if it is a commit or
+        missing."""
         offsets = self._offsets.get(producer_id, [])
         index = bisect_right(offsets, offset)
         return index < len(offsets) and self._aborts[producer_id][offsets[index]]
@@ -69,7 +72,8 @@ class _Markers:
     def state_of(self, found: Mapping[int, bytes], end: int) -> dict[bytes, bytes]:
         """Return the last value of every key that is neither deleted nor aborted.
 
-        `found` has a log's batches by their base offsets; those that begin before `end` count.
+        `found` contains a log's batches by their base offsets. Batches that begin at or after `end`
+        are ignored.
         """
         state: dict[bytes, bytes] = {}
         for base_offset, header, record in _records(found, 0, end):

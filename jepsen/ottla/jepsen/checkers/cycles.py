@@ -1,11 +1,20 @@
-"""Judges the order between operations: what nobody may have seen before it was done, goes round.
+"""Checker of dependency cycles between operations: no operation may depend on itself through
+others.
 
-Pure.  Source: Adya's G0 and G1c, found as Elle finds them.  An operation comes before another if
-that read what it wrote (wr), if its record lies next before the other's in a log (ww), if one
-process did it first (process), or if it had ended before the other began (realtime).  What goes
-round by ww alone is G0; with at least one wr it is G1c; the weakest of plain, -process and
--realtime that goes round is told.  Kafka's transactions keep no order of records, so ww is left out
-unless the facts ask for it: then G0 and G1c are allowed, without it G1c is a failure.
+Pure.  Source: Adya's anomalies G0 and G1c, found by the method of Elle.  Operation A comes before B
+in four cases:
+
+- wr: B read a record that A wrote;
+- ww: A's record is directly before B's in a log;
+- process: one process did A before B;
+- realtime: A ended before B began.
+
+A cycle of ww edges alone is G0; a cycle with at least one wr edge is G1c. A cycle that needs
+process edges has the suffix -process, and one that needs realtime edges -realtime. Only the weakest
+of these three levels is reported.
+
+Kafka's transactions do not order records, so ww edges are left out unless the facts of the run
+include them. With ww edges, G0 and G1c are allowed. Without ww edges, G1c is a failure.
 """
 
 from collections.abc import Sequence
@@ -20,27 +29,28 @@ from ottla.jepsen.history import EventKind, History, Operation
 Why: TypeAlias = Literal["ww", "wr", "process", "realtime"]
 
 WHYS: tuple[Why, ...] = ("wr", "ww", "process", "realtime")
-"""Strongest first."""
+"""Kinds of edges, strongest first."""
 
 LEVELS: tuple[tuple[str, frozenset[Why]], ...] = (
     ("", frozenset()),
     ("-process", frozenset({"process"})),
     ("-realtime", frozenset({"process", "realtime"})),
 )
-"""What may be used beside ww and wr, weakest first."""
+"""Name suffix of each level, and the kinds of edges that a cycle of that level may use beside ww
+and wr. The weakest level comes first."""
 
 G0 = frozenset(f"G0{suffix}" for suffix, _ in LEVELS)
 G1C = frozenset(f"G1c{suffix}" for suffix, _ in LEVELS)
 
-COMPONENTS_TOLD_MAX = 32
+COMPONENTS_REPORTED_MAX = 32
 
 
 class OrderGraph:
-    """Operations and moments, and what comes before what.
+    """Graph of the operations, and of moments in time between them.
 
-    Moments stand between operations: an operation leads to the moment at which it ended, that to
-    the next one, and each moment to the operations that began before the next: as many edges as
-    operations, not as their square.
+    Edges lead from an operation to the moment of its end, from a moment to the next one, and from a
+    moment to the operations that began before the next moment. So the number of realtime edges
+    grows linearly with the number of operations, not quadratically.
     """
 
     def __init__(self, reading: LogReading, *, has_ww: bool) -> None:
@@ -48,31 +58,33 @@ class OrderGraph:
         self.operations: list[Operation] = []
         self.edges: list[list[tuple[int, Why]]] = []
         self._node: dict[int, int] = {}
-        """By the index of the invocation."""
+        """Graph node of each operation, by the index of its invocation event."""
         self._add_operations(reading)
         self._add_realtime()
         self._add_values(reading, has_ww=has_ww)
 
     def successors(self) -> list[list[int]]:
-        """Return the graph by nodes alone."""
+        """Return the successors of each node, without the kinds of edges."""
         return [[other for other, _ in edges] for edges in self.edges]
 
     def why(self, node: int, other: int) -> Why:
-        """Return what one edge is, the strongest word for it."""
+        """Return the strongest kind of the edges between two nodes."""
         whys = {why for to, why in self.edges[node] if to == other}
         return next(why for why in WHYS if why in whys)
 
     def reason(self, node: int, other: int) -> str:
-        """Return what makes one operation come before another, as a sentence."""
+        """Return a sentence with the reason why one operation comes before another."""
         first, second = self.operations[node], self.operations[other]
         why = self.why(node, other)
         if why == "process":
             return f"the process of {second.index} did {first.index} before"
         sent = self._reading.sends_of.get(first.invoke.index, ())
         if why == "wr":
-            told = self._reading.poll_of(second)
+            records = self._reading.poll_of(second)
             for send in sent:
-                if told is not None and any(v == send.value for _, v in told.get(send.key, ())):
+                if records is not None and any(
+                    v == send.value for _, v in records.get(send.key, ())
+                ):
                     return f"{second.index} read {send.value!r} of {send.key}, by {first.index}"
         for send in sent:
             at = self._reading.keys[send.key].offset_min(send)
@@ -148,7 +160,7 @@ class OrderGraph:
 
 
 def check_cycles(history: History, facts: RunFacts) -> Verdict:
-    """Judge what operations depend on."""
+    """Return the verdict on the dependencies between operations."""
     findings = Findings("cycles")
     reading = LogReading.of(history, facts)
     if not facts.ww_edges and _is_in_time(reading):
@@ -157,17 +169,17 @@ def check_cycles(history: History, facts: RunFacts) -> Verdict:
     graph = OrderGraph(reading, has_ww=facts.ww_edges)
     findings.figures["operations"] = len(graph.operations)
     findings.figures["edges"] = sum(len(edges) for edges in graph.edges)
-    for component in strongly_connected(graph.successors())[:COMPONENTS_TOLD_MAX]:
+    for component in strongly_connected(graph.successors())[:COMPONENTS_REPORTED_MAX]:
         _name(graph, component, findings)
     return findings.verdict(facts, allowed=G0 | G1C if facts.ww_edges else G0)
 
 
 def _is_in_time(reading: LogReading) -> bool:
-    """Return whether nothing can go round, for the simple reason that nothing goes back in time.
+    """Return whether every edge leads forward in time, so that cycles are impossible.
 
-    That is so when each operation only sends or only polls, and none was seen before it began: each
-    has a moment, the beginning of what sends and the end of what polls, and every edge leads to a
-    later moment.
+    That is so if each operation either only sends or only polls, and no record was read before its
+    send began. Each operation is then placed at one moment: the beginning of a send, or the end of
+    a poll. Every edge leads to a later moment.
     """
     for poll in reading.polls:
         end = poll.operation.index
@@ -183,7 +195,8 @@ def _is_in_time(reading: LogReading) -> bool:
 
 
 def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> None:
-    """Tell the weakest cycle of ww, and of wr, among nodes that reach each other."""
+    """Report one cycle for each anomaly within one strongly connected component: the weakest one of
+    ww edges (G0), and the weakest one with a wr edge (G1c)."""
     kinds: tuple[tuple[str, frozenset[Why], Why], ...] = (
         ("G0", frozenset({"ww"}), "ww"),
         ("G1c", frozenset({"ww", "wr"}), "wr"),
@@ -192,14 +205,15 @@ def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> No
         for suffix, more in LEVELS:
             cycle = _cycle_with(graph, component, basis | more, needed)
             if cycle is not None:
-                _tell(graph, cycle, f"{name}{suffix}", findings)
+                _report_cycle(graph, cycle, f"{name}{suffix}", findings)
                 break
 
 
 def _cycle_with(
     graph: OrderGraph, component: Sequence[int], whys: frozenset[Why], needed: Why
 ) -> list[int] | None:
-    """Return a cycle over some kinds of edges that has at least one of the kind needed."""
+    """Return a cycle that uses only the given kinds of edges, and has at least one edge of kind
+    `needed`."""
     place = {node: number for number, node in enumerate(component)}
     used = [
         [place[other] for other, why in graph.edges[node] if why in whys and other in place]
@@ -214,13 +228,14 @@ def _cycle_with(
         for node in sorted(within):
             for other, why in graph.edges[node]:
                 if why == needed and other in within:
-                    # They reach each other, so there is a way back.
+                    # The nodes of a component reach each other, so a way back exists.
                     return [node, *(shortest_way(other, node, successors) or [])]
     return None
 
 
-def _tell(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
-    """Tell a cycle, its first node again at the end: a step to a moment and on is one step."""
+def _report_cycle(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
+    """Report a cycle, given as nodes whose last one equals the first. Two edges that lead through a
+    moment are reported as one."""
     count = len(graph.operations)
     steps: list[str] = []
     reasons: list[str] = []
@@ -236,7 +251,7 @@ def _tell(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings
     start = next(node for node in cycle if node < count)
     findings.add(
         name,
-        f"{len({op.index for op in operations})} operations go round: "
+        f"{len({op.index for op in operations})} operations form a cycle: "
         f"{graph.operations[start].index} {' '.join(steps)}: {'; '.join(reasons)}",
         indexes(operations),
     )

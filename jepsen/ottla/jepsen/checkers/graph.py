@@ -1,4 +1,4 @@
-"""Finds what goes round in a graph of many nodes.
+"""Strongly connected components and shortest paths of graphs with many nodes.
 
 Pure.  Nodes are 0, 1, 2, …; edges are lists of successors.
 """
@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the sets of nodes that reach each other, those of two and more.
+    """Return the strongly connected components that have two or more nodes.
 
-    First all that nothing leads to, or that leads nowhere, is peeled off: it is in no cycle, and
-    in a history that is right nothing is left.  Source of the rest: Tarjan, without recursion.
+    Nodes without predecessors or without successors are in no cycle, so they are removed first,
+    repeatedly. That removes all nodes in the graph of a valid history.  The remaining nodes are
+    searched with Tarjan's algorithm, without recursion.
     """
     left = _peeled(successors)
     if not left:
@@ -59,7 +60,7 @@ def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
 def shortest_way(
     start: int, end: int, successors: Callable[[int], Iterable[int]]
 ) -> list[int] | None:
-    """Return the nodes of a shortest way, both ends among them; None when there is none."""
+    """Return the nodes of a shortest path, including both ends, or None if there is no path."""
     came_from = {start: start}
     waiting = deque([start])
     while waiting:
@@ -77,7 +78,8 @@ def shortest_way(
 
 
 def _peeled(successors: Sequence[Sequence[int]]) -> set[int]:
-    """Return the nodes that are left when all without a predecessor are taken away in turn."""
+    """Remove nodes without predecessors or without successors until none is left, and return the
+    remaining nodes."""
     waiting_for = [0] * len(successors)
     for others in successors:
         for other in others:

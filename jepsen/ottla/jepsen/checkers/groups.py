@@ -1,10 +1,15 @@
-"""Judges a group history: who owns which key, and what is committed for it.
+"""Checker of a group history: the member that owns each partition, and the offsets committed for
+it.
 
-Pure.  Source: R7 of the house's rules.  two-owners: within one generation (KIP-848: epoch) a key
-belongs to two members.  generation-went-back: a member acts in an older generation than it did
-before.  old-generation-commit: what was committed in a generation was overwritten from an older
-one.  committed-unread: a group committed an offset beyond a record that none of its members was
-given.  What is fetched must fit what was committed (`registers.py`).
+Pure.  Source: rule R7 (`checkers/__init__.py`).  A key is a partition.
+
+- two-owners: a key belongs to two members within one generation (KIP-848: epoch).
+- generation-went-back: a member acts in an older generation than it did before.
+- old-generation-commit: a commit of an older generation overwrote an offset committed in a newer
+  one.
+- committed-unread: a group committed an offset above a record that none of its members received.
+
+The rules of `registers.py` apply to fetches of committed offsets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,12 +21,12 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import EventKind, History, Json, Operation
 
 OWNING = ("assigned", "poll", "commit")
-"""Operations that say who owns a key in which generation."""
+"""Operations and events that prove which member owned a key in a generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """One operation of a member on one key."""
+    """One operation that shows that a member owns a key in a generation."""
 
     operation: Operation
     group: str
@@ -31,7 +36,7 @@ class KeyClaim:
 
 
 def check_groups(history: History, facts: RunFacts) -> Verdict:
-    """Judge members of groups."""
+    """Return the verdict on the ownership and the commits of all groups."""
     findings = Findings("groups")
     claims = list(_claims(history))
     _check_one_owner(claims, _clients(history), findings)
@@ -40,10 +45,10 @@ def check_groups(history: History, facts: RunFacts) -> Verdict:
     _check_read_before_committed(history, findings)
     groups: dict[str, registers.RegisterGroup] = {}
     for operation in history.operations("commit", "fetch"):
-        told = operation.value
-        if isinstance(told, Mapping) and isinstance(told.get("keys"), Mapping):
-            group = groups.setdefault(told["group"], registers.RegisterGroup())
-            group.add(operation, told["keys"])
+        value = operation.value
+        if isinstance(value, Mapping) and isinstance(value.get("keys"), Mapping):
+            group = groups.setdefault(value["group"], registers.RegisterGroup())
+            group.add(operation, value["keys"])
     registers.check_registers(groups, facts, findings)
     findings.figures["generations"] = len({(claim.group, claim.generation) for claim in claims})
     findings.figures["members"] = len({(claim.group, claim.member) for claim in claims})
@@ -52,20 +57,20 @@ def check_groups(history: History, facts: RunFacts) -> Verdict:
 
 def _claims(history: History) -> Iterator[KeyClaim]:
     for operation in history.operations(*OWNING):
-        told = operation.value
-        if operation.kind is not EventKind.OK or not isinstance(told, Mapping):
+        value = operation.value
+        if operation.kind is not EventKind.OK or not isinstance(value, Mapping):
             continue
-        member, generation = told.get("member"), told.get("generation")
+        member, generation = value.get("member"), value.get("generation")
         if member is None or generation is None:
             continue
-        for key in told.get("keys") or ():
-            yield KeyClaim(operation, told["group"], member, generation, key)
+        for key in value.get("keys") or ():
+            yield KeyClaim(operation, value["group"], member, generation, key)
 
 
 def _clients(history: History) -> dict[tuple[str, str], int]:
-    """Return by (group, member) the process that notes what happens to it.
+    """Return, by (group, member), the process number under which the member's events are recorded.
 
-    A static member that comes back has a new id in the same generation: it is the same client.
+    A static member that returns has a new id in the same generation, and is still the same client.
     """
     return {
         (operation.value["group"], operation.value["member"]): operation.invoke.process
@@ -111,7 +116,7 @@ def _check_generations(claims: list[KeyClaim], findings: Findings) -> None:
 
 
 def _check_commits(claims: list[KeyClaim], findings: Findings) -> None:
-    """Hold every commit to it that none of a newer generation was acknowledged before it began."""
+    """Report every commit that began after a commit of a newer generation was acknowledged."""
     moments: list[tuple[int, KeyClaim, bool]] = []
     for claim in claims:
         if claim.operation.invoke.f == "commit":
@@ -138,28 +143,28 @@ def _check_read_before_committed(history: History, findings: Findings) -> None:
     known: dict[str, set[int]] = {}
     has_lost_polls: set[str] = set()
     for operation in history.operations("send", "poll"):
-        told = operation.value
+        value = operation.value
         if operation.invoke.f == "send":
-            for _, key, at in told if operation.kind is EventKind.OK else ():
+            for _, key, at in value if operation.kind is EventKind.OK else ():
                 if isinstance(at, list | tuple) and at[0] is not None:
                     known.setdefault(key, set()).add(at[0])
-        elif isinstance(told, Mapping):
-            keys = told.get("keys")
+        elif isinstance(value, Mapping):
+            keys = value.get("keys")
             if not isinstance(keys, Mapping):
                 if operation.kind is EventKind.INFO:
-                    has_lost_polls.add(told["group"])
+                    has_lost_polls.add(value["group"])
                 continue
             for key, records in keys.items():
                 offsets = {offset for offset, _ in records}
-                given.setdefault((told["group"], key), set()).update(offsets)
+                given.setdefault((value["group"], key), set()).update(offsets)
                 known.setdefault(key, set()).update(offsets)
     ends: dict[tuple[str, str], tuple[int, Operation]] = {}
     for operation in history.operations("commit"):
-        told = operation.value
-        if operation.kind is EventKind.OK and isinstance(told, Mapping):
-            for key, offset in _offsets(told).items():
-                if offset > ends.get((told["group"], key), (-1, operation))[0]:
-                    ends[told["group"], key] = (offset, operation)
+        value = operation.value
+        if operation.kind is EventKind.OK and isinstance(value, Mapping):
+            for key, offset in _offsets(value).items():
+                if offset > ends.get((value["group"], key), (-1, operation))[0]:
+                    ends[value["group"], key] = (offset, operation)
     for (group, key), (end, operation) in ends.items():
         unread = sorted(
             offset
@@ -172,12 +177,12 @@ def _check_read_before_committed(history: History, findings: Findings) -> None:
             findings.add(
                 "committed-unread",
                 f"{group}: {key} was committed up to {end}, "
-                f"and nobody was given {len(unread)} records below, first offset {unread[0]}",
+                f"and no member was given {len(unread)} records below, first offset {unread[0]}",
                 indexes([operation]),
                 key,
             )
 
 
-def _offsets(told: Mapping[str, Json]) -> Mapping[str, int]:
-    keys = told.get("keys")
+def _offsets(value: Mapping[str, Json]) -> Mapping[str, int]:
+    keys = value.get("keys")
     return keys if isinstance(keys, Mapping) else {}

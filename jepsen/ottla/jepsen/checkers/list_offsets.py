@@ -1,13 +1,22 @@
-"""Judges a list-offsets history: a log's end lies behind all that was acknowledged before.
+"""Checker of a list-offsets history: a reported end offset is above every offset acknowledged
+before the request.
 
-Pure.  stale-end-offset: an answer does not cover what was acknowledged before it was asked for.
-end-offset-went-back: it is lower than an earlier answer of the same leader or an older one.  A
-leader that was deposed and has not heard of it may answer less to who did not know better; that is
-told as stale-end-offset-of-a-deposed-leader (its epoch is older than another answer's) or
--of-an-unknown-leader (the client does not tell the epoch), and allowed; never at the end, when all
-is healed, and never of what the asking process itself was acknowledged, unless it asks by another
-client than the one that sends (extra `own_view` false).
-Values: end-offset has [key, offset].
+Pure.  The value of an end-offset operation is [key, offset].
+
+- stale-end-offset: a reported end offset is not above an offset that was acknowledged before the
+  request.
+- end-offset-went-back: a reported end offset is lower than an earlier one of the same leader epoch
+  or an older one.
+
+A deposed leader that does not know its successor may report a lower offset, if the client does not
+know the successor either. This is allowed, and reported under one of two other names:
+
+- stale-end-offset-of-a-deposed-leader: the leader epoch is older than that of another response.
+- stale-end-offset-of-an-unknown-leader: the client does not expose the leader epoch.
+
+A lower offset is never allowed at the end, when all faults are healed. It is also not allowed if
+the offset was acknowledged to the requesting process itself. The exception is extra `own_view`
+false: one client object of the process produces, and another sends the request.
 """
 
 from dataclasses import dataclass, field
@@ -23,18 +32,18 @@ ALLOWED = frozenset({DEPOSED, UNKNOWN})
 
 @dataclass(slots=True)
 class KeyEnd:
-    """What is known of one key's end at a moment of the history."""
+    """Facts about the end offset of one key, as known at one moment of the history."""
 
     acknowledged: Send | None = None
-    """The highest record acknowledged so far."""
+    """The send with the highest acknowledged offset so far."""
     own: dict[int, Send] = field(default_factory=dict)
-    """By process: the highest it was acknowledged."""
+    """For each process, the send with the highest offset acknowledged to it."""
     answers: dict[int, Operation] = field(default_factory=dict)
-    """By leader epoch: the highest end it has told."""
+    """For each leader epoch, the response with the highest end offset."""
 
 
 def check_list_offsets(history: History, facts: RunFacts) -> Verdict:
-    """Judge the ends of logs that clients were told."""
+    """Return the verdict on the end offsets that clients received."""
     findings = Findings("list-offsets")
     reading = LogReading.of(history, facts)
     asked = [
@@ -78,7 +87,7 @@ def _note_send(send: Send, end: KeyEnd) -> None:
 
 
 def _offset(send: Send) -> int:
-    """Return where a promised record was said to be."""
+    """Return the offset that was acknowledged for a record."""
     assert send.offset is not None
     return send.offset
 
@@ -92,15 +101,15 @@ def _note_answer(operation: Operation, end: KeyEnd) -> None:
 
 
 def _judge(operation: Operation, end: KeyEnd, newest_epoch: int, findings: Findings) -> None:
-    key, told = operation.value
+    key, end_offset = operation.value
     epoch = operation.extra.get("leader_epoch")
     is_final = bool(operation.extra.get("final"))
     knows_own = operation.extra.get("own_view", True)
     own = end.own.get(operation.invoke.process) if knows_own else None
-    missed = own if own is not None and told <= _offset(own) else None
+    missed = own if own is not None and end_offset <= _offset(own) else None
     is_certain = missed is not None or is_final
     highest = end.acknowledged
-    if missed is None and highest is not None and told <= _offset(highest):
+    if missed is None and highest is not None and end_offset <= _offset(highest):
         missed = highest
     if missed is not None:
         name = "stale-end-offset"
@@ -110,7 +119,7 @@ def _judge(operation: Operation, end: KeyEnd, newest_epoch: int, findings: Findi
             name = DEPOSED
         findings.add(
             name,
-            f"{key}: offset {missed.offset} was acknowledged before, it ends at {told}",
+            f"{key}: offset {missed.offset} was acknowledged before, it ends at {end_offset}",
             indexes([missed.operation, operation]),
             key,
         )
@@ -118,11 +127,11 @@ def _judge(operation: Operation, end: KeyEnd, newest_epoch: int, findings: Findi
     if epoch is None:
         return
     for earlier, answer in end.answers.items():
-        if earlier <= epoch and answer.value[1] > told:
+        if earlier <= epoch and answer.value[1] > end_offset:
             findings.add(
                 "end-offset-went-back",
-                f"{key}: the leader of epoch {earlier} told {answer.value[1]}, "
-                f"that of {epoch} {told} later",
+                f"{key}: the leader of epoch {earlier} returned {answer.value[1]}, "
+                f"that of {epoch} {end_offset} later",
                 indexes([answer, operation]),
                 key,
             )

@@ -1,8 +1,8 @@
-"""Judges a queue history as a set of logs: Jepsen's rules for Kafka, and the house's own.
+"""Checker of a history of sends and polls as a set of partition logs: Jepsen's rules for Kafka, and
+Ottla's own.
 
-Pure.  Source of the rules: Jepsen's Kafka workload (its version order and anomalies), and R1 to R8
-of the house: real-time order, read your acknowledgement, stable reads, nothing shown too early,
-idempotence, whole transactions, and no promise without acks=all.
+Pure.  Sources: Jepsen's Kafka workload (its version order and anomalies), and Ottla's rules R1 to
+R6 and R8 (`checkers/__init__.py`).
 """
 
 from ottla.jepsen.checkers import log_order, log_values
@@ -15,7 +15,7 @@ ALLOWED = log_order.ALLOWED | log_values.ALLOWED
 
 
 def check_log(history: History, facts: RunFacts) -> Verdict:
-    """Judge what senders and readers of logs were told."""
+    """Return the verdict on the sends and polls of a history."""
     findings = Findings("log")
     reading = LogReading.of(history, facts)
     log_values.check_values(reading, findings)

@@ -1,7 +1,8 @@
-"""What is told of logs beside the verdict: how far consumers were behind, and how often they read.
+"""Figures about logs, reported beside the verdict: consumer lags, and the number of times records
+were read.
 
-Pure.  The real-time lag of a poll is how long the record after the last one it knows had been known
-to exist when the poll began; 0 when none was.
+Pure.  The real-time lag of a poll is a duration. It counts from the moment at which the next unread
+record was first known to exist, until the poll began. It is 0 if there was no unread record.
 """
 
 from collections import Counter
@@ -13,16 +14,16 @@ from ottla.jepsen.checkers.log_reading import LogReading, Value
 from ottla.jepsen.history import Json
 
 SERIES_POINTS_MAX = 400
-"""Points of a plotted line: more than a picture has columns for would only make reports heavy."""
+"""Points of a plotted line. More would make reports larger without a visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""From here on how often a record was consumed is told as one number."""
+"""Records consumed at least this often are reported as one number."""
 
 NS_PER_S = 1_000_000_000
 
 
 class PollLag(NamedTuple):
-    """How far behind one poll left its process on one key."""
+    """Lag of a process on one key at one poll."""
 
     time_ns: int
     process: int
@@ -31,7 +32,8 @@ class PollLag(NamedTuple):
 
 
 def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
-    """Return by key, for each polled offset, when it or a later one was first known to exist."""
+    """Return, for each key, one time per polled offset: when a record at this offset or above was
+    first known to exist."""
     since: dict[str, dict[int, int]] = {key: {} for key in reading.keys}
     for send in reading.sends:
         completion = send.operation.completion
@@ -44,7 +46,7 @@ def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
         now_ns = completion.time_ns
         for key, records in poll.records.items():
             if records:
-                # What lies before the last one is known by it.
+                # The last record proves that all records below it exist.
                 known, offset = since[key], records[-1][0]
                 known[offset] = min(known.get(offset, now_ns), now_ns)
     never = reading.history.end_ns + 1
@@ -58,7 +60,7 @@ def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
 
 
 def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
-    """Yield the lag of every successful poll on each key its process had read from."""
+    """Yield the lag of every successful poll, for each key that its process had read from."""
     since = known_since_ns(reading)
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
@@ -81,7 +83,8 @@ def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
 
 
 def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
-    """Return (time_ns, records acknowledged and not yet read by anybody), at each change."""
+    """Return (time_ns, number of records acknowledged and not yet read by any client), at each
+    change."""
     changes: list[tuple[int, int]] = []
     for send in reading.sends:
         if not send.is_promised or send.operation.completion is None:
@@ -101,7 +104,7 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 
 
 def consume_counts(reading: LogReading) -> dict[str, int]:
-    """Return how many records were consumed once, twice, … by subscribers of groups."""
+    """Return the number of records by how often the group subscribers consumed each of them."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
@@ -120,7 +123,7 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
 
 
 def figures(reading: LogReading) -> dict[str, Json]:
-    """Return what is told beside the verdict."""
+    """Return the figures to report beside the verdict."""
     lags = list(realtime_lags(reading))
     worst: dict[str, int] = {}
     for lag in lags:
@@ -151,14 +154,16 @@ def figures(reading: LogReading) -> dict[str, Json]:
 
 
 def quantile(ordered: Sequence[int], share: float) -> int:
-    """Return the value below which a share of an ascending list lies; 0 of an empty one."""
+    """Return the quantile of an ascending list at a share from 0 to 1, or 0 if the list is
+    empty."""
     if not ordered:
         return 0
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def thinned(points: list[tuple[int, float]]) -> list[list[float]]:
-    """Return [seconds, highest value] of at most SERIES_POINTS_MAX equal stretches of time."""
+    """Return the points as [seconds, highest value] of at most SERIES_POINTS_MAX time periods of
+    equal length."""
     if not points:
         return []
     end_ns = max(time_ns for time_ns, _ in points) + 1

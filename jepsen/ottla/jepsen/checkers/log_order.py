@@ -1,11 +1,21 @@
-"""Rules about the order of records: as they are sent, and as each consumer sees them.
+"""Rules about the order of records: the order of sends, and the order in which each consumer reads.
 
-Pure.  A consumer moves over a log record by record: poll-skip leaves out what others were shown,
-nonmonotonic-poll goes back or stands still; with int- before them both happen inside one operation.
-A group may move keys between members, so across polls of a subscriber both are told under names of
-their own and allowed.  What is sent after an acknowledgement lies behind it: nonmonotonic-send is
-one process's own, realtime-order another's, int-nonmonotonic-send within one operation.
-int-send-skip, a foreign record between two of one transaction, is Kafka's normal.
+Pure.  A consumer must read a log record by record:
+
+- poll-skip: a consumer left out records that other consumers read.
+- nonmonotonic-poll: a consumer went back, or read an offset twice.
+- int-poll-skip, int-nonmonotonic-poll: the same within one operation.
+
+A group may move keys between its members. So poll-skip and nonmonotonic-poll between two polls of a
+group member are reported with the suffix -subscribed, and allowed.
+
+A record that is sent after another one was acknowledged must have a higher offset:
+
+- nonmonotonic-send: violated between sends of one process.
+- realtime-order: violated between sends of two processes.
+- int-nonmonotonic-send: violated within one operation.
+- int-send-skip: a foreign record is between two records of one transaction, which is normal in
+  Kafka.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,40 +36,41 @@ ALLOWED = frozenset(
         f"nonmonotonic-poll{SUBSCRIBED}",
     }
 )
-"""Without idempotence a producer's own repetition may overtake what it sent after."""
+"""Anomalies that never fail a run. A producer without idempotence may retry a send after a later
+send was appended."""
 
 
 @dataclass(slots=True)
 class ProcessReader:
-    """What one process has read, as far as it is to go on from there."""
+    """The positions of one process in the logs that it reads."""
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
-    """By key: the last offset, and the poll that saw it."""
+    """The last offset read of each key, and the poll that returned it."""
 
     def on_change(self, operation: Operation) -> None:
-        """Forget what the process need not go on from."""
-        told = operation.extra
+        """Drop the positions that an operation, such as a new assignment, makes obsolete."""
+        extra = operation.extra
         f = operation.invoke.f
         if f in ("assign", "subscribe") and operation.kind is not EventKind.FAIL:
             kept = frozenset(operation.invoke.value or ())
-            if told.get("final") or self.is_subscribed != (f == "subscribe"):
-                # Where a group had been is not where an assignment goes on.
+            if extra.get("final") or self.is_subscribed != (f == "subscribe"):
+                # An assignment does not continue at the position of a group.
                 kept = frozenset()
             self.is_subscribed = f == "subscribe"
             for key in list(self.last):
                 name = key.rpartition("-")[0] if self.is_subscribed else key
                 if name not in kept:
                     del self.last[key]
-        elif told.get("mode") == "subscribe":
-            # Its client was subscribed already, under the number of a process that is gone.
+        elif extra.get("mode") == "subscribe":
+            # The client subscribed earlier, under the number of a process that has since crashed.
             self.is_subscribed = True
-        for key in (*told.get("rebalanced", ()), *told.get("rewound", ())):
+        for key in (*extra.get("rebalanced", ()), *extra.get("rewound", ())):
             self.last.pop(key, None)
 
 
 def check_polls(reading: LogReading, findings: Findings) -> None:
-    """Hold every consumer to it that it reads on from where it was."""
+    """Report every poll that does not continue at the position of its consumer."""
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():
@@ -89,7 +100,7 @@ def _check_poll(
         step = (before[0], offsets[0])
         _judge_step(reading, log, step, (before[1], poll.operation), ("", suffix), findings)
     place = log.position[offsets[0]]
-    # One comparison of whole lists says it for nearly every poll.
+    # One comparison of whole lists accepts nearly every poll.
     if not is_rebalanced and log.polled[place : place + len(offsets)] != offsets:
         for earlier, later in pairwise(offsets):
             step = (earlier, later)
@@ -132,10 +143,10 @@ def _judge_step(
 
 
 def check_sends(reading: LogReading, findings: Findings) -> None:
-    """Hold what was sent after an acknowledgement to lie behind it."""
+    """Report every record sent after an acknowledgement whose offset is not higher."""
     _check_inside(reading, findings)
     ends: dict[str, tuple[int, Operation]] = {}
-    """By key: the highest offset acknowledged so far."""
+    """The highest offset acknowledged so far of each key."""
     own_ends: dict[tuple[int, str], tuple[int, Operation]] = {}
     for _, sends, is_begin in _moments(reading.sends_of):
         for send in sends:
@@ -155,7 +166,8 @@ def check_sends(reading: LogReading, findings: Findings) -> None:
 def _moments(
     sends_of: Mapping[int, Sequence[Send]],
 ) -> list[tuple[int, Sequence[Send], bool]]:
-    """Return (event index, sends, whether they begin) of every operation that sends, in order."""
+    """Return (event index, sends, is_begin) for the start and the end of every operation that
+    sends, in the order of the events."""
     found: list[tuple[int, Sequence[Send], bool]] = []
     for begun, sends in sends_of.items():
         found.append((begun, sends, True))
@@ -175,7 +187,7 @@ def _check_behind(
     if own_end is not None and offset <= own_end[0]:
         findings.add(
             "nonmonotonic-send",
-            f"{send.key}: {send.value!r} lies at {offset}, though its process sent it "
+            f"{send.key}: {send.value!r} is at {offset}, though its process sent it "
             f"after offset {own_end[0]} was acknowledged to it",
             indexes([own_end[1], send.operation]),
             send.key,
@@ -183,7 +195,7 @@ def _check_behind(
     elif end is not None and offset <= end[0]:
         findings.add(
             "realtime-order",
-            f"{send.key}: {send.value!r} lies at {offset}, though it was sent "
+            f"{send.key}: {send.value!r} is at {offset}, though it was sent "
             f"after offset {end[0]} was acknowledged to another process",
             indexes([end[1], send.operation]),
             send.key,
@@ -207,7 +219,7 @@ def _check_inside(reading: LogReading, findings: Findings) -> None:
             if offset <= before:
                 findings.add(
                     f"int-nonmonotonic-send{'-of-retries' if send.may_repeat else ''}",
-                    f"{send.key}: {send.value!r} lies at {offset}, what the same operation "
+                    f"{send.key}: {send.value!r} is at {offset}, what the same operation "
                     f"sent before it at {before}",
                     indexes([send.operation]),
                     send.key,

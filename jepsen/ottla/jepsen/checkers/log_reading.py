@@ -1,7 +1,8 @@
-"""What a queue history says of each log: who sent what, who saw what, and at which offsets.
+"""Index of a history of sends and polls by partition log: the senders, readers and offsets of each
+record.
 
-Pure.  Read once, then held to many rules.  A send promises something only when it was acknowledged
-with acks=all; with fewer acks it counts as one of which nobody knows whether it happened.
+Pure.  The history is read once, and then judged by many rules.  A record must exist only if it was
+acknowledged with acks=all. A send with fewer acks counts as a send with an unknown outcome.
 """
 
 from bisect import bisect_right
@@ -14,78 +15,81 @@ from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, History, Json, Operation
 
 Value: TypeAlias = Hashable
-"""What was sent; unique for its key, so that it names its sender."""
+"""Value of a record, unique within its key, so that it identifies its sender."""
 
 Records: TypeAlias = Sequence[Sequence[Json]]
-"""[offset, value] of each record, in the order in which they were seen."""
+"""[offset, value] of each record, in the order in which a client received them."""
 
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One record, as its sender knows it."""
+    """The send of one record."""
 
     operation: Operation
     key: str
     value: Value
     offset: int | None
-    """Where it was acknowledged, if that was told."""
+    """The acknowledged offset, or None if it is not known."""
     is_promised: bool
-    """It was acknowledged: it must be there permanently."""
+    """The record was acknowledged with acks=all, so it must exist permanently."""
     is_failed: bool
-    """It certainly was not appended."""
+    """The record was certainly not appended."""
     may_repeat: bool
-    """Its producer may have sent it more than once, and no broker knows."""
+    """The producer may have sent the record more than once, without a sequence number by which
+    brokers drop duplicates."""
     is_transaction: bool
 
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """What one operation saw."""
+    """The records that one operation received."""
 
     operation: Operation
     records: Mapping[str, Records]
-    """By key; of several polls in one operation, one after the other."""
+    """Records by key. Those of several polls in one operation are concatenated."""
     is_ok: bool
     is_final: bool
 
 
 @dataclass(slots=True, eq=False)
 class KeyLog:
-    """All that is known of one partition."""
+    """Everything that the history shows of one partition."""
 
     key: str
     sends: dict[Value, Send] = field(default_factory=dict)
     begun: dict[Value, int] = field(default_factory=dict)
-    """By value: the index of the event with which its send began."""
+    """Index of the event with which the send of each value began."""
     reads: dict[Value, Poll] = field(default_factory=dict)
-    """By value: the first successful poll that saw it."""
+    """The first successful poll that received each value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """By offset: the value that was first known there."""
+    """The first value that was known at each offset."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
-    """Offsets of which more than one value is told: all but the first."""
+    """For each offset that was seen with several values: all of these values but the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
-    """By value: every offset at which it is told to lie."""
+    """Every offset at which each value was acknowledged or read."""
     polled: list[int] = field(default_factory=list)
-    """The offsets that any poll saw, ascending: this, without gaps, is the order to read."""
+    """The offsets that any poll returned, ascending. Every reader must read these offsets in this
+    order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
-    """By polled offset: its place in that order."""
+    """Index of each offset in `polled`."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
-    """By record key: the offsets that any poll saw, ascending; only of a compacted log."""
+    """For each record key, the offsets that any poll returned, ascending. Empty unless the log is
+    compacted."""
 
     def offset_min(self, send: Send) -> int | None:
-        """Return the lowest offset at which a record is known to lie."""
+        """Return the lowest known offset of a record, or None if no offset is known."""
         return min(self.offsets.get(send.value, ()), default=None)
 
 
 class LogReading:
-    """A queue history, read."""
+    """Index of a history of sends and polls."""
 
     def __init__(self, history: History, facts: RunFacts) -> None:
         self.history = history
         self.keys: dict[str, KeyLog] = {}
         self.sends: list[Send] = []
         self.sends_of: dict[int, list[Send]] = {}
-        """By the index of the invocation."""
+        """Sends of each operation, by the index of its invocation."""
         self.polls: list[Poll] = []
         self._facts = facts
         for operation in history.operations("send", "poll", "txn"):
@@ -107,7 +111,7 @@ class LogReading:
 
     @staticmethod
     def of(history: History, facts: RunFacts) -> "LogReading":
-        """Return the reading of a history, made once."""
+        """Return the index of a history. It is built at the first call and then reused."""
         key = (LogReading, facts.acks, facts.idempotent, facts.record_key_count)
         if key not in history.readings:
             history.readings[key] = LogReading(history, facts)
@@ -117,18 +121,20 @@ class LogReading:
 
     @property
     def has_final_reads(self) -> bool:
-        """Whether anything was read to its end when all was over."""
+        """Return whether any final read reached the end of a log."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:
-        """Return what one operation saw, None where it is not known to have read."""
+        """Return the records that an operation received, or None if the operation is not known to
+        have read anything."""
         for poll in self.polls:
             if poll.operation is operation:
                 return poll.records
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a record is in the log: promised, or of a transaction that was seen."""
+        """Return whether a record is known to be in the log. It was acknowledged with acks=all, or
+        belongs to a transaction of which a record was read."""
         if send.is_promised:
             return True
         if send.is_failed:
@@ -137,9 +143,10 @@ class LogReading:
         return any(other.value in self.keys[other.key].reads for other in together)
 
     def is_superseded(self, log: KeyLog, value: Value, by: int | None = None) -> bool:
-        """Return whether compaction may have taken a value: a later one of its key was seen.
+        """Return whether compaction may have removed a value, because a later value of its key was
+        read.
 
-        `by` is the index of an event before which that must have been sent.
+        `by` is the index of an event before which the later value must have been sent.
         """
         if not self._facts.record_key_count:
             return False
@@ -151,24 +158,24 @@ class LogReading:
             if other is None or other.value == value:
                 continue
             is_in_time = by is None or other.operation.invoke.index < by
-            # A value of unknown place lies behind what was acknowledged before it was sent.
+            # A value of unknown offset is above every offset acknowledged before its send began.
             is_behind = offsets is not None or other.operation.index > log.begun[value]
             if is_in_time and is_behind:
                 return True
         return False
 
     def _take(self, operation: Operation) -> None:
-        told = operation.extra
+        extra = operation.extra
         is_transaction = operation.invoke.f == "txn"
         kind = operation.kind
         records: dict[str, list[Sequence[Json]]] = {}
         sends: list[Send] = []
         steps = operation.value
         if not isinstance(steps, list | tuple):
-            return  # a member's poll: what it saw is judged with its group
+            return  # The poll of a group member is judged by the groups checker.
         for step in steps:
             if step[0] == "send":
-                sends.append(self._send(operation, step, told, is_transaction))
+                sends.append(self._send(operation, step, extra, is_transaction))
             elif len(step) > 1:
                 for key, found in step[1].items():
                     records.setdefault(key, []).extend(found)
@@ -176,29 +183,29 @@ class LogReading:
             self.sends_of[operation.invoke.index] = sends
             self.sends.extend(sends)
         if records or not sends:
-            is_final = bool(told.get("final"))
+            is_final = bool(extra.get("final"))
             self.polls.append(Poll(operation, records, kind is EventKind.OK, is_final))
 
     def _send(
-        self, operation: Operation, step: Json, told: Mapping[str, Json], is_transaction: bool
+        self, operation: Operation, step: Json, extra: Mapping[str, Json], is_transaction: bool
     ) -> Send:
         key, at = step[1], step[2]
-        # Asked for as a value; answered as [offset, value].
+        # An invocation has a value; a completion has [offset, value].
         offset, value = at if isinstance(at, list | tuple) else (None, at)
         kind = operation.kind
-        has_all_acks = str(told.get("acks", self._facts.acks)) in ("all", "-1")
-        is_told = kind is EventKind.OK or (
+        has_all_acks = str(extra.get("acks", self._facts.acks)) in ("all", "-1")
+        is_acknowledged = kind is EventKind.OK or (
             kind is EventKind.INFO and offset is not None and not is_transaction
         )
-        is_idempotent = is_transaction or told.get("idempotent", self._facts.idempotent)
+        is_idempotent = is_transaction or extra.get("idempotent", self._facts.idempotent)
         send = Send(
             operation,
             key,
             value,
             offset if has_all_acks else None,
-            has_all_acks and is_told,
+            has_all_acks and is_acknowledged,
             kind is EventKind.FAIL,
-            not is_idempotent and told.get("retries") != 0,
+            not is_idempotent and extra.get("retries") != 0,
             is_transaction,
         )
         log = self._log(key)
@@ -217,7 +224,7 @@ class LogReading:
     def _learn_poll(self, poll: Poll) -> None:
         for key, records in poll.records.items():
             log = self._log(key)
-            # Millions of records come by here.
+            # Local names, because this loop runs for millions of records.
             known, read = log.values.setdefault, log.reads.setdefault
             is_ok = poll.is_ok
             for offset, value in records:
@@ -239,5 +246,6 @@ def _pairs(log: KeyLog) -> Iterator[tuple[int, Value]]:
 
 
 def indexes(operations: Iterable[Operation | None]) -> tuple[int, ...]:
-    """Return the events that prove what a finding says, in order, each once."""
+    """Return the indexes of the events of the given operations, which prove a finding, in order and
+    without repetitions."""
     return tuple(sorted({operation.index for operation in operations if operation is not None}))

@@ -1,24 +1,33 @@
-"""Rules about which records there are: none lost, none twice, none from nowhere, none changed.
+"""Rules about which records exist: none is lost, duplicated, invented or changed.
 
-Pure.  inconsistent-offsets: an offset has two values, to whomever they were told.  duplicate: a
-value lies at two offsets.  lost-write: a record that must be there was passed by and never read.
-unseen: one that was acknowledged and is still not read when all final reads are over; nobody can
-tell whether it is lost or late.  G1a: a record was read whose send certainly failed.  phantom-read:
-nobody sent it.  precommitted-read: a transaction read what itself had sent.  torn-transaction: part
-of a transaction is there and part is not.  truncated-read: what a poll returned lies beyond the end
-that final reads found (it was shown before it was safe).  In a compacted log a value may be gone
-that a later one of its key was seen to supersede.
+Pure.
+
+- inconsistent-offsets: an offset has two values.
+- duplicate: a value has two offsets.
+- lost-write: a poll read past the offset of a record that must exist, and no poll returned that
+  record.
+- unseen: an acknowledged record had not been read when all final reads were over. It may be lost or
+  late.
+- G1a: a record was read whose send certainly failed.
+- phantom-read: a record was read that no client sent.
+- precommitted-read: a transaction read a record of its own.
+- torn-transaction: some records of a transaction exist, and others do not.
+- truncated-read: a poll returned a record above the end that final reads found, so the record was
+  readable before it was safely replicated.
+
+In a compacted log a value may be missing if a later value of its key was read.
 """
 
 from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Send, Value, indexes
 from ottla.jepsen.checkers.verdict import Findings
 
 ALLOWED = frozenset({"duplicate-of-a-retry"})
-"""Without idempotence a producer that repeats itself may be heard twice."""
+"""Anomalies that never fail a run. A producer without idempotence may append a record twice when it
+retries."""
 
 
 def check_values(reading: LogReading, findings: Findings) -> None:
-    """Hold every log to the rules of this file."""
+    """Report every violation of the rules of this module."""
     has_final_reads = reading.has_final_reads
     unseen_count = 0
     for log in reading.keys.values():
@@ -56,10 +65,10 @@ def check_values(reading: LogReading, findings: Findings) -> None:
 def _check_one_value_an_offset(log: KeyLog, findings: Findings) -> None:
     for offset, others in log.conflicts.items():
         values = [log.values[offset], *sorted(others, key=repr)]
-        told = ", ".join(repr(value) for value in values)
+        values_text = ", ".join(repr(value) for value in values)
         findings.add(
             "inconsistent-offsets",
-            f"{log.key}: offset {offset} holds {told}",
+            f"{log.key}: offset {offset} holds {values_text}",
             _who_knows(log, values),
             log.key,
         )
@@ -72,7 +81,7 @@ def _check_one_offset_a_value(log: KeyLog, findings: Findings) -> None:
         send = log.sends.get(value)
         findings.add(
             "duplicate-of-a-retry" if send is not None and send.may_repeat else "duplicate",
-            f"{log.key}: {value!r} lies at offsets {', '.join(map(str, sorted(offsets)))}",
+            f"{log.key}: {value!r} is at offsets {', '.join(map(str, sorted(offsets)))}",
             _who_knows(log, [value]),
             log.key,
         )
@@ -84,7 +93,7 @@ def _check_reads(log: KeyLog, findings: Findings) -> None:
         if send is None:
             findings.add(
                 "phantom-read",
-                f"{log.key}: {value!r} was read and nobody sent it",
+                f"{log.key}: {value!r} was read and no client sent it",
                 (poll.operation.index,),
                 log.key,
             )
@@ -99,12 +108,13 @@ def _check_reads(log: KeyLog, findings: Findings) -> None:
 
 
 def _check_nothing_lost(reading: LogReading, log: KeyLog, findings: Findings) -> set[Value]:
-    """Return the values that are lost for certain."""
+    """Report the values that are certainly lost, and return them."""
     bound = max((min(log.offsets[value]) for value in log.reads), default=-1)
     witness = log.values.get(bound)
     last_sent = -1
-    """When the last record was sent that lies within the bound: what was acknowledged before lies
-    before it, wherever that may be."""
+    """Index of the latest event that began the send of a record at or below the last read offset. A
+    record acknowledged before that event has a lower offset, even if the history does not show its
+    offset."""
     for send in log.sends.values():
         offset = log.offset_min(send)
         if offset is not None and offset <= bound:
@@ -145,7 +155,7 @@ def _check_polls_of_own_sends(reading: LogReading, findings: Findings) -> None:
 
 
 def _check_transactions_whole(reading: LogReading, findings: Findings) -> None:
-    """What nobody knows the end of is there wholly or not at all."""
+    """Report transactions with an unknown outcome of which only some records exist."""
     for sends in reading.sends_of.values():
         if sends[0].is_promised or sends[0].is_failed or not sends[0].is_transaction:
             continue
@@ -182,7 +192,7 @@ def _check_nothing_truncated(reading: LogReading, findings: Findings) -> None:
 
 
 def _who_knows(log: KeyLog, values: list[Value]) -> tuple[int, ...]:
-    """Return the events that tell of these values: their sends and their first reads."""
+    """Return the events that prove the given values: their sends and their first reads."""
     sends: list[Send | None] = [log.sends.get(value) for value in values]
     polls: list[Poll | None] = [log.reads.get(value) for value in values]
     return indexes(known.operation for known in (*sends, *polls) if known is not None)

@@ -1,9 +1,12 @@
-"""Judges a metadata history: topics that are made, changed and deleted, as every broker shows them.
+"""Checker of a metadata history: topics are created, changed and deleted, and every broker
+describes them.
 
-Pure.  An acknowledged write is in the metadata log, which has one order; a broker shows a prefix of
-it that only grows.  So for each topic there must be one order of its writes, and for each broker a
-place in it for every answer, none before an earlier answer's.  Only at the end, when all is healed,
-must an answer be the latest.  A refusal says nothing.  nonlinearizable: there is no such order.
+Pure.  An acknowledged write is in the metadata log, which has one order. Each broker has a prefix
+of this log, which only grows. So there must be one order of each topic's writes into which all
+descriptions fit. Descriptions by one broker may never go back in this order.
+
+A description must show the latest state only at the end, when all faults are healed.  A refused
+operation proves nothing.  nonlinearizable: there is no such order.
 
 Values: create {"topic", "count", "id"?}, partitions {"topic", "count"}, set-config {"topic",
 "config"}, delete {"topic"}, describe {"topic", "broker"} with "id" and "count", or with "config".
@@ -26,23 +29,24 @@ Config: TypeAlias = tuple[tuple[str, Json], ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A topic between two writes."""
+    """State of a topic between two writes."""
 
     id: str
-    """Of a creation that did not tell it: "?" and its place, until somebody sees it."""
+    """Topic id. If the creation did not return the id, this is "?" and a number until a description
+    shows the id."""
     count: int | None
     config: Config = ()
 
 
 Past: TypeAlias = tuple[Version | None, ...]
-"""All versions so far; None where there is no such topic."""
+"""All versions of a topic so far. An entry is None if the topic did not exist."""
 
 State: TypeAlias = tuple[Past, tuple[int, ...]]
-"""The versions, and which of them each broker has shown last."""
+"""The versions of a topic, and for each broker the index of the last version that it described."""
 
 
 def check_metadata(history: History, facts: RunFacts) -> Verdict:
-    """Judge every topic by itself."""
+    """Return the verdict on a metadata history. Each topic is judged separately."""
     findings = Findings("metadata")
     by_topic: dict[str, list[Operation]] = {}
     for operation in history.operations(*WRITES, "describe"):
@@ -79,7 +83,8 @@ def check_metadata(history: History, facts: RunFacts) -> Verdict:
 
 
 class _Topic:
-    """One topic as an object of which calls have an order."""
+    """One topic as a sequential object, for the search of an order of its writes and
+    descriptions."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
@@ -92,7 +97,8 @@ class _Topic:
         }
 
     def search(self) -> tuple[list[ObjectCall[int]], State, "_Topic"]:
-        """Return the calls, the state before them, and what takes it on."""
+        """Return the three inputs of `linearize`: the topic's calls, its initial state, and the
+        step function."""
         calls = [
             ObjectCall(
                 operation.invoke.index,
@@ -104,7 +110,7 @@ class _Topic:
         return calls, ((None,), (0,) * len(self._brokers)), self
 
     def __call__(self, state: State, place: int) -> list[State]:
-        """Return the states that an operation may lead to."""
+        """Return the states that the operation at an index may lead to."""
         operation = self._operations[place]
         past, shown = state
         if operation.invoke.f == "describe":
@@ -113,71 +119,73 @@ class _Topic:
         return [] if after is past[-1] else [((*past, after), shown)]
 
     def _described(self, past: Past, shown: tuple[int, ...], operation: Operation) -> list[State]:
-        """Return a state for each version that may have been meant.
+        """Return one state for each version that a description may show.
 
-        The first that fits leaves most to come.  But an id that no creation was told may be that
-        of any whose own id is not known.
+        Of several versions that fit, the earliest leaves the most choices for later descriptions.
+        The exception is a topic id that no creation returned. It may belong to any creation whose
+        id is unknown.
         """
         found: list[State] = []
         bound: set[str] = set()
-        told = operation.value
+        body = operation.value
         broker = self._brokers[_broker(operation)]
-        is_latest = operation.extra.get("final") or told.get("broker") is None
+        is_latest = operation.extra.get("final") or body.get("broker") is None
         for place in range(len(past) - 1 if is_latest else shown[broker], len(past)):
             version = past[place]
-            if not self._fits(version, told, past):
+            if not self._fits(version, body, past):
                 continue
             after = (*shown[:broker], place, *shown[broker + 1 :])
             is_unknown = version is not None and version.id.startswith("?")
-            if version is None or not is_unknown or told.get("id") is None:
+            if version is None or not is_unknown or body.get("id") is None:
                 found.append((past, after))
                 break
             if version.id not in bound:
                 bound.add(version.id)
-                known = tuple(_known(each, version.id, told["id"]) for each in past)
+                known = tuple(_known(each, version.id, body["id"]) for each in past)
                 found.append((known, after))
         return found
 
-    def _fits(self, version: Version | None, told: Mapping[str, Json], past: Past) -> bool:
-        if "id" not in told:
-            config = told.get("config")
+    def _fits(self, version: Version | None, body: Mapping[str, Json], past: Past) -> bool:
+        if "id" not in body:
+            config = body.get("config")
             if version is None or config is None:
                 return version is None and config is None
             known = dict(version.config)
             return all(known.get(name) == value for name, value in config.items())
-        if version is None or told["id"] is None:
-            return version is None and told["id"] is None
-        if version.count not in (None, told["count"]):
+        if version is None or body["id"] is None:
+            return version is None and body["id"] is None
+        if version.count not in (None, body["count"]):
             return False
         if version.id.startswith("?"):
             others = {each.id for each in past if each is not None}
-            return told["id"] not in self._ids and told["id"] not in others
-        return version.id == str(told["id"])
+            return body["id"] not in self._ids and body["id"] not in others
+        return version.id == str(body["id"])
 
 
 def _written(before: Version | None, operation: Operation, unknown_id: str) -> Version | None:
-    """Return the version after a write; the one before it where the write is impossible."""
-    told = operation.value
+    """Return the topic's version after a write, or None if the topic does not exist then. An
+    impossible write leaves the version unchanged."""
+    body = operation.value
     f = operation.invoke.f
     if f == "create":
         if before is not None:
             return before
-        given = told.get("id")
-        config = tuple(sorted((told.get("config") or {}).items()))
-        return Version(unknown_id if given is None else str(given), told.get("count"), config)
+        given = body.get("id")
+        config = tuple(sorted((body.get("config") or {}).items()))
+        return Version(unknown_id if given is None else str(given), body.get("count"), config)
     if before is None:
         return None
     if f == "delete":
         return None
     if f == "partitions":
-        is_more = before.count is None or told["count"] > before.count
-        return Version(before.id, told["count"], before.config) if is_more else before
-    config = tuple(sorted({**dict(before.config), **told["config"]}.items()))
+        is_more = before.count is None or body["count"] > before.count
+        return Version(before.id, body["count"], before.config) if is_more else before
+    config = tuple(sorted({**dict(before.config), **body["config"]}.items()))
     return Version(before.id, before.count, config)
 
 
 def _latest(state: State) -> str:
-    """Return the newest version of a state, as a picture tells it."""
+    """Return the newest version of a state, as text for a picture."""
     version = state[0][-1]
     if version is None:
         return "no such topic"
@@ -191,17 +199,23 @@ def _known(version: Version | None, unknown_id: str, found: Json) -> Version | N
 
 
 def _broker(operation: Operation) -> str:
-    """Return who answered; writes and answers of the latest state have a place of their own."""
+    """Return the id of the broker that answered a describe operation, as text. Returns "None" for
+    writes, and for descriptions that must show the latest state."""
     return str(operation.value.get("broker")) if operation.invoke.f == "describe" else "None"
 
 
 def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
-    """Leave out answers that repeat what the same broker had answered before.
+    """Drop descriptions that repeat an earlier description by the same broker.
 
-    An answer is needed where it differs from that broker's last one of its kind, where the last one
-    of the other kind has changed since, or where another answer ran beside one of the two: a
-    topic's id, count and settings never return to what they were in one life, so what holds before
-    and after any other answer held at it too.
+    There are two kinds of description: of the topic, and of its settings. A description is kept in
+    three cases:
+
+    - it differs from the last one of its kind by that broker;
+    - the broker's description of the other kind has changed since then;
+    - a different description of its kind was concurrent with one of the two, or came between them.
+
+    The id, count and settings of a topic never return to an earlier value while the topic exists.
+    So a version that is valid before and after a dropped description was also valid at its time.
     """
     others: dict[tuple[str, bool], list[Operation]] = {}
     for operation in operations:
@@ -227,17 +241,18 @@ def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _part(answer: Operation) -> tuple[str, bool]:
-    """Return the broker that answered, and whether it showed the topic or its settings."""
+    """Return the broker that answered, and whether it described the topic or its settings."""
     return _broker(answer), "id" in answer.value
 
 
 def _said(answer: Operation) -> Json:
-    told = answer.value
-    return (told["id"], told["count"]) if "id" in told else _frozen(told.get("config"))
+    body = answer.value
+    return (body["id"], body["count"]) if "id" in body else _frozen(body.get("config"))
 
 
 def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
-    """Return whether another answer differs that ran between or beside two equal ones."""
+    """Return whether a different description came between two equal ones, or was concurrent with
+    one of them."""
     return before is not None and any(
         other.index > before.invoke.index
         and other.invoke.index < again.index

@@ -1,4 +1,4 @@
-"""Judges an offsets history: each (group, key) is a register of one offset (`registers.py`).
+"""Checker of an offsets history: each (group, key) is a register of one offset (`registers.py`).
 
 Pure.  Values: commit and fetch have [group, key, offset | null].
 """
@@ -9,7 +9,7 @@ from ottla.jepsen.history import History
 
 
 def check_offsets(history: History, facts: RunFacts) -> Verdict:
-    """Judge commits and fetches of offsets by nobody in particular."""
+    """Return the verdict on commits and fetches of offsets without a group membership."""
     findings = Findings("offsets")
     groups: dict[str, registers.RegisterGroup] = {}
     for operation in history.operations("commit", "fetch"):

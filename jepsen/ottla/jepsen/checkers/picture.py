@@ -1,4 +1,5 @@
-"""What a picture of a search for an order shows: every operation, and the longest order found."""
+"""Data for a picture of a search for a sequential order: every operation, and the longest order
+found."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +7,7 @@ from ottla.jepsen.checkers.wgl import Linearization
 from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
-"""Bad objects of which the longest order is kept for a picture."""
+"""Maximum number of objects without a valid order whose longest order is kept for a picture."""
 
 
 def picture(
@@ -15,7 +16,8 @@ def picture(
     values: Iterable[Json],
     states: Iterable[Json],
 ) -> dict[str, Json]:
-    """Return each operation with its value, and the order as places among them with its states."""
+    """Return JSON with each operation and its value, and the longest order found: the operations'
+    indexes and the state after each."""
     return {
         "operations": [
             {

@@ -1,8 +1,11 @@
-"""Judges a producer-ids history: what one producer was given nobody else ever is.
+"""Checker of a producer-ids history: brokers never allocate a producer id twice, and the epochs of
+a transactional id rise.
 
-Pure.  duplicate-producer-id: two initialisations got one id (of different transactional ids, or of
-none).  epoch-went-back: a transactional id was given an epoch that is not above one it had been
-given before.  Values: init has null -> [producer_id, epoch].
+Pure.  Values: init has null -> [producer_id, epoch].
+
+- duplicate-producer-id: two initialisations received the same id, but do not share a transactional
+  id.
+- epoch-went-back: a transactional id received an epoch that is not above an earlier one.
 """
 
 from ottla.jepsen.checkers.log_reading import indexes
@@ -11,7 +14,7 @@ from ottla.jepsen.history import EventKind, History, Operation
 
 
 def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
-    """Judge the ids and epochs that producers were given."""
+    """Return the verdict on the ids and epochs that producers received."""
     findings = Findings("producer-ids")
     owners: dict[int, list[Operation]] = {}
     given = [
@@ -37,7 +40,7 @@ def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
 
 
 def _check_epochs(producer_id: int, operations: list[Operation], findings: Findings) -> None:
-    """Hold the epochs of one transactional id to rise: none twice, later ones higher."""
+    """Report epochs of one transactional id that do not rise with each initialisation."""
     newest: Operation | None = None
     for operation in sorted(operations, key=lambda operation: operation.index):
         if newest is not None:

@@ -1,11 +1,16 @@
-"""Judges committed offsets as registers: written by commits, read by fetches, in one order each.
+"""Checker of committed offsets as registers: commits write a register and fetches read it, in one
+order for each register.
 
-Pure.  A commit that was acknowledged is on as many replicas as must have it, so commits are
-linearizable.  A fetch is answered from a coordinator's memory: one that was deposed and has not
-heard of it may answer with what it last knew, and Kafka promises no more.  So a register that fits
-no order is tried again with its fetches as old as that allows: as the last commit which the same
-node took for the same group (its end, or its beginning where it took so long that the coordinator
-may have changed meanwhile).  What fits then is stale-fetch, told and allowed; what does not is
+Pure.  An acknowledged commit is on `min.insync.replicas` replicas, so commits are linearizable.  A
+coordinator answers a fetch from its memory. A deposed coordinator that does not know its successor
+may return the offset that it last knew. Kafka does not rule that out.
+
+So a register without a valid order is searched again, and the second search allows stale fetches. A
+fetch may then be as old as the last commit that the same node accepted for the same group. Its age
+counts from the end of that commit, or from its start if the commit took so long that the
+coordinator may have changed.
+
+If the second search finds an order, the anomaly is stale-fetch and allowed. Otherwise it is
 nonlinearizable.
 """
 
@@ -22,27 +27,28 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""A commit answered within this time was taken and answered by one coordinator of that time: no
-cluster notices that it is gone and has another one serve sooner."""
+"""A commit that was answered within this time was accepted and answered by the same coordinator. No
+cluster detects a dead coordinator and starts another one sooner."""
 
 NOTHING = -1
-"""The state of a register into which nothing was committed."""
+"""State of a register that has no committed offset."""
 
 Access: TypeAlias = tuple[Operation, int]
-"""A commit of an offset, or a fetch that told one."""
+"""A commit of an offset, or a fetch that returned one."""
 
 
 @dataclass(slots=True)
 class RegisterGroup:
-    """The registers of one group, and who was seen to be its coordinator."""
+    """The registers of one group, and the nodes seen as its coordinator."""
 
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)
     proofs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """By node: of each commit it took (event with which it ended, since when its answers are)."""
+    """For each node, its accepted commits as (index of the event that ended the commit, index of
+    the event from which a fetch by that node is valid)."""
 
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
-        """Take in a commit or a fetch of so many registers, if it may have happened."""
+        """Add a commit or a fetch of one or more registers, unless it certainly failed."""
         kind = operation.kind
         if operation.invoke.f == "commit" and kind is not EventKind.FAIL:
             for key, offset in offsets.items():
@@ -57,9 +63,11 @@ class RegisterGroup:
                 self.fetches.setdefault(key, []).append((operation, _offset(offset)))
 
     def oldest(self, fetch: Operation) -> int:
-        """Return since when a fetch's answer may be: its beginning, or earlier from who is deposed.
+        """Return the index of the earliest event at which the offset returned by a fetch may have
+        been current.
 
-        Where the node is not told it may have been any.
+        Normally this is the start of the fetch. It is an earlier event if the node that answered
+        may have been deposed. If the client does not expose the node, any node may have answered.
         """
         node = fetch.extra.get("node")
         nodes = self.proofs if node is None else [str(node)]
@@ -74,7 +82,7 @@ class RegisterGroup:
 def check_registers(
     groups: Mapping[str, RegisterGroup], facts: RunFacts, findings: Findings
 ) -> None:
-    """Search an order for every register."""
+    """Search for a valid order of every register."""
     pictures: dict[str, Json] = {}
     step_count = 0
     for name, group in sorted(groups.items()):
@@ -96,7 +104,7 @@ def check_registers(
             if relaxed.is_linearizable is True:
                 findings.add(
                     "stale-fetch",
-                    f"{register}: a fetch told what its coordinator had known when it was one",
+                    f"{register}: a fetch returned what its coordinator knew before it was deposed",
                     indexes(stuck),
                     key,
                 )
@@ -123,12 +131,13 @@ def _search(
     facts: RunFacts,
     oldest: Mapping[int, int] | None = None,
 ) -> Linearization[int]:
-    told = {offset for _, offset in fetches}
+    fetched = {offset for _, offset in fetches}
     calls: list[ObjectCall[tuple[bool, int]]] = []
     for operation, offset in commits:
         end = operation.index if operation.kind is EventKind.OK else NEVER
-        if end == NEVER and offset not in told:
-            # Nobody saw it: it comes just before another write, or never, and proves nothing.
+        if end == NEVER and offset not in fetched:
+            # No fetch returned this offset. So the commit may be placed directly before another
+            # write or left out, and proves nothing.
             calls.append(ObjectCall(NEVER, NEVER, (True, offset)))
             continue
         calls.append(ObjectCall(operation.invoke.index, end, (True, offset)))
@@ -143,5 +152,5 @@ def _step(state: int, asked: tuple[bool, int]) -> tuple[int, ...]:
     return (offset,) if is_commit or state == offset else ()
 
 
-def _offset(told: Json) -> int:
-    return NOTHING if told is None else int(told)
+def _offset(value: Json) -> int:
+    return NOTHING if value is None else int(value)

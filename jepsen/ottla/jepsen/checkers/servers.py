@@ -1,8 +1,11 @@
-"""Judges the servers themselves, by what the harness collected of them.
+"""Checker of the servers themselves, by the evidence that the harness collected after the run.
 
-Pure.  Source: R10.  server-error: a log has a traceback or a broken assertion.  unsound-directory:
-the check of a data directory found something.  A run whose directories nobody looked at is not
-judged by them, and says so in the figures.
+Pure.  Source: rule R10 (`checkers/__init__.py`).
+
+- server-error: a server's log has a traceback or a failed assertion.
+- unsound-directory: the check of a data directory found an error.
+
+If the directories were not checked, the verdict ignores them, and the figures show that.
 """
 
 from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
@@ -10,7 +13,7 @@ from ottla.jepsen.history import History
 
 
 def check_servers(history: History, facts: RunFacts) -> Verdict:
-    """Judge the servers' logs and directories; the history says nothing of them."""
+    """Return the verdict on the servers' logs and directories. The history is not used."""
     findings = Findings("servers")
     for node, line in facts.server_errors:
         findings.add("server-error", f"{node}: {line}")

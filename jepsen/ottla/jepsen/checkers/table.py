@@ -1,4 +1,4 @@
-"""Every checker by its name, and how a run is judged by some of them."""
+"""The checkers by name, and a function that runs some of them on a history."""
 
 from collections.abc import Iterable, Mapping
 
@@ -33,6 +33,6 @@ CHECKERS: Mapping[str, Checker] = {
 
 
 def judge(names: Iterable[str], history: History, facts: RunFacts) -> list[Verdict]:
-    """Return the verdicts of these checkers, in the order named."""
+    """Return the verdicts of the named checkers, in the order of the names."""
     with collection_paused():
         return [CHECKERS[name](history, facts) for name in names]

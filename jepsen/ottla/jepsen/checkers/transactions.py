@@ -1,21 +1,24 @@
-"""Judges what transactions promise beside the rules for logs: all or nothing, and never too early.
+"""Checker of transactions: atomicity, isolation and fencing, beyond the guarantees of logs.
 
-Pure, and linear in the history.  `log` and `cycles` judge the same history: aborted reads of
-transactions that told their end (G1a), lost, doubled and torn ones, and what goes round (G0, G1c).
-Here:
+Pure, and linear in the length of the history.  The checkers `log` and `cycles` judge the same
+history. They report aborted reads of transactions with a known outcome (G1a), lost, duplicate and
+torn transactions, and cycles (G0, G1c). This checker reports:
 
-- G1a: what is read is of a transaction whose producer never asked to commit it;
-- G1b: it was read before that was asked, or a reader passed over a part of it in one log;
-- zombie-commit: a producer committed after its transactional id was taken over by another one;
-- bank-total: the amounts that all transactions wrote do not add up to nothing, as each one's do;
-- lost-output, duplicate-output, early-output: a record whose offset a transaction committed has not
-  exactly one output that is committed, or one that is not committed has any.
+- G1a: a record was read of a transaction whose producer never requested its commit;
+- G1b: a record was read before its commit was requested, or a reader skipped some of a
+  transaction's records in one log;
+- zombie-commit: a producer committed after another one had initialised its transactional id;
+- bank-total: the amounts written by all transactions do not sum to zero, although those of each
+  transaction do;
+- lost-output, duplicate-output: an input record whose offset a transaction committed has no
+  committed output, or more than one;
+- early-output: an input record whose offset is not committed has an output.
 
 Operations: `txn`, value a list of ["send", key, value], extra `name` and `producer`; `ask-commit`,
-value that name, noted when the commit is asked for; `init`, extra `transactional_id` and
+value that name, recorded when the commit is requested; `init`, extra `transactional_id` and
 `producer`; `committed`, value {"group", "keys": {key: next offset}}, at the end with extra `final`.
-An amount stands before the last part of a value, `name/+5/17`; what was made of an input ends with
-`<` and the input's value.
+The second last part of a value, as in `name/+5/17`, is its amount. An output ends with `<` and the
+value of its input.
 """
 
 from bisect import bisect_right
@@ -30,44 +33,46 @@ OUTPUT_SIGN = "<"
 
 
 def amount_of(value: Value) -> int:
-    """Return the amount that a value names; 0 where it names none."""
+    """Return the amount that a value contains, or 0 if it contains none."""
     parts = str(value).split("/")
     return 0 if len(parts) < 3 or OUTPUT_SIGN in str(value) else int(parts[-2])
 
 
 def input_of(value: Value) -> str | None:
-    """Return the value that this one was made of, None for none."""
+    """Return the input value of which a value is the output, or None if it is not an output."""
     return str(value).partition(OUTPUT_SIGN)[2] or None
 
 
 @dataclass(slots=True)
 class ProducerLife:
-    """A producer from its taking over of a transactional id on."""
+    """One producer, from its initialisation of a transactional id on."""
 
     transactional_id: str
     begun: int
     ended: int
-    """The indexes of the events between which it took the id over."""
+    """Indexes of the first and the last event of the producer's initialisation (`begun`,
+    `ended`)."""
     succeeded: int | None = None
-    """The index from which on another producer surely had the id."""
+    """Index of the event from which another producer had certainly taken over the transactional
+    id."""
 
 
 @dataclass(slots=True)
 class TransactionReading:
-    """What a history says of transactions."""
+    """Index of a history by transaction and producer."""
 
     transactions: dict[str, Operation] = field(default_factory=dict)
-    """By name."""
+    """Transactions by name."""
     asked: dict[str, int] = field(default_factory=dict)
-    """By name: the index of the event with which its commit was asked for."""
+    """Index of the event that requested the commit of each transaction."""
     lives: dict[str, ProducerLife] = field(default_factory=dict)
-    """By producer."""
+    """Producers by name."""
     committed: dict[str, int] = field(default_factory=dict)
-    """By key: the offset that its group has committed at the end."""
+    """For each key, the final committed offset of the group that reads it."""
 
 
 def check_transactions(history: History, facts: RunFacts) -> Verdict:
-    """Judge transactions."""
+    """Return the verdict on the transactions of a history."""
     findings = Findings("transactions")
     logs = LogReading.of(history, facts)
     reading = _read(history)
@@ -90,16 +95,16 @@ def check_transactions(history: History, facts: RunFacts) -> Verdict:
 def _read(history: History) -> TransactionReading:
     reading = TransactionReading()
     for operation in history.operations("txn", "ask-commit", "init", "committed"):
-        f, told = operation.invoke.f, operation.extra
-        if f == "txn" and "name" in told:
-            reading.transactions[told["name"]] = operation
+        f, extra = operation.invoke.f, operation.extra
+        if f == "txn" and "name" in extra:
+            reading.transactions[extra["name"]] = operation
         elif f == "ask-commit":
             reading.asked[operation.invoke.value] = operation.invoke.index
-        elif f == "init" and operation.kind is EventKind.OK and "producer" in told:
-            reading.lives[told["producer"]] = ProducerLife(
-                told["transactional_id"], operation.invoke.index, operation.index
+        elif f == "init" and operation.kind is EventKind.OK and "producer" in extra:
+            reading.lives[extra["producer"]] = ProducerLife(
+                extra["transactional_id"], operation.invoke.index, operation.index
             )
-        elif f == "committed" and operation.kind is EventKind.OK and told.get("final"):
+        elif f == "committed" and operation.kind is EventKind.OK and extra.get("final"):
             reading.committed.update(_offsets(operation.value))
     _find_successors(reading.lives)
     return reading
@@ -111,13 +116,15 @@ def _offsets(value: Json) -> Iterator[tuple[str, int]]:
 
 
 def _find_successors(lives: Mapping[str, ProducerLife]) -> None:
-    """Learn when each producer surely had lost its id: another one began to take it later."""
+    """Set `succeeded` of every producer whose transactional id another producer initialised
+    later."""
     by_id: dict[str, list[ProducerLife]] = {}
     for life in lives.values():
         by_id.setdefault(life.transactional_id, []).append(life)
     for others in by_id.values():
         others.sort(key=lambda life: life.begun)
-        # From the last to begin back: the first end of all that began from there on.
+        # From the last begin backwards: the earliest end among all initialisations that began at or
+        # after this one.
         first_end = [life.ended for life in others]
         for place in range(len(others) - 2, -1, -1):
             first_end[place] = min(first_end[place], first_end[place + 1])
@@ -136,7 +143,7 @@ def _check_asked_before(
             send = sends.get(value)
             name = None if send is None else send.operation.extra.get("name")
             if send is None or name is None or send.is_failed:
-                continue  # `log` names what failed
+                continue  # `log` reports the operations that failed.
             asked = reading.asked.get(name)
             if asked is None:
                 findings.add(
@@ -245,7 +252,7 @@ def _check_input(
     made: list[tuple[str, Value]],
     findings: Findings,
 ) -> None:
-    told = ", ".join(f"{output!r} in {at}" for at, output in made)
+    places = ", ".join(f"{output!r} in {at}" for at, output in made)
     if offset < end and not made:
         findings.add(
             "lost-output",
@@ -255,10 +262,10 @@ def _check_input(
     elif offset >= end and made:
         findings.add(
             "early-output",
-            f"{key}: {told} was made of {value!r} at {offset}, and {end} is committed",
+            f"{key}: {places} was made of {value!r} at {offset}, and {end} is committed",
             key=key,
         )
     if len(made) > 1:
         findings.add(
-            "duplicate-output", f"{key}: of {value!r} at {offset} there is {told}", key=key
+            "duplicate-output", f"{key}: of {value!r} at {offset} there is {places}", key=key
         )

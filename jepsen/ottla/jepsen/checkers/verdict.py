@@ -1,7 +1,7 @@
-"""What a checker is told, and what it says.
+"""The facts that a checker needs beside the history, and the verdict that it returns.
 
-Pure.  A verdict is True only when everything was looked at and nothing was wrong: what could not be
-decided is "unknown", which is never a pass.
+Pure.  A verdict is True only if everything was checked and no anomaly was found. If that could not
+be decided, it is "unknown", which never counts as a pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,22 +13,22 @@ from ottla.jepsen.history import History, Json
 Validity: TypeAlias = bool | Literal["unknown"]
 
 FINDINGS_KEPT_MAX = 8
-"""Examples told for each anomaly: enough to see a pattern, few enough to read."""
+"""Examples reported for each anomaly: enough to see a pattern, few enough to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly, and what proves it."""
+    """One anomaly, and the events that prove it."""
 
     anomaly: str
     detail: str
-    """One sentence with its numbers."""
+    """One sentence about the anomaly, with its numbers."""
     operations: tuple[int, ...] = ()
-    """Indexes of the events that prove it."""
+    """Indexes of the events that prove the anomaly."""
     key: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Return the finding as results.json has it."""
+        """Return the finding in the form of results.json."""
         return {
             "anomaly": self.anomaly,
             "detail": self.detail,
@@ -37,28 +37,28 @@ class Finding:
         }
 
     @staticmethod
-    def from_json(told: Mapping[str, Json]) -> "Finding":
-        """Read a finding of results.json."""
-        return Finding(told["anomaly"], told["detail"], tuple(told["operations"]), told["key"])
+    def from_json(data: Mapping[str, Json]) -> "Finding":
+        """Parse a finding of results.json."""
+        return Finding(data["anomaly"], data["detail"], tuple(data["operations"]), data["key"])
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one checker says of one history."""
+    """Result of one checker for one history."""
 
     checker: str
     valid: Validity
     findings_count: Mapping[str, int] = field(default_factory=dict)
-    """By anomaly, the allowed ones too."""
+    """Number of findings of each anomaly, including the allowed ones."""
     findings: Sequence[Finding] = ()
-    """The first few of each anomaly."""
+    """The first few findings of each anomaly."""
     figures: Mapping[str, Json] = field(default_factory=dict)
-    """What was measured beside: counts, lags, shares; never failing."""
+    """Measured figures, such as counts, lags and shares, which never fail a run."""
     reason: str | None = None
-    """Why it is not valid, in one sentence."""
+    """Reason why the verdict is not True, in one sentence."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the verdict as results.json has it."""
+        """Return the verdict in the form of results.json."""
         return {
             "checker": self.checker,
             "valid": self.valid,
@@ -69,21 +69,21 @@ class Verdict:
         }
 
     @staticmethod
-    def from_json(told: Mapping[str, Json]) -> "Verdict":
-        """Read a verdict of results.json."""
+    def from_json(data: Mapping[str, Json]) -> "Verdict":
+        """Parse a verdict of results.json."""
         return Verdict(
-            told["checker"],
-            told["valid"],
-            told["findings_count"],
-            tuple(Finding.from_json(finding) for finding in told["findings"]),
-            told["figures"],
-            told["reason"],
+            data["checker"],
+            data["valid"],
+            data["findings_count"],
+            tuple(Finding.from_json(finding) for finding in data["findings"]),
+            data["figures"],
+            data["reason"],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCheck:
-    """What the check of one node's data directory said after the run."""
+    """Result of the check of one node's data directory after the run."""
 
     node: str
     is_sound: bool
@@ -92,52 +92,58 @@ class DirectoryCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What a checker must know of a run beside its history."""
+    """Facts about a run that a checker needs beside the history."""
 
     workload: str = "queue"
     idempotent: bool = True
-    """Of clients whose events do not say it themselves."""
+    """True if producers are idempotent. Used for clients whose events do not contain it."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
     seconds: float = 0.0
-    """How long load was sent, without the final reads."""
+    """Duration of the load in seconds, without the final reads."""
     ops_per_s_minimum: float = 0.0
     faults_minimum: int = 0
     ok_share_minimum: float = 0.99
-    """Of operations invoked while no fault was under way and recovery was over."""
+    """Lowest allowed share of successful operations, counting those invoked outside faults and
+    recoveries."""
     recovery_s_max: float = 30.0
-    """From the end of a fault to the first second that is as good as before (p99 of all faults)."""
+    """Longest allowed time from the end of a fault until every service succeeds again (p99 of all
+    faults)."""
     allowed: frozenset[str] = frozenset()
-    """Anomalies that are told but do not fail this run, beside those a checker always allows."""
+    """Anomalies that are reported but do not fail this run, in addition to those that a checker
+    always allows."""
     ww_edges: bool = False
-    """Whether cycles follow the order of logs, which transactions of Kafka's do not keep."""
+    """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's
+    transactions do not follow this order."""
     server_errors: tuple[tuple[str, str], ...] = ()
-    """(node, line) of every traceback or broken assertion in the servers' logs."""
+    """(node, line) of every traceback or failed assertion in the servers' logs."""
     directory_checks: tuple[DirectoryCheck, ...] = ()
     record_key_count: int = 0
-    """Of each log, which is compacted then; 0: records have no key, and none may go."""
+    """Number of record keys in each log, which is then compacted. 0: records have no key, and no
+    record may be removed."""
     steps_max: int = 2_000_000
-    """How far a search for a linear order goes for one key before it says "unknown"."""
+    """Steps after which the search for a sequential order of one object stops with the verdict
+    "unknown"."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the facts as test.json has them."""
-        told: dict[str, Json] = {part.name: getattr(self, part.name) for part in fields(self)}
-        told["allowed"] = sorted(self.allowed)
+        """Return the facts in the form of test.json."""
+        data: dict[str, Json] = {part.name: getattr(self, part.name) for part in fields(self)}
+        data["allowed"] = sorted(self.allowed)
         for name in ("clients", "nemeses"):
-            told[name] = list(told[name])
-        told["server_errors"] = [list(error) for error in self.server_errors]
-        told["directory_checks"] = [
+            data[name] = list(data[name])
+        data["server_errors"] = [list(error) for error in self.server_errors]
+        data["directory_checks"] = [
             {"node": check.node, "is_sound": check.is_sound, "detail": check.detail}
             for check in self.directory_checks
         ]
-        return told
+        return data
 
     @staticmethod
-    def from_json(told: Mapping[str, Json]) -> "RunFacts":
-        """Read the facts of test.json; what is not there has its default."""
+    def from_json(data: Mapping[str, Json]) -> "RunFacts":
+        """Parse the facts of test.json. Missing facts have their defaults."""
         known = {part.name for part in fields(RunFacts)}
-        given = {name: value for name, value in told.items() if name in known}
+        given = {name: value for name, value in data.items() if name in known}
         for name in ("clients", "nemeses"):
             given[name] = tuple(given.get(name, getattr(RunFacts(), name)))
         given["allowed"] = frozenset(given.get("allowed", ()))
@@ -154,12 +160,12 @@ Checker: TypeAlias = Callable[[History, RunFacts], Verdict]
 
 
 class Findings:
-    """Collects anomalies and makes the verdict of them."""
+    """Collects the anomalies that one checker finds, and returns the checker's verdict."""
 
     def __init__(self, checker: str) -> None:
         self.figures: dict[str, Json] = {}
         self.undecided: list[str] = []
-        """Why parts could not be decided, a sentence each."""
+        """One sentence for each part of the history that could not be decided."""
         self._checker = checker
         self._count: dict[str, int] = {}
         self._kept: list[Finding] = []
@@ -168,21 +174,23 @@ class Findings:
     def add(
         self, anomaly: str, detail: str, operations: Iterable[int] = (), key: str | None = None
     ) -> None:
-        """Take in one anomaly."""
+        """Add one anomaly."""
         count = self._count[anomaly] = self._count.get(anomaly, 0) + 1
         if count <= FINDINGS_KEPT_MAX:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))
 
     def add_shortage(self, anomaly: str, detail: str) -> None:
-        """Add an anomaly of the run, not of the cluster: too little was done to show anything.
+        """Add an anomaly of the run itself: it had too few operations or faults to show anything
+        about the cluster.
 
-        A slow machine has it too, so that it leaves the run undecided and never fails it.
+        A slow machine can cause the same, so the verdict becomes "unknown" and never False.
         """
         self.add(anomaly, detail)
         self._shortages[anomaly] = detail
 
     def verdict(self, facts: RunFacts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
-        """Judge what was collected; `allowed` are the anomalies that this checker never fails."""
+        """Return the verdict on the collected anomalies. `allowed` are the anomalies that never
+        fail this checker."""
         harmless = allowed | facts.allowed
         short = [detail for name, detail in self._shortages.items() if name not in harmless]
         undecided = short + self.undecided
@@ -198,13 +206,14 @@ class Findings:
             reason = ", ".join(f"{name} × {count}" for name, count in sorted(bad.items()))
         elif undecided:
             valid, reason = "unknown", "; ".join(undecided[:FINDINGS_KEPT_MAX])
-        # What fails comes first.
+        # Findings that fail the run come first.
         kept = tuple(sorted(self._kept, key=lambda finding: finding.anomaly not in bad))
         return Verdict(self._checker, valid, dict(self._count), kept, dict(self.figures), reason)
 
 
 def combined(verdicts: Iterable[Verdict]) -> Validity:
-    """Return False if any verdict is, else "unknown" if any is or there is none, else True."""
+    """Return False if any verdict is False. Otherwise return "unknown" if any verdict is unknown or
+    there are none, else True."""
     seen = [verdict.valid for verdict in verdicts]
     if any(valid is False for valid in seen):
         return False

@@ -1,11 +1,12 @@
-"""Searches for one order of concurrent calls that a sequential object allows.
+"""Search for a sequential order of concurrent calls that an object allows.
 
-Pure.  Wing and Gong's search with Lowe's memory: calls that may come first are tried in turn; a
-set of calls done with the state they led to is never tried twice.  A read that fits comes at once,
-since nothing else can be harmed by it.  A call that never returned may come anywhere after its
-beginning, or not at all; so those are tried last, and only where they change something.  The search
-is exact but may be long: it stops after so many steps, and then
-nothing is known.
+Pure.  Wing and Gong's search with Lowe's cache. Every call that may come next is tried in turn. A
+set of completed calls is never tried twice with the same state.  A read that fits the state is
+placed at once, since it cannot prevent any other call.
+
+A call that never returned may come anywhere after its start, or not at all. Such calls are tried
+last, and only if they change the state.  The search is exact but may be long: it stops after
+`steps_max` steps, without a result.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -18,42 +19,44 @@ State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
 Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
-"""From a state and a call to the states after it."""
+"""Function from a state and a call to the possible states after it."""
 
 NEVER = 1 << 62
-"""The end of a call that did not return."""
+"""End of a call that did not return."""
 
 WAYS_MAX = 1 << 10
-"""States that one call may lead to, at most."""
+"""Largest number of states that one call may lead to."""
 
 ALL_TRIED = 1 << 62
-"""No other candidate is worth a try in this place."""
+"""Value of a candidate count. It means that a placed read fits, so no other candidate needs to be
+tried at its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectCall(Generic[Asked]):
-    """One call of the object, between two moments."""
+    """One call of the object, from its invocation to its return."""
 
     begin: int
     end: int
-    """NEVER when it did not return: then it may also never happen."""
+    """End of the call, or NEVER if the call did not return. Such a call may never take effect."""
     asked: Asked
-    """What was asked and, if it returned, answered: what `step` understands."""
+    """The call's argument, and its result if it returned, in the form that `step` expects."""
     is_read: bool = False
-    """It changes no state, ever: where it fits it may as well come at once."""
+    """True if the call never changes the state. It can then be placed as soon as it fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linearization(Generic[State]):
-    """What a search found."""
+    """Result of a search for a sequential order."""
 
     is_linearizable: Validity
     order: tuple[int, ...]
-    """The calls in order, as places in the list given; the longest order found if there is none."""
+    """The calls in sequential order, as indexes into the given list. If no order has all calls,
+    this is the longest order found."""
     states: tuple[State, ...]
-    """The state after each of them."""
+    """The state after each call of the order."""
     stuck: tuple[int, ...]
-    """The calls that returned first of those that do not fit behind that order."""
+    """If no order has all calls: the calls of which one had to come next. None of them fits."""
     step_count: int
 
 
@@ -64,19 +67,22 @@ def linearize(
     *,
     steps_max: int,
 ) -> Linearization[State]:
-    """Search an order.
+    """Search for a sequential order of the calls.
 
-    `step` returns the states that a call may lead to, none when it is impossible there.
+    `step` returns the states that a call may lead to. It returns none if the call is impossible in
+    the given state.
     """
     return _Search(calls, initial, step, steps_max).run()
 
 
 Seen: TypeAlias = dict[tuple[int, State], list[int]]
-"""By the returned calls done and the state: with which of the calls that never returned."""
+"""By (completed calls, state): the sets of calls without a return that were already tried with
+them."""
 
 
 class _Search(Generic[State, Asked]):
-    """The calls not yet in order are a linked list of their beginnings and ends."""
+    """One search. It has a linked list of the starts and ends of all calls that are not placed
+    yet."""
 
     def __init__(
         self,
@@ -109,12 +115,14 @@ class _Search(Generic[State, Asked]):
         self._open_mask = sum(1 << place for place in self._open)
 
     def run(self) -> Linearization[State]:
-        """Search until there is an order, there can be none, or it takes too long."""
+        """Search until an order is found, no order is possible, or the steps are used up. Returns
+        the result."""
         state = self._initial
         done = 0
         waiting = len(self._begin_entry)
         stack: list[tuple[int, State, int]] = []
-        """Each call in order, the state before it, and how far candidates were tried then."""
+        """The calls placed so far, each with the state before it and the number of candidates
+        already tried at its place."""
         seen: Seen[State] = {}
         best: list[tuple[int, State, int]] = []
         steps = 0
@@ -123,7 +131,7 @@ class _Search(Generic[State, Asked]):
             found = self._candidate(state, done, tried, seen)
             steps += 1
             if steps > self._steps_max:
-                return self._told("unknown", best, stack, steps)
+                return self._client_code("unknown", best, stack, steps)
             if found is not None:
                 place, after, tried = found
                 stack.append((place, state, tried))
@@ -137,24 +145,26 @@ class _Search(Generic[State, Asked]):
             if len(stack) > len(best):
                 best = list(stack)
             if not stack:
-                return self._told(False, best, stack, steps)
+                return self._client_code(False, best, stack, steps)
             place, state, tried = stack.pop()
             done &= ~(1 << place)
             if place in self._begin_entry:
                 self._unlift(place)
                 waiting += 1
-        return self._told(True, stack, stack, steps)
+        return self._client_code(True, stack, stack, steps)
 
     def _candidate(
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
-        """Return (call, state after it, how far was tried then) of the next one worth a try."""
+        """Return the next candidate that is worth trying, as (call, state after it, candidates
+        tried so far)."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:
                 call = self._calls[place]
                 if call.is_read and self._step(state, call.asked):
-                    # Nothing is lost by reading now; so if that was tried, all was.
+                    # A read that fits excludes no later call. So if placing it fails, every other
+                    # choice fails too.
                     return self._if_new(place, state, done, ALL_TRIED, seen)
         first, first_way = divmod(tried, WAYS_MAX)
         for looked_at in range(first, len(candidates)):
@@ -172,7 +182,8 @@ class _Search(Generic[State, Asked]):
         return None
 
     def _candidates(self, done: int) -> tuple[list[int], int]:
-        """Return the calls that may come next, and where those begin that never returned."""
+        """Return the calls that may come next, and the index of the first of them that never
+        returned."""
         found: list[int] = []
         entry = self._next[0]
         while not self._is_end[entry]:
@@ -193,7 +204,8 @@ class _Search(Generic[State, Asked]):
         done |= 1 << place
         spent = done & self._open_mask
         before = seen.setdefault((done ^ spent, after), [])
-        # Who got as far with fewer calls that may never have happened has more left to try.
+        # An earlier path reached the same set with fewer of the calls that never returned, so it
+        # has more of them left to try.
         if any(fewer & spent == fewer for fewer in before):
             return None
         before.append(spent)
@@ -214,7 +226,7 @@ class _Search(Generic[State, Asked]):
         ways = self._step(state, self._calls[place].asked)
         return ways[0] if tried == ALL_TRIED else ways[tried % WAYS_MAX - 1]
 
-    def _told(
+    def _client_code(
         self,
         is_linearizable: Validity,
         best: list[tuple[int, State, int]],
@@ -223,7 +235,7 @@ class _Search(Generic[State, Asked]):
     ) -> Linearization[State]:
         longest = best if len(best) >= len(stack) else stack
         order = tuple(place for place, _, _ in longest)
-        # What is noted with a call is the state before it.
+        # Each entry has the state before its call.
         states = [state for _, state, _ in longest[1:]]
         if longest:
             states.append(self._after(longest[-1]))

@@ -1,15 +1,15 @@
-"""Who does the workloads' operations: our own client, and confluent-kafka beside it.
+"""The clients that perform the workloads' operations: Ottla's own client, and confluent-kafka.
 
-completions.py      what is certain, and what nobody knows
-renewable.py        things that crash and are opened again
-login.py            how all of them log in to a secure cluster
-topics.py           making a workload's topics, and taking them away
+completions.py      outcomes of operations: certain or unknown
+renewable.py        resources that crash and are opened again
+login.py            login of all clients to a secure cluster
+topics.py           creation and deletion of a workload's topics
 
-own.py              a load client of our own client
-own_sending.py      what its delivery reports mean
-own_*.py            the workload of that name by it
+own.py              base of the load clients that use Ottla's own client
+own_sending.py      outcomes of sends, from the delivery reports of Ottla's client
+own_*.py            each workload, performed with Ottla's client
 
-confluent.py        a load client of confluent-kafka, in threads
-confluent_sending.py    what its delivery reports mean
-confluent_*.py      the workload of that name by it
+confluent.py        base of the load clients that use confluent-kafka, in threads
+confluent_sending.py    outcomes of sends, from the delivery reports of confluent-kafka
+confluent_*.py      each workload, performed with confluent-kafka
 """

@@ -1,7 +1,8 @@
-"""How what a client meets becomes a completion: what is certain, and what nobody knows.
+"""Completions of operations, made from the results and errors of clients.
 
-A read that fails has done nothing.  A write that fails may have been done, unless whoever refused
-it says so before he does anything: such codes are named by each operation.
+A failed read has no effect, so its completion is FAIL.  A failed write may have taken effect, so
+its completion is INFO, unless the server refused it before any effect. Each operation lists the
+error codes that prove such a refusal.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,9 +13,9 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 
 DEADLINE_S = 10.0
-"""What an operation takes at most: Jepsen's bound for a send."""
+"""Time limit of an operation in seconds, as Jepsen uses for a send."""
 PAUSE_S = 0.1
-"""After trouble: who is refused at once shall not fill the history with it."""
+"""Pause in seconds after an error, so that operations refused at once do not fill the history."""
 
 READS = frozenset(
     {
@@ -34,17 +35,18 @@ TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)
 
 
 def ok(value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return that it was done."""
+    """Return the completion of an operation that was done."""
     return Completion(EventKind.OK, value, None, extra)
 
 
 def failed(error: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return that it certainly was not done."""
+    """Return the completion of an operation that certainly was not done."""
     return Completion(EventKind.FAIL, value, error, extra)
 
 
 def unknown(op: Op, error: str, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return that nobody knows; a read that was not answered has not happened."""
+    """Return the completion of an operation with an unknown outcome. A read that got no response
+    certainly had no effect, so it counts as failed."""
     kind = EventKind.FAIL if op.f in READS else EventKind.INFO
     return Completion(kind, None, error, extra)
 
@@ -52,7 +54,8 @@ def unknown(op: Op, error: str, extra: Mapping[str, Json] = NO_EXTRA) -> Complet
 def troubled(
     op: Op, error: Exception, *, certain: Collection[ErrorCode] = (), value: Json = None
 ) -> Completion:
-    """Return what an error of our own client means for an operation."""
+    """Return the completion of an operation that failed with an error of Ottla's own client. The
+    error codes in `certain` prove that the operation had no effect."""
     if isinstance(error, RefusedError):
         text = f"{error.code.name}: {error.message}"
         if error.code in certain:

@@ -1,7 +1,8 @@
-"""A load client of confluent-kafka (librdkafka): what all of them share.
+"""Base of the load clients that use confluent-kafka (librdkafka).
 
-The library calls back from the thread that polls it, so whatever a client does is done in one
-thread at a time, away from the loop.  It is an extra: whoever opens a client without it is told.
+librdkafka runs its callbacks in the thread that polls it. So all calls of one client run in one
+thread at a time, outside the event loop.  The library is an optional dependency. Opening a client
+without it raises ConfigError.
 """
 
 from abc import ABC, abstractmethod
@@ -28,16 +29,18 @@ MISSING = (
     "needs the package confluent-kafka (pip install confluent-kafka), which is not installed",
 )
 TIMEOUT_MS = 4_000
-"""Of one request: as our own clients have it."""
+"""Timeout of one request in ms, the same as that of Ottla's own clients."""
 CLOSE_S = 5.0
 DROP_S = 2.0
 GRACE_S = 1.0
-"""An operation that keeps the deadline itself can say more of what it knows than we can here."""
+"""Seconds added to an operation's own deadline before it is cancelled. An operation that ends by
+itself reports more than a cancelled one."""
 CONSUMERS = ("member", "reader")
-"""The handles that are consumers."""
+"""Roles of the handles that are consumers."""
 
 LOGGER = getLogger("librdkafka")
-"""What it logs is in the completions; it would else write to the harness' own terminal."""
+"""Receives librdkafka's log lines, which would otherwise be written to the harness' terminal. The
+completions contain the errors."""
 LOGGER.addHandler(NullHandler())
 LOGGER.propagate = False
 
@@ -55,7 +58,8 @@ COMMON: Mapping[str, Json] = {
 
 
 def library(module: str = "confluent_kafka") -> Any:
-    """Return the library, or say how to get it."""
+    """Return a module of confluent-kafka. If it is missing, raises ConfigError with the install
+    command."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -63,12 +67,13 @@ def library(module: str = "confluent_kafka") -> Any:
 
 
 def admin_module() -> Any:
-    """Return its part for operators."""
+    """Return confluent-kafka's admin module."""
     return library("confluent_kafka.admin")
 
 
 def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
-    """Return librdkafka's settings; names with `__` for each dot."""
+    """Return a configuration for librdkafka. In the names of keyword arguments, `__` stands for a
+    dot."""
     return {
         **COMMON,
         **CONFLUENT_LOGIN.get(),
@@ -78,7 +83,7 @@ def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
 
 
 def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
-    """Return how load is sent."""
+    """Return the settings of the producer that sends the load."""
     return settings(
         bootstrap,
         acks="all",
@@ -89,11 +94,11 @@ def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
     )
 
 
-def let_go(handles: dict[str, Any]) -> None:
-    """Let librdkafka end its handles; may take long.
+def close_handles(handles: dict[str, Any]) -> None:
+    """Release librdkafka's handles, which may take long.
 
-    A member of the consumer protocol that has not been told of its last assignment never ends, and
-    keeps a core busy for as long as its process lives (2.16): so it is told first.
+    A member of the consumer protocol that has not received its last assignment never ends, and uses
+    a whole core until its process ends (2.16). So each consumer is polled once before its release.
     """
     member = handles.get("member")
     if member is not None:
@@ -104,7 +109,8 @@ def let_go(handles: dict[str, Any]) -> None:
 
 
 class ConfluentClient(ABC):
-    """Does operations with confluent-kafka, in one thread at a time; subclasses say how."""
+    """Load client that uses confluent-kafka, in one thread at a time. Subclasses define its
+    operations."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         self.kafka = library()
@@ -112,41 +118,43 @@ class ConfluentClient(ABC):
         self.thread = thread
         self.plan = plan
         self.handles: dict[str, Any] = {}
-        """librdkafka's producers, consumers and operators, by what they are here."""
+        """librdkafka's producers, consumers and admin clients, by their role."""
         self.attempted: Json = None
-        """What the operation under way may have done, for who hears no more of it."""
+        """Value of the completion if the operation is cancelled: the effects that it may have had
+        so far."""
         self._note = note
         self._turn = trio.CapacityLimiter(1)
 
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`; called in a thread."""
+        """Return the functions that perform the operations, by operation name. They run in a
+        thread."""
 
     def on_drop(self) -> None:
-        """Forget what was known of the handles: there are none any more."""
+        """Reset the state that belongs to the handles. Called after the handles were dropped."""
         return
 
     def note(self, f: str, value: Json) -> None:
-        """Note at once what happened; called in a thread."""
+        """Record an event at once. Called in a thread."""
         trio.from_thread.run_sync(self._note, f, value)
 
     def producer(self) -> Any:
-        """Return the producer, made when it is first needed."""
+        """Return the producer, created at its first use."""
         if "producer" not in self.handles:
             config = producer_settings(self.bootstrap, idempotent=self.plan.idempotent)
             self.handles["producer"] = self.kafka.Producer(config)
         return self.handles["producer"]
 
     def operator(self) -> Any:
-        """Return the operator's client, made when it is first needed."""
+        """Return the admin client, created at its first use."""
         if "operator" not in self.handles:
             config = settings(self.bootstrap)
             self.handles["operator"] = admin_module().AdminClient(config)
         return self.handles["operator"]
 
     async def invoke(self, op: Op) -> Completion:
-        """Do it, within its deadline."""
+        """Perform an operation within its deadline, and return its completion."""
         if op.f == "crash":
             await self._drop()
             return Completion(EventKind.INFO, None, None, {"client": CONFLUENT})
@@ -155,7 +163,7 @@ class ConfluentClient(ABC):
         with trio.move_on_after(DEADLINE_S + GRACE_S):
             done = await self._in_thread(partial(self._attempt, op))
         if done is None:
-            # Whatever it hangs in, its thread keeps: nobody waits for it any more.
+            # A call that hangs keeps its thread, which nothing waits for.
             await self._drop()
             text = f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s"
             done = replace(unknown(op, text), value=self.attempted)
@@ -166,7 +174,7 @@ class ConfluentClient(ABC):
         return replace(done, extra={**done.extra, "client": CONFLUENT})
 
     async def aclose(self) -> None:
-        """Close every consumer, so that it leaves its group, and drop all there is."""
+        """Close every consumer, so that it leaves its group, and drop all handles."""
         consumers = [one for name, one in self.handles.items() if name in CONSUMERS]
         with trio.move_on_after(CLOSE_S):
             for consumer in consumers:
@@ -175,30 +183,30 @@ class ConfluentClient(ABC):
         await self._drop()
 
     async def _drop(self) -> None:
-        """Drop every handle without closing it: librdkafka then says no farewell.
+        """Drop every handle without closing it, so that librdkafka does not leave its groups.
 
-        It may take long over that, or never end; it is left to its thread then.
+        That may take long or never end. In this case, the thread that drops them is abandoned.
         """
         handles, self.handles = self.handles, {}
         self._turn = trio.CapacityLimiter(1)
         self.on_drop()
-        await self._let_go(handles)
+        await self._close_handles(handles)
 
     async def _drop_producer(self) -> None:
-        """Drop the producer, with whatever it still wanted to send.
+        """Drop the producer, with the records that it has not sent yet.
 
-        Where one message times out librdkafka gives its epoch up, and what was in flight beside
-        that message goes out once more under the next one, by numbers that no broker can know: a
-        duplicate of the client's own making (2.16; `enable.gapless.guarantee` is off by default).
+        If one message times out, librdkafka increments its epoch and sends other messages in flight
+        again with new sequence numbers. No broker can recognise these as duplicates, so the client
+        itself would cause a duplicate (2.16; `enable.gapless.guarantee` is off by default).
         """
         if producer := self.handles.pop("producer", None):
             handles = {"producer": producer}
             del producer
-            await self._let_go(handles)
+            await self._close_handles(handles)
 
-    async def _let_go(self, handles: dict[str, Any]) -> None:
+    async def _close_handles(self, handles: dict[str, Any]) -> None:
         with trio.move_on_after(DROP_S):
-            await trio.to_thread.run_sync(partial(let_go, handles), abandon_on_cancel=True)
+            await trio.to_thread.run_sync(partial(close_handles, handles), abandon_on_cancel=True)
 
     async def _in_thread(self, act: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(act, limiter=self._turn, abandon_on_cancel=True)
@@ -210,7 +218,8 @@ class ConfluentClient(ABC):
             return self.troubled(op, error.args[0])
 
     def troubled(self, op: Op, error: Any, certain: frozenset[str] = frozenset()) -> Completion:
-        """Return what an error of librdkafka's means; `certain` names those that did nothing."""
+        """Return the completion for an error of librdkafka. The errors in `certain` prove that the
+        operation had no effect."""
         is_certain = op.f in READS or error.name() in certain
         kind = EventKind.FAIL if is_certain else EventKind.INFO
         return Completion(kind, None, f"{error.name()}: {error.str()}")
@@ -220,7 +229,7 @@ class ConfluentClient(ABC):
 async def open_confluent(
     kind: Callable[[str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open a load client; at the end its handles are closed, as long as that does not take long."""
+    """Open a load client. At the end of the block its handles are closed, within a time limit."""
     client = kind(bootstrap, thread, note)
     try:
         yield client

@@ -1,4 +1,5 @@
-"""The group workload by confluent-kafka, by either protocol; it does not tell its generation."""
+"""The group workload with confluent-kafka and either group protocol. confluent-kafka does not
+expose the generation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,13 +30,13 @@ THROWN_OUT = frozenset(
         "INCONSISTENT_GROUP_PROTOCOL",
     }
 )
-"""Errors of a member that ends its membership; it may join again."""
+"""Errors after which a member is no longer in its group. It may join again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
-"""Errors of a commit that was never sent."""
+"""Errors of a commit that show that no request was sent."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
-    """Return how a member takes part, as a `join` operation says."""
+    """Return the settings of a group member for a `join` operation."""
     config = member_settings(bootstrap, joined["group"], joined["protocol"])
     if joined["instance"] is not None:
         config["group.instance.id"] = joined["instance"]
@@ -43,18 +44,18 @@ def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
 
 
 class ConfluentGroupClient(ConfluentClient):
-    """One thread of the group workload."""
+    """Client of one thread of the group workload."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._group = ""
         self._next: dict[str, int] = {}
         self._known_as: dict[str, Json] = {}
-        """What was answered last when the member was asked who it is."""
+        """The last known member id and generation."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,
@@ -65,7 +66,7 @@ class ConfluentGroupClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Forget how far it has read."""
+        """Reset the positions of the dropped consumers."""
         self._next.clear()
 
     def _send(self, op: Op) -> Completion:
@@ -77,17 +78,18 @@ class ConfluentGroupClient(ConfluentClient):
         self.handles["member"] = member
         member.subscribe(
             op.value["topics"],
-            on_assign=partial(self._tell, "assigned"),
-            on_revoke=partial(self._tell, "revoked"),
-            on_lost=partial(self._tell, "lost"),
+            on_assign=partial(self._record, "assigned"),
+            on_revoke=partial(self._record, "revoked"),
+            on_lost=partial(self._record, "lost"),
         )
         return ok()
 
-    def _tell(self, f: str, consumer: Any, partitions: list[Any]) -> None:
+    def _record(self, f: str, consumer: Any, partitions: list[Any]) -> None:
         keys = [key_of(one.topic, one.partition) for one in partitions]
         for key in keys:
             self._next.pop(key, None)
-        # What goes it had by the name it had; one that closes may never be told its name (2.16).
+        # Revoked keys belonged to the member under its old id. A member that closes may never
+        # receive its id (2.16).
         who = self._who(consumer) if f == "assigned" else self._known_as
         self.note(f, {**who, "keys": keys})
 
@@ -126,13 +128,13 @@ class ConfluentGroupClient(ConfluentClient):
             kafka.TopicPartition(*partition_of(key), offset) for key, offset in self._next.items()
         ]
         try:
-            told = member.commit(offsets=offsets, asynchronous=False)
-            error = next((one.error for one in told if one.error is not None), None)
+            results = member.commit(offsets=offsets, asynchronous=False)
+            error = next((one.error for one in results if one.error is not None), None)
         except kafka.KafkaException as trouble:
             error = trouble.args[0]
         if error is None:
             return ok(value)
-        # It asks again by itself: what is refused now may have been done at the first time.
+        # librdkafka retries by itself: a refused commit may have been written at the first attempt.
         done = self.troubled(op, error, NOT_ASKED)
         extra = {"refused": True} if error.name() in NO_LONGER_OURS else {}
         return replace(done, value=value, extra=extra)
@@ -142,13 +144,13 @@ class ConfluentGroupClient(ConfluentClient):
         if member is None:
             return failed(NOTHING_TO_READ)
         partitions = [self.kafka.TopicPartition(*partition_of(key)) for key in self._next]
-        told = member.committed(partitions, timeout=DEADLINE_S) if partitions else []
-        refused = next((one.error for one in told if one.error is not None), None)
+        results = member.committed(partitions, timeout=DEADLINE_S) if partitions else []
+        refused = next((one.error for one in results if one.error is not None), None)
         if refused is not None:
             return self.troubled(op, refused)
         keys = {
             key_of(one.topic, one.partition): one.offset if one.offset >= 0 else None
-            for one in told
+            for one in results
         }
         return ok({"group": self._group, "keys": keys})
 

@@ -1,6 +1,8 @@
-"""The list-offsets workload by confluent-kafka: a producer, and an operator's client that asks.
+"""The list-offsets workload with confluent-kafka: a producer, and an admin client that requests the
+offsets.
 
-These are two clients to the cluster: what one was acknowledged the other has never heard of.
+The two have separate views of the cluster. The admin client does not know the acknowledgements and
+epochs that the producer has received.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,15 +26,15 @@ LED_ELSEWHERE = frozenset(
         "_NOENT",
     }
 )
-"""Answers after which another leader may have the answer."""
+"""Error codes after which another leader may have the offset."""
 
 
 class ConfluentListOffsetsClient(ConfluentClient):
-    """One thread of the list-offsets workload."""
+    """Client of one thread of the list-offsets workload."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "end-offset": self._end_offset,
@@ -59,12 +61,13 @@ class ConfluentListOffsetsClient(ConfluentClient):
             except self.kafka.KafkaException as error:
                 if error.args[0].name() not in LED_ELSEWHERE or monotonic() >= end:
                     raise
-            # An operator's client of librdkafka keeps a leader it knows until it is old.
+            # librdkafka's admin client keeps a known leader until its metadata expire.
             self.operator().list_topics(topic, timeout=max(0.1, end - monotonic()))
             sleep(LOOK_AGAIN_S)
 
 
 def _extra(leader_epoch: int | None) -> dict[str, Json]:
-    """Return what belongs to an answer of a handle that knows nothing of the one that sends."""
+    """Return the extra facts of an end-offset response: `own_view` false, because not the producer
+    received the response, and the leader epoch if it is known."""
     extra: dict[str, Json] = {"own_view": False}
     return extra if leader_epoch is None else {**extra, "leader_epoch": leader_epoch}

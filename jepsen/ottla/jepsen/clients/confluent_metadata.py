@@ -1,7 +1,7 @@
-"""The metadata workload by confluent-kafka's operator.
+"""The metadata workload with confluent-kafka's admin client.
 
-It does not tell the id of a topic it made, so that is asked for before the operation ends: nobody
-else deletes a topic of this name meanwhile.
+When the admin client creates a topic, it does not return the topic id. So the operation also
+describes the topic before it ends. No other thread deletes a topic of this name in the meantime.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,20 +22,21 @@ NEVER_DONE: Mapping[str, frozenset[str]] = {
     "partitions": frozenset({"UNKNOWN_TOPIC_OR_PART"}),
     "set-config": frozenset({"UNKNOWN_TOPIC_OR_PART", "INVALID_CONFIG"}),
 }
-"""Refusals that no attempt of one's own, with its answer lost, can be the reason of."""
+"""For each operation, the errors that prove that it had no effect. An earlier attempt whose
+response was lost cannot cause any of them."""
 
 REFUSALS = frozenset(
     {"INVALID_CONFIG", "INVALID_PARTITIONS", "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART"}
 )
-"""Answers of a controller that was there: what was asked for did not fit what there is."""
+"""Errors from a reachable controller whose request did not fit the state of the cluster."""
 
 
 class ConfluentMetadataClient(ConfluentClient):
-    """One thread of the metadata workload: it only writes."""
+    """Client of one thread of the metadata workload. It only writes."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return dict.fromkeys(("create", "partitions", "set-config", "delete"), self._write)
 
     def _write(self, op: Op) -> Completion:
@@ -55,7 +56,7 @@ class ConfluentMetadataClient(ConfluentClient):
             return ok()
         found = self._id_of(op.value["topic"])
         if found is None:
-            return unknown(op, "it was made, and its id not told")
+            return unknown(op, "it was created, but its id is unknown")
         return ok({**op.value, "id": found})
 
     def _create(self, value: Any) -> Any:
@@ -86,7 +87,8 @@ class ConfluentMetadataClient(ConfluentClient):
         ]
 
     def _id_of(self, topic: str) -> str | None:
-        """Ask until a broker knows the topic; None when that takes long."""
+        """Describe a topic until a broker knows it, and return the topic's id. Returns None if that
+        takes too long."""
         end = monotonic() + ID_WAIT_S
         while monotonic() < end:
             asked = self.kafka.TopicCollection([topic])

@@ -1,6 +1,6 @@
-"""The producer-ids workload by confluent-kafka: every operation is a new idempotent producer.
+"""The producer-ids workload with confluent-kafka: every operation opens a new idempotent producer.
 
-librdkafka takes an id as soon as a broker is there, and tells it in its statistics alone.
+librdkafka requests an id as soon as a broker is connected, and exposes it in its statistics only.
 """
 
 import json
@@ -12,24 +12,25 @@ from ottla.jepsen.clients.confluent import ConfluentClient, producer_settings
 from ottla.jepsen.workloads.load import Completion, Op
 
 LOOK_MS = 20
-"""How often the statistics come: more often costs more than the producer."""
+"""Interval of the statistics in ms. With a shorter one, the statistics would cost more CPU time
+than the producer."""
 
 
 class ConfluentProducerIdsClient(ConfluentClient):
-    """One thread of the producer-ids workload."""
+    """Client of one thread of the producer-ids workload."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {"init": self._init}
 
     def _init(self, op: Op) -> Completion:
         found: list[tuple[int, int]] = []
 
         def on_statistics(text: str) -> None:
-            told = json.loads(text).get("eos", {})
-            if told.get("producer_id", -1) >= 0:
-                found.append((told["producer_id"], told["producer_epoch"]))
+            state = json.loads(text).get("eos", {})
+            if state.get("producer_id", -1) >= 0:
+                found.append((state["producer_id"], state["producer_epoch"]))
 
         config = producer_settings(self.bootstrap, idempotent=True)
         config |= {"statistics.interval.ms": LOOK_MS, "stats_cb": on_statistics}

@@ -1,4 +1,5 @@
-"""The queue workload by confluent-kafka: one producer, and one consumer for each way of reading."""
+"""The queue workload with confluent-kafka: one producer, and one consumer for each way of
+reading."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,11 +27,11 @@ NO_LONGER_OURS = frozenset(
         "_STATE",
     }
 )
-"""Refusals of a commit by a group that went on without this member."""
+"""Errors of a commit that show that the group has rebalanced without this member."""
 
 
 def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Json]:
-    """Return how logs are read."""
+    """Return the settings of a consumer."""
     return settings(
         bootstrap,
         group__id=group,
@@ -43,7 +44,8 @@ def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Jso
 
 
 def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json]:
-    """Return how a member takes part: by KIP-848, or by an assignor of the classic protocol."""
+    """Return the settings of a group member, with KIP-848 or an assignor of the classic
+    protocol."""
     if protocol == CONSUMER:
         return consumer_settings(bootstrap, group, group__protocol="consumer")
     return consumer_settings(
@@ -56,7 +58,8 @@ def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json
 
 
 def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, Json], list[str]]:
-    """Poll once, then take what is there; return records by key, and errors."""
+    """Poll once, then consume the records that are already fetched. Returns the records by key, and
+    the errors."""
     read: dict[str, Json] = {}
     errors: list[str] = []
     message = consumer.poll(timeout_s)
@@ -76,18 +79,18 @@ def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, 
 
 
 class ConfluentQueueClient(ConfluentClient):
-    """One thread of the queue workload."""
+    """Client of one thread of the queue workload."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._group = group_of(plan.prefix, thread)
         self._rebalanced: set[str] = set()
         self._next: dict[str, int] = {}
-        """Where it reads on, of the keys that are assigned."""
+        """Next offset to read of each assigned key."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "poll": self._poll,
@@ -97,7 +100,7 @@ class ConfluentQueueClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Forget what was read."""
+        """Reset the positions of the dropped consumers."""
         self._rebalanced.clear()
         self._next.clear()
 
@@ -111,7 +114,7 @@ class ConfluentQueueClient(ConfluentClient):
             member.close()
             self._rebalanced.clear()
         if "reader" not in self.handles:
-            # librdkafka wants a group's name even of who joins none.
+            # librdkafka requires a group name even for a consumer that joins none.
             config = consumer_settings(self.bootstrap, f"{self._group}-alone")
             self.handles["reader"] = self.kafka.Consumer(config)
         self._next = {key: self._next.get(key, self.kafka.OFFSET_BEGINNING) for key in op.value}
@@ -160,7 +163,9 @@ class ConfluentQueueClient(ConfluentClient):
         return Completion(done.kind, done.value, done.error, {**extra, **done.extra})
 
     def _commit(self, member: Any, read: Mapping[str, Json]) -> Completion | None:
-        """Commit what was read before it counts; where that fails it is read again."""
+        """Commit the offsets of the records that an operation has read. Returns None on success. If
+        the commit fails, moves the consumer back so that the records are read again, and returns
+        the operation's completion."""
         if not read:
             return None
         kafka = self.kafka
@@ -188,7 +193,7 @@ class ConfluentQueueClient(ConfluentClient):
                 try:
                     member.seek(at)
                 except self.kafka.KafkaException:
-                    # It went meanwhile: whoever has it reads from what was committed.
+                    # The key was revoked meanwhile: its new owner reads from the committed offset.
                     self._rebalanced.add(key)
 
     def _create_topic(self, op: Op) -> Completion:

@@ -1,7 +1,7 @@
-"""Sending by confluent-kafka: what a delivery report means for a `send` operation.
+"""Sends with confluent-kafka: converts the delivery report of a `send` operation to its completion.
 
-librdkafka knows whether a message may have been written, but does not say so in Python: what was
-handed over and failed is unknown here, unless it can not have left the machine.
+librdkafka knows whether a message may have been written, but does not expose that in Python. So a
+failed message has an unknown outcome, unless it cannot have left the machine.
 """
 
 from time import monotonic
@@ -14,30 +14,31 @@ from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
 
 NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
-"""Errors of a record that was never sent."""
+"""Errors that show that a record was never sent."""
 
 
 def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completion:
-    """Do a `send` operation: produce, then poll until its report has come."""
+    """Perform a `send` operation: produce, then poll until the delivery report arrives. Returns the
+    completion."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
-    told: list[tuple[Any, Any]] = []
+    reports: list[tuple[Any, Any]] = []
     try:
         producer.produce(
             topic,
             str(value).encode(),
             key=record_key,
             partition=partition,
-            on_delivery=lambda error, message: told.append((error, message)),
+            on_delivery=lambda error, message: reports.append((error, message)),
         )
     except BufferError as error:
         return failed(str(error))
     end = monotonic() + DEADLINE_S
-    while not told and (left := end - monotonic()) > 0:
+    while not reports and (left := end - monotonic()) > 0:
         producer.poll(left)
-    if not told:
-        return unknown(op, f"not settled in {DEADLINE_S:g} s")
-    failure, message = told[0]
+    if not reports:
+        return unknown(op, f"no delivery report in {DEADLINE_S:g} s")
+    failure, message = reports[0]
     if failure is None:
         offset = message.offset()
         return ok([["send", key, [None if offset is None or offset < 0 else offset, value]]])
@@ -46,7 +47,8 @@ def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completi
 
 
 def create_topic(admin: Any, op: Op, plan: LoadPlan) -> Completion:
-    """Do a `create-topic` operation: it is made once, whoever tries again finds it there."""
+    """Perform a `create-topic` operation, and return its completion. A topic that exists already
+    counts as created."""
     maker = TopicMaker(plan)
     topic = admin_module().NewTopic(
         op.value,

@@ -1,4 +1,4 @@
-"""The transactions workload by confluent-kafka: it transfers and reads, and moves nothing."""
+"""The transactions workload with confluent-kafka: transfers and reads, without copies."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
@@ -17,20 +17,20 @@ LATEST_TIMEOUT_S = 5.0
 
 
 class ConfluentTransactionsClient(ConfluentClient):
-    """One thread of the transactions workload."""
+    """Client of one thread of the transactions workload."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._next: dict[str, int] = {}
-        """By key that is read: where the next record is looked for."""
+        """Next offset to read of each key."""
 
     def on_drop(self) -> None:
-        """Forget what was read."""
+        """Reset the positions of the dropped consumers."""
         self._next.clear()
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "init": self._init,
             "txn": self._txn,
@@ -58,7 +58,7 @@ class ConfluentTransactionsClient(ConfluentClient):
         if producer is None:
             return failed("no producer", extra={"lost": True})
         is_asked = False
-        told: dict[str, int] = {}
+        offsets: dict[str, int] = {}
         try:
             producer.begin_transaction()
             for _, key, value in op.value:
@@ -67,7 +67,7 @@ class ConfluentTransactionsClient(ConfluentClient):
                     topic,
                     value.encode(),
                     partition=partition,
-                    on_delivery=lambda error, message: self._take(told, error, message),
+                    on_delivery=lambda error, message: self._take(offsets, error, message),
                 )
             if "pause_s" in op.extra:
                 producer.flush(DEADLINE_S / 2)
@@ -82,30 +82,31 @@ class ConfluentTransactionsClient(ConfluentClient):
         except self.kafka.KafkaException as error:
             return self._after(producer, op, error.args[0], is_asked=is_asked)
         except SystemError as error:
-            # It logs while it raises, which the interpreter refuses (2.16).  Only a fatal error is
-            # logged: another producer has taken this one's transactional id.
+            # The producer logs while it raises, which the interpreter refuses (2.16).  It logs only
+            # fatal errors: another producer has initialised the same transactional id.
             self.handles.pop("producer", None)
             if is_asked:
                 return unknown(op, str(error), {"lost": True})
             return failed(str(error), extra={"lost": True, "refused": True})
-        return ok([["send", key, [told.get(value), value]] for _, key, value in op.value])
+        return ok([["send", key, [offsets.get(value), value]] for _, key, value in op.value])
 
-    def _take(self, told: dict[str, int], error: Any, message: Any) -> None:
+    def _take(self, offsets: dict[str, int], error: Any, message: Any) -> None:
         if error is None:
-            told[message.value().decode()] = message.offset()
+            offsets[message.value().decode()] = message.offset()
 
     def _after(self, producer: Any, op: Op, error: Any, *, is_asked: bool) -> Completion:
-        """Abort where librdkafka asks for it; else the producer is over."""
+        """Return the completion after an error. Aborts the transaction if librdkafka requires that,
+        otherwise drops the producer."""
         text = f"{error.name()}: {error.str()}"
         if error.txn_requires_abort():
             producer.abort_transaction(DEADLINE_S)
             return failed(text, extra={"refused": True})
         self.handles.pop("producer", None)
-        told: dict[str, Json] = {"lost": True, "refused": error.fatal()}
+        extra: dict[str, Json] = {"lost": True, "refused": error.fatal()}
         if not is_asked:
-            return failed(text, extra=told)
+            return failed(text, extra=extra)
         done = self.troubled(op, error)
-        return Completion(done.kind, done.value, done.error, told)
+        return Completion(done.kind, done.value, done.error, extra)
 
     def _reader(self, **more: Json) -> Any:
         return self.kafka.Consumer(
@@ -140,10 +141,11 @@ class ConfluentTransactionsClient(ConfluentClient):
             self._next[key] = message.offset() + 1
         return ok([["poll", read]], {"mode": "assign"})
 
-    # ---- the end
+    # ---- final steps
 
     def _settle(self, op: Op) -> Completion:
-        """Wait until no transaction is open: what is committed ends where all ends."""
+        """Wait until no transaction is open, so that the last stable offset is the end of the log.
+        Returns the operation's completion."""
         everything = self._reader(isolation__level="read_uncommitted")
         committed = self._reader(isolation__level="read_committed")
         end = monotonic() + DEADLINE_S
@@ -164,7 +166,7 @@ class ConfluentTransactionsClient(ConfluentClient):
         return failed(f"transactions are open in {', '.join(unstable)}") if unstable else ok()
 
     def _committed(self, op: Op) -> Completion:
-        """Return what the group has committed, once none of it waits for a transaction."""
+        """Return the group's committed offsets, once none of them is pending in a transaction."""
         reader = self._reader(isolation__level="read_committed")
         asked = [self.kafka.TopicPartition(*partition_of(key)) for key in op.value["keys"]]
         found = reader.committed(asked, DEADLINE_S)

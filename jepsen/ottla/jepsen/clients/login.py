@@ -1,7 +1,8 @@
-"""How load clients, and the harness' own questions, log in: one user for both libraries.
+"""Login of load clients, and of the harness' own requests. Ottla's client and confluent-kafka log
+in as the same user.
 
-It belongs to the task, as `ottla.client.network.login.LOGIN` does, and to all tasks and threads it
-starts.
+The login is a context variable, like `ottla.client.network.login.LOGIN`. It applies to a task and
+to all tasks and threads that this task starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,16 +12,17 @@ from types import MappingProxyType
 
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS, TlsDialer
-from ottla.model.settings.client_security import access_of
+from ottla.model.settings.security.client_security import access_of
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CONFLUENT_LOGIN: ContextVar[Mapping[str, str]] = ContextVar("confluent_login", default=NOTHING)
-"""How clients of librdkafka log in, by its keys."""
+"""Login settings of librdkafka clients, by librdkafka's keys."""
 
 
 @contextmanager
 def logged_in(settings: Mapping[str, str]) -> Iterator[None]:
-    """Have every client that is opened in the block log in as settings of librdkafka say."""
+    """Let every client that is opened in the block log in with the given settings, which have
+    librdkafka's keys."""
     access = access_of(settings)
     dialer = None if access.tls is None else TlsDialer(access.tls)
     theirs = CONFLUENT_LOGIN.set(settings)

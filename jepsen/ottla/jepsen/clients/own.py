@@ -1,4 +1,4 @@
-"""A load client of our own client library: what all of them share."""
+"""Base of the load clients that use Ottla's own client library."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,11 +17,12 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""An operation that keeps the deadline itself can say more of what it knows than we can here."""
+"""Seconds added to an operation's own deadline before it is cancelled. An operation that ends by
+itself reports more than a cancelled one."""
 
 
 class OwnClient(ABC):
-    """Does operations with our own client; subclasses say how."""
+    """Load client that uses Ottla's own client. Subclasses define its operations."""
 
     def __init__(self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note) -> None:
         self.nursery = nursery
@@ -29,17 +30,18 @@ class OwnClient(ABC):
         self.thread = thread
         self.note = note
         self.parts: list[Renewable[Any]] = []
-        """What ends when the client crashes."""
+        """Resources that end when the client crashes."""
         self.attempted: Json = None
-        """What the operation under way may have done, for who hears no more of it."""
+        """Value of the completion if the operation is cancelled: the effects that it may have had
+        so far."""
 
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Do it, within its deadline."""
+        """Perform an operation within its deadline, and return its completion."""
         done = await self._crash(op) if op.f == "crash" else await self._attempt(op)
         if done.kind is not EventKind.OK and op.f != "crash":
             await trio.sleep(PAUSE_S)
@@ -63,7 +65,7 @@ class OwnClient(ABC):
         return Completion(EventKind.INFO)
 
     def on_crash(self) -> None:
-        """Forget what the client knew."""
+        """Reset the state that a crash loses."""
         return
 
 
@@ -71,7 +73,8 @@ class OwnClient(ABC):
 async def open_own(
     kind: Callable[[trio.Nursery, str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open a load client; at the end what it still does is dropped, its groups are left."""
+    """Open a load client. At the end of the block it leaves its groups, and its open operations are
+    dropped."""
     async with trio.open_nursery() as nursery:
         client = kind(nursery, bootstrap, thread, note)
         yield client

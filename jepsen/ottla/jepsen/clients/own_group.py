@@ -1,4 +1,4 @@
-"""The group workload by our own client, by either protocol."""
+"""The group workload with Ottla's own client and either group protocol."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -37,11 +37,11 @@ THROWN_OUT = frozenset(
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     }
 )
-"""Refusals of a member that ends its membership; it may join again."""
+"""Error codes after which a member is no longer in its group. It may join again."""
 
 
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
-    """Return how a member takes part, as a `join` operation says."""
+    """Return the configuration of a group member for a `join` operation."""
     is_new = joined["protocol"] == CONSUMER
     config = consumer_config(joined["group"], CONSUMER if is_new else CLASSIC)
     config = replace(config, group_instance_id=joined["instance"])
@@ -51,7 +51,7 @@ def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
 
 
 class OwnGroupClient(OwnClient):
-    """One thread of the group workload."""
+    """Client of one thread of the group workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -64,12 +64,12 @@ class OwnGroupClient(OwnClient):
         self._joined: Mapping[str, Json] | None = None
         self._member: Renewable[Consumer] = Renewable(nursery, self._open_member)
         self._next: dict[str, int] = {}
-        """How far it has read what it has now."""
+        """Next offset to read of each assigned key."""
         self.parts = [self._producer, self._member]
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,
@@ -80,7 +80,7 @@ class OwnGroupClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Forget the membership."""
+        """Reset the state of the lost membership."""
         self._joined = None
         self._next.clear()
 
@@ -95,7 +95,7 @@ class OwnGroupClient(OwnClient):
         self._joined = op.value
         member = await self._member.get()
 
-        def tell(f: str, partitions: tuple[TopicPartition, ...]) -> None:
+        def record(f: str, partitions: tuple[TopicPartition, ...]) -> None:
             keys = [key_of(*at) for at in partitions]
             for key in keys:
                 self._next.pop(key, None)
@@ -104,15 +104,15 @@ class OwnGroupClient(OwnClient):
             self.note(f, {**value, "keys": keys})
 
         async def on_assigned(partitions: tuple[TopicPartition, ...]) -> None:
-            tell("assigned", partitions)
+            record("assigned", partitions)
             await trio.lowlevel.checkpoint()
 
         async def on_revoked(partitions: tuple[TopicPartition, ...]) -> None:
-            tell("revoked", partitions)
+            record("revoked", partitions)
             await trio.lowlevel.checkpoint()
 
         async def on_lost(partitions: tuple[TopicPartition, ...]) -> None:
-            tell("lost", partitions)
+            record("lost", partitions)
             await trio.lowlevel.checkpoint()
 
         member.subscribe(
@@ -143,7 +143,7 @@ class OwnGroupClient(OwnClient):
             return failed(text, None, {"refused": True})
         for key, records in read.items():
             self._next[key] = records[-1][0] + 1
-        return ok(self._told(member, before, read))
+        return ok(self._client_code(member, before, read))
 
     async def _commit(self, op: Op) -> Completion:
         member = self._member.current
@@ -152,22 +152,23 @@ class OwnGroupClient(OwnClient):
         before = _identity(member)
         keys = dict(self._next)
         if not keys:
-            return ok(self._told(member, before, {}))
+            return ok(self._client_code(member, before, {}))
         offsets = {TopicPartition(*partition_of(key)): offset for key, offset in keys.items()}
         found = member.coordinator_address
-        self.attempted = self._told(member, before, keys)
+        self.attempted = self._client_code(member, before, keys)
         try:
             await member.commit(offsets)
         except TROUBLE as error:
-            # It asked again where a coordinator went: the refused one may have been done before.
+            # The client retries when a coordinator moves: an earlier attempt of the refused one may
+            # have been written.
             done = troubled(op, error)
             is_refused = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
             refused = {"refused": True} if is_refused else {}
-            return replace(done, value=self._told(member, before, keys), extra=refused)
-        # A commit that went to one coordinator after another has none to name.
+            return replace(done, value=self._client_code(member, before, keys), extra=refused)
+        # A commit that was sent to more than one coordinator has no node in its completion.
         node = member.coordinator_address
         extra = {"node": node} if node is not None and node == found else {}
-        return ok(self._told(member, before, keys), extra)
+        return ok(self._client_code(member, before, keys), extra)
 
     async def _fetch(self, op: Op) -> Completion:
         member = self._member.current
@@ -175,12 +176,12 @@ class OwnGroupClient(OwnClient):
             return failed(NOTHING_TO_READ)
         keys = list(self._next)
         found = await member.committed([TopicPartition(*partition_of(key)) for key in keys])
-        told: dict[str, Json] = dict.fromkeys(keys)
-        told.update((key_of(*at), int(one.offset)) for at, one in found.items())
+        committed: dict[str, Json] = dict.fromkeys(keys)
+        committed.update((key_of(*at), int(one.offset)) for at, one in found.items())
         node = member.coordinator_address
-        return ok({"group": op.value["group"], "keys": told}, {"node": node} if node else {})
+        return ok({"group": op.value["group"], "keys": committed}, {"node": node} if node else {})
 
-    def _told(
+    def _client_code(
         self, member: Consumer, before: tuple[str | None, int | None], keys: Json
     ) -> dict[str, Json]:
         assert self._joined is not None
@@ -190,7 +191,8 @@ class OwnGroupClient(OwnClient):
 
 
 def _identity(member: Consumer) -> tuple[str | None, int | None]:
-    """Return member id and generation or epoch; None where it is nobody at present."""
+    """Return the member id, and the generation or epoch. Each is None if the member has none at
+    present."""
     try:
         membership = member.group_metadata()
     except RefusedError:

@@ -1,4 +1,5 @@
-"""The list-offsets workload by our own client: producer and question share one view."""
+"""The list-offsets workload with Ottla's own client. The producer and the ListOffsets requests
+share one view of the cluster."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -28,10 +29,10 @@ from ottla.wire.offset_timestamps import LATEST
 async def open_producer_and_view(
     bootstrap: str, config: ProducerConfig
 ) -> AsyncIterator[tuple[Producer, Cluster]]:
-    """Open a producer, and give its view of the cluster with it.
+    """Open a producer, and yield it with its view of the cluster.
 
-    Whoever asks through that view knows every leader epoch the producer met: a leader that was
-    deposed before an acknowledgement came refuses to answer it.
+    This view contains every leader epoch that the producer has received. A request carries the
+    newest epoch. So a leader that was deposed before an acknowledgement refuses the request.
     """
     async with (
         open_cluster(
@@ -42,12 +43,12 @@ async def open_producer_and_view(
         open_background() as nursery,
     ):
         producer = Producer(cluster, config, nursery)
-        nursery.start_soon(producer.run)
+        nursery.start_soon(producer._run)
         yield producer, cluster
 
 
 class OwnListOffsetsClient(OwnClient):
-    """One thread of the list-offsets workload."""
+    """Client of one thread of the list-offsets workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -65,7 +66,7 @@ class OwnListOffsetsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "end-offset": self._end_offset,

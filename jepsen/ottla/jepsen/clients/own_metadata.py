@@ -1,6 +1,8 @@
-"""The metadata workload by our own client: every write is one request, every read asks one broker.
+"""The metadata workload with Ottla's own client: every write is one request, and every read goes to
+one broker.
 
-Our admin repeats what it may; here nothing is, so that each request is one operation of a history.
+Ottla's Admin retries safe requests. This client retries nothing, so that each request is one
+operation of a history.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -9,9 +11,9 @@ from typing import Any
 
 import trio
 
+from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.told import only
 from ottla.jepsen.clients.completions import failed, ok, troubled, unknown
 from ottla.jepsen.clients.own import OwnClient
 from ottla.jepsen.clients.own_producer_ids import beginning_elsewhere
@@ -54,11 +56,12 @@ NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
     "partitions": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     "set-config": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG}),
 }
-"""Refusals that no attempt of one's own, with its answer lost, can be the reason of."""
+"""For each operation, the error codes that prove that it had no effect. An earlier attempt whose
+response was lost cannot cause any of them."""
 
 
 LOOK_EVERY = 100
-"""Questions after which it is asked again who the brokers are."""
+"""Number of requests after which the list of brokers is refreshed."""
 
 REFUSALS = frozenset(
     {
@@ -68,11 +71,11 @@ REFUSALS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Answers of a controller that was there: what was asked for did not fit what there is."""
+"""Error codes from a reachable controller whose request did not fit the state of the cluster."""
 
 
 class Brokers:
-    """A view of the cluster, and all brokers there ever were in it, taken by turns."""
+    """A view of the cluster, and a rotation over all brokers that it has ever contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster
@@ -80,7 +83,7 @@ class Brokers:
         self._turn = turn
 
     async def next(self) -> NodeId:
-        """Return the broker that is asked next, be it there or not."""
+        """Return the next broker in the rotation, whether or not it is reachable."""
         self._turn += 1
         if not self._addresses or self._turn % LOOK_EVERY == 0:
             for broker in (await self.cluster.metadata([])).brokers:
@@ -88,14 +91,15 @@ class Brokers:
         if not self._addresses:
             raise ConnectionLostError("no broker is known")
         node = sorted(self._addresses)[self._turn % len(self._addresses)]
-        # Others do not name a broker that is fenced, but it still answers: it is asked too.
+        # Other brokers do not list a fenced broker, but it still answers, so it is asked too.
         self.cluster.learn_address(node, *self._addresses[node])
         return node
 
 
 @asynccontextmanager
 async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
-    """Open a view that begins with another broker at each turn."""
+    """Open a view of the cluster. The rotation of brokers begins at a place that depends on
+    `turn`."""
     async with open_cluster(
         beginning_elsewhere(bootstrap, turn),
         client_id="jepsen",
@@ -105,7 +109,7 @@ async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
 
 
 class OwnMetadataClient(OwnClient):
-    """One thread of the metadata workload."""
+    """Client of one thread of the metadata workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -119,7 +123,7 @@ class OwnMetadataClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "create": self._create,
             "partitions": self._partitions,
@@ -130,7 +134,7 @@ class OwnMetadataClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Begin with another broker from now on."""
+        """Begin with another broker after a crash."""
         self._turn += 1
 
     async def _create(self, op: Op) -> Completion:
@@ -139,9 +143,9 @@ class OwnMetadataClient(OwnClient):
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=DEADLINE_MS)
         cluster = (await self._brokers.get()).cluster
-        told = only((await cluster.request(request, CreateTopicsResponse)).topics, "topic")
-        done = _judged(op, told.error_code, told.error_message)
-        return done or ok({**op.value, "id": str(told.topic_id)})
+        result = only((await cluster.request(request, CreateTopicsResponse)).topics, "topic")
+        done = _judged(op, result.error_code, result.error_message)
+        return done or ok({**op.value, "id": str(result.topic_id)})
 
     async def _partitions(self, op: Op) -> Completion:
         topic = CreatePartitionsTopic(
@@ -149,8 +153,8 @@ class OwnMetadataClient(OwnClient):
         )
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=DEADLINE_MS)
         cluster = (await self._brokers.get()).cluster
-        told = only((await cluster.request(request, CreatePartitionsResponse)).results, "topic")
-        return _judged(op, told.error_code, told.error_message) or ok()
+        result = only((await cluster.request(request, CreatePartitionsResponse)).results, "topic")
+        return _judged(op, result.error_code, result.error_message) or ok()
 
     async def _set_config(self, op: Op) -> Completion:
         changes = [
@@ -163,8 +167,8 @@ class OwnMetadataClient(OwnClient):
         request = IncrementalAlterConfigsRequest(resources=[resource])
         cluster = (await self._brokers.get()).cluster
         answer = await cluster.request(request, IncrementalAlterConfigsResponse)
-        told = only(answer.responses, "resource")
-        return _judged(op, told.error_code, told.error_message) or ok()
+        result = only(answer.responses, "resource")
+        return _judged(op, result.error_code, result.error_message) or ok()
 
     async def _delete(self, op: Op) -> Completion:
         request = DeleteTopicsRequest(topic_names=[op.value["topic"]], timeout_ms=DEADLINE_MS)
@@ -172,8 +176,8 @@ class OwnMetadataClient(OwnClient):
         answer = await cluster.request(
             request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
         )
-        told = only(answer.responses, "topic")
-        return _judged(op, told.error_code, told.error_message) or ok()
+        result = only(answer.responses, "topic")
+        return _judged(op, result.error_code, result.error_message) or ok()
 
     async def _settle(self, op: Op) -> Completion:
         await trio.sleep(op.value)
@@ -184,50 +188,52 @@ class OwnMetadataClient(OwnClient):
         node = await brokers.next()
         ask = _topic_of if op.value["part"] == "topic" else _config_of
         try:
-            told = await ask(brokers.cluster, node, op.value["topic"])
+            result = await ask(brokers.cluster, node, op.value["topic"])
         except ConnectionLostError as error:
             return troubled(op, error)
         value = {"topic": op.value["topic"], "broker": int(node)}
-        if isinstance(told, int):
-            return failed(f"{ErrorCode(told).name}: broker {node}", value)
-        return ok({**value, **told})
+        if isinstance(result, int):
+            return failed(f"{ErrorCode(result).name}: broker {node}", value)
+        return ok({**value, **result})
 
 
 async def _topic_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
-    """Return id and count as one broker has them, or the code it refuses with."""
+    """Return a topic's id and partition count as one broker describes them, or the error code if
+    the broker refuses."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     answer = await cluster.request(request, MetadataResponse, node=node)
-    told = only(answer.topics, "topic")
-    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    result = only(answer.topics, "topic")
+    if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return {"id": None, "count": None}
-    if told.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-        return int(told.error_code)
-    return {"id": str(told.topic_id), "count": len(told.partitions)}
+    if result.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+        return int(result.error_code)
+    return {"id": str(result.topic_id), "count": len(result.partitions)}
 
 
 async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
-    """Return the setting as one broker has it, or the code it refuses with."""
+    """Return a topic's setting as one broker describes it, or the error code if the broker
+    refuses."""
     asked = DescribeConfigsResource(
         resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[CONFIG]
     )
     request = DescribeConfigsRequest(resources=[asked])
     answer = await cluster.request(request, DescribeConfigsResponse, node=node)
-    told = only(answer.results, "resource")
-    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    result = only(answer.results, "resource")
+    if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return {"config": None}
-    if told.error_code != ErrorCode.NONE:
-        return int(told.error_code)
+    if result.error_code != ErrorCode.NONE:
+        return int(result.error_code)
     found: dict[str, Any] = {
         one.name: one.value if one.config_source == ConfigSource.TOPIC else None
-        for one in told.configs
+        for one in result.configs
     }
     return {"config": found}
 
 
 def _judged(op: Op, code: int, message: str | None) -> Completion | None:
-    """Return what a refused write comes to; None where it was done."""
+    """Return the completion of a refused write, or None if the write succeeded."""
     if code == ErrorCode.NONE:
         return None
     refusal = ErrorCode(code)

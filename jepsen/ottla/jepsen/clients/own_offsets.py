@@ -1,4 +1,4 @@
-"""The offsets workload by our own client: one request for each commit, never a second one."""
+"""The offsets workload with Ottla's own client: one request for each commit, without retries."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
 
 COORDINATORS_MAX = 4
-"""Groups whose coordinator a thread keeps at hand."""
+"""Maximum number of groups whose coordinator connection a thread keeps."""
 REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1_000
 NOT_WRITTEN = frozenset(
     {
@@ -33,18 +33,19 @@ NOT_WRITTEN = frozenset(
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     }
 )
-"""Refusals of a commit that come before anything is written."""
+"""Error codes with which a coordinator refuses a commit before it writes anything."""
 
 
 class Coordinators:
-    """The ways to the groups' coordinators, over one view of the cluster."""
+    """Connections to the groups' coordinators, over one view of the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._by_group: dict[str, Coordinator] = {}
 
     async def of(self, group: str) -> Coordinator:
-        """Return the way to a group's coordinator; the oldest one gives place to it."""
+        """Return the connection to a group's coordinator. If there are too many connections, close
+        the oldest one."""
         found = self._by_group.pop(group, None)
         if found is None:
             found = Coordinator(self._cluster, group, client_id="jepsen")
@@ -55,14 +56,14 @@ class Coordinators:
         return found
 
     async def aclose(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         for coordinator in self._by_group.values():
             await coordinator.forget()
 
 
 @asynccontextmanager
 async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
-    """Open a view of the cluster and no coordinator yet."""
+    """Open a view of the cluster. Coordinator connections are opened when they are first needed."""
     async with open_cluster(
         addresses_of(bootstrap), client_id="jepsen", request_timeout_s=REQUEST_TIMEOUT_S
     ) as cluster:
@@ -75,7 +76,7 @@ async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
 
 
 class OwnOffsetsClient(OwnClient):
-    """One thread of the offsets workload."""
+    """Client of one thread of the offsets workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -88,7 +89,7 @@ class OwnOffsetsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {"commit": self._commit, "fetch": self._fetch}
 
     async def _commit(self, op: Op) -> Completion:
@@ -124,5 +125,5 @@ class OwnOffsetsClient(OwnClient):
         found = await coordinator.until_it_answers(
             lambda: fetch_offsets(coordinator, [at], timeout_s=REQUEST_TIMEOUT_S), DEADLINE_S
         )
-        told = int(found[at].offset) if at in found else None
-        return ok([group, key, told], {"node": coordinator.address})
+        offset = int(found[at].offset) if at in found else None
+        return ok([group, key, offset], {"node": coordinator.address})

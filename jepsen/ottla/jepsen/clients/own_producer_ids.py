@@ -1,4 +1,5 @@
-"""The producer-ids workload by our own client: each thread asks another broker first."""
+"""The producer-ids workload with Ottla's own client. Each thread sends its first request to a
+different broker."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -17,14 +18,14 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 
 def beginning_elsewhere(bootstrap: str, turn: int) -> list[tuple[str, int]]:
-    """Return the bootstrap addresses, turned round: who is asked first is the turn's."""
+    """Return the bootstrap addresses, rotated by `turn`."""
     addresses = list(addresses_of(bootstrap))
     first = turn % len(addresses)
     return addresses[first:] + addresses[:first]
 
 
 class OwnProducerIdsClient(OwnClient):
-    """One thread of the producer-ids workload."""
+    """Client of one thread of the producer-ids workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -43,11 +44,11 @@ class OwnProducerIdsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {"init": self._init}
 
     def on_crash(self) -> None:
-        """Ask another broker from now on."""
+        """Begin with another broker after a crash."""
         self._turn += 1
 
     async def _init(self, op: Op) -> Completion:

@@ -1,4 +1,5 @@
-"""The queue workload by our own client: one producer, and one consumer for each way of reading."""
+"""The queue workload with Ottla's own client: one producer, and one consumer for each way of
+reading."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -35,13 +36,15 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 
 POLL_S = 0.02
-"""A poll of a log without news; Jepsen waits 100 ms, and has more machines."""
+"""Timeout in seconds of a poll that finds no new records. Jepsen uses 100 ms, but runs on more
+machines."""
 RECORDS_MAX = 500
 LEAVE_S = 3.0
 
 
 def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerConfig:
-    """Return how logs are read: from the beginning, committed by hand."""
+    """Return the configuration of a consumer that reads from the beginning and commits only when
+    the workload does."""
     return ConsumerConfig(
         group_id=group_id,
         group_protocol=protocol,
@@ -56,7 +59,7 @@ def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerCo
 
 
 def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
-    """Return records as a poll's completion has them, by key."""
+    """Return records in the form of a poll's completion, by key."""
     read: dict[str, Json] = {}
     for record in records:
         key = key_of(record.topic, record.partition)
@@ -65,7 +68,8 @@ def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
 
 
 def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
-    """Go back to where an operation began to read, wherever that is still read here."""
+    """Move the consumer back to the offsets at which an operation began to read. Keys that are no
+    longer assigned are skipped."""
     for key, records in read.items():
         at = TopicPartition(*partition_of(key))
         if at in consumer.assignment:
@@ -73,7 +77,7 @@ def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
 
 
 class OwnQueueClient(OwnClient):
-    """One thread of the queue workload."""
+    """Client of one thread of the queue workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -101,7 +105,7 @@ class OwnQueueClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "poll": self._poll,
@@ -111,7 +115,7 @@ class OwnQueueClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Forget what was read."""
+        """Reset the positions that a crash loses."""
         self._is_member = False
         self._rebalanced.clear()
 
@@ -164,7 +168,9 @@ class OwnQueueClient(OwnClient):
     async def _commit(
         self, consumer: Consumer, op: Op, read: Mapping[str, Json]
     ) -> Completion | None:
-        """Commit what was read before it counts; where that fails it is read again."""
+        """Commit the offsets of the records that an operation has read. Returns None on success. If
+        the commit fails, moves the consumer back so that the records are read again, and returns
+        the operation's completion."""
         if not read:
             return None
         error: Exception | None = None

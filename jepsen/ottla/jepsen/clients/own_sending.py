@@ -1,4 +1,5 @@
-"""Sending by our own client: what a delivery report means for a `send` operation."""
+"""Sends with Ottla's own client: converts the delivery report of a `send` operation to its
+completion."""
 
 import trio
 
@@ -11,12 +12,14 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.settings.client import ProducerConfig
 
 REQUEST_TIMEOUT_MS = 4_000
-"""A broker that stands still is given up in time for another one to answer within the deadline."""
+"""Request timeout in ms. After a request to a hung broker, there is still time for a retry within
+the operation's deadline."""
 DEADLINE_MS = int(DEADLINE_S * 1_000)
 
 
 def producer_config(*, idempotent: bool) -> ProducerConfig:
-    """Return how load is sent: acknowledged by all, and settled when the operation ends."""
+    """Return the configuration of a producer with acks=all. Each delivery ends within the deadline
+    of its operation."""
     return ProducerConfig(
         enable_idempotence=idempotent,
         linger_ms=0,
@@ -29,7 +32,7 @@ def producer_config(*, idempotent: bool) -> ProducerConfig:
 
 
 async def send_one(producer: Producer, op: Op, record_key: bytes | None = None) -> Completion:
-    """Do a `send` operation."""
+    """Perform a `send` operation, and return its completion."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
     delivery: Delivery | None = None
@@ -45,7 +48,7 @@ async def send_one(producer: Producer, op: Op, record_key: bytes | None = None) 
             text = f"{error.code.name}: {error.message}"
             return unknown(op, text) if error.may_be_in_log else failed(text)
         except TROUBLE as error:
-            # `send` refuses before it takes anything.
+            # `send` raises these errors before it buffers the record.
             return failed(f"{type(error).__name__}: {error}")
-    text = f"not settled in {DEADLINE_S:g} s"
+    text = f"no delivery report in {DEADLINE_S:g} s"
     return failed(text) if delivery is None else unknown(op, text)

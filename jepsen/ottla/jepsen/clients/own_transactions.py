@@ -1,4 +1,4 @@
-"""The transactions workload by our own client."""
+"""The transactions workload with Ottla's own client."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -28,18 +28,19 @@ from ottla.model.errors import only_error
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_MS = 8_000
-"""Of a transaction whose producer is gone."""
+"""Transaction timeout in ms. After it, the coordinator aborts the transaction of a dead
+producer."""
 MOVE_S = 0.3
 MOVED_MAX = 10
 LATEST = -1
 
 
 class AbortOnPurposeError(Exception):
-    """A program's own reason to abort."""
+    """Raised inside a transaction that the workload aborts deliberately."""
 
 
 class OwnTransactionsClient(OwnClient):
-    """One thread of the transactions workload."""
+    """Client of one thread of the transactions workload."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -65,7 +66,7 @@ class OwnTransactionsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return how each operation is done, by `f`."""
+        """Return the functions that perform the operations, by operation name."""
         return {
             "init": self._init,
             "txn": self._txn,
@@ -106,13 +107,14 @@ class OwnTransactionsClient(OwnClient):
         return await self._in_transaction(producer, op, op.value)
 
     async def _move(self, producer: Producer, op: Op) -> Completion:
-        """Make outputs of what is polled, and commit the offsets with them."""
+        """Produce outputs of polled records, and commit the consumed offsets in the same
+        transaction. Returns the operation's completion."""
         if self._member.current is None:
             (await self._member.get()).subscribe([self._plan.prefix + INPUT])
         consumer = await self._member.get()
         records = await consumer.poll(MOVE_S, record_count_max=MOVED_MAX)
         if not records:
-            return failed("there is nothing to move", [], {"refused": True})
+            return failed("there are no records to copy", [], {"refused": True})
         steps = [
             ["send", self._output_of(record), f"{op.extra['name']}/{place}{OUTPUT_SIGN}{value}"]
             for place, record in enumerate(records)
@@ -126,7 +128,8 @@ class OwnTransactionsClient(OwnClient):
             return done
         finally:
             if not is_done:
-                # It stands behind what it polled: another one begins at what is committed.
+                # The position of this consumer is past records that are not committed. A new one
+                # begins at the committed offset.
                 with trio.CancelScope(shield=True):
                     await self._member.crash()
 
@@ -156,10 +159,10 @@ class OwnTransactionsClient(OwnClient):
         except TransactionAbortedError as error:
             return failed(f"aborted: {error}", steps, {"refused": True})
         except TROUBLE as error:
-            told = {"lost": True, "refused": isinstance(error, ProducerFencedError)}
+            extra = {"lost": True, "refused": isinstance(error, ProducerFencedError)}
             if not is_asked:
-                return failed(str(error), steps, told)
-            return replace(troubled(op, error, value=steps), extra=told)
+                return failed(str(error), steps, extra)
+            return replace(troubled(op, error, value=steps), extra=extra)
         offsets = [int((await delivery).offset) for delivery in deliveries]
         return ok(
             [
@@ -200,10 +203,10 @@ class OwnTransactionsClient(OwnClient):
             read.setdefault(key, []).append([int(record.offset), (record.value or b"").decode()])
         return ok([["poll", read]], {"mode": "assign"})
 
-    # ---- the end
+    # ---- final steps
 
     async def _settle(self, op: Op) -> Completion:
-        """Wait until no transaction is open."""
+        """Wait until no transaction is open, and return the operation's completion."""
         admin = await self._admin.get()
         latest = {TopicPartition(*partition_of(key)): LATEST for key in op.value}
         unstable: list[str] = []
@@ -218,7 +221,7 @@ class OwnTransactionsClient(OwnClient):
         return failed(f"transactions are open in {', '.join(unstable)}")
 
     async def _committed(self, op: Op) -> Completion:
-        """Return what the group has committed, once none of it waits for a transaction."""
+        """Return the group's committed offsets, once none of them is pending in a transaction."""
         member = await self._member.get()
         partitions = {key: TopicPartition(*partition_of(key)) for key in op.value["keys"]}
         found = await member.committed(partitions.values())

@@ -1,7 +1,8 @@
-"""Things opened by `async with` that are thrown away and opened again, as a client that crashes.
+"""Resources opened by `async with` that can crash and be opened again, to simulate clients that
+crash.
 
-Each life runs in a task of its own, so whoever crashes it needs not be who opened it.  A crash is
-one as the brokers see it: every connection is cut first, so that no farewell gets through.
+Each time a resource is opened, it runs in a task of its own, so any task may crash it.  Brokers see
+a true crash: all connections are aborted first, so that no leave or close request arrives.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ T = TypeVar("T")
 
 
 class CuttableTransport:
-    """The network of one life; satisfies the seam `Transport`."""
+    """Transport whose connections can all be cut at once. Each lifetime of a resource uses one.
+    Implements the protocol `Transport`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -27,7 +29,7 @@ class CuttableTransport:
         self._is_cut = False
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect, unless the life is over."""
+        """Connect to an address, and return the stream. Raises OSError after `cut`."""
         if not self._is_cut:
             stream = await self._inner.connect(host, port)
             if not self._is_cut:
@@ -37,14 +39,14 @@ class CuttableTransport:
         raise OSError("the client has crashed")
 
     def cut(self) -> None:
-        """Cut every connection; there will be no other one."""
+        """Abort every connection, and refuse new ones."""
         self._is_cut = True
         for stream in self._streams:
             stream.abort()
 
 
-class Opening(Generic[T]):
-    """One opening of a thing."""
+class Life(Generic[T]):
+    """One lifetime of a resource, from its opening to its end."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
         self.thing = thing
@@ -55,30 +57,30 @@ class Opening(Generic[T]):
 
 
 class Renewable(Generic[T]):
-    """A thing that has one life after another."""
+    """A resource that is opened again after each crash."""
 
     def __init__(
         self, nursery: trio.Nursery, open_thing: Callable[[], AbstractAsyncContextManager[T]]
     ) -> None:
         self._nursery = nursery
         self._open_thing = open_thing
-        self._life: Opening[T] | None = None
+        self._life: Life[T] | None = None
 
     @property
     def current(self) -> T | None:
-        """Return the thing if it lives."""
+        """Return the resource if it is open, else None."""
         life = self._life
         return None if life is None or life.is_over.is_set() else life.thing
 
     async def get(self) -> T:
-        """Return the thing, opened again where it had ended."""
+        """Return the resource. Open it again if it has ended."""
         if self._life is None or self._life.is_over.is_set():
             self._life = await self._nursery.start(self._live)
         assert self._life is not None
         return self._life.thing
 
     async def crash(self) -> None:
-        """End its life without a word to anybody."""
+        """End the resource without sending anything to the brokers."""
         life, self._life = self._life, None
         if life is not None:
             life.transport.cut()
@@ -86,26 +88,26 @@ class Renewable(Generic[T]):
             await life.is_over.wait()
 
     async def aclose(self) -> None:
-        """End its life as its block ends."""
+        """Close the resource cleanly, as at the end of its `async with` block."""
         life, self._life = self._life, None
         if life is not None:
             life.is_closing.set()
             await life.is_over.wait()
 
-    async def _live(self, task_status: trio.TaskStatus[Opening[T]]) -> None:
+    async def _live(self, task_status: trio.TaskStatus[Life[T]]) -> None:
         transport = CuttableTransport(TRANSPORT.get())
         TRANSPORT.set(transport)
-        life: Opening[T] | None = None
+        life: Life[T] | None = None
         with trio.CancelScope() as scope:
             try:
                 async with self._open_thing() as thing:
-                    life = Opening(thing, transport, scope)
+                    life = Life(thing, transport, scope)
                     task_status.started(life)
                     await life.is_closing.wait()
             except (RefusedError, ConnectionLostError, ProtocolError):
                 if life is None:
-                    raise  # it did not open: an answer to the operation that asked for it
-                # What it could not do any more when it ended; each operation had its own answer.
+                    raise  # the operation that opens it gets the error
+                # An error while closing. Each operation already has its own completion.
                 await trio.lowlevel.checkpoint()
         if life is not None:
             life.is_over.set()

@@ -1,4 +1,5 @@
-"""Making a workload's topics, and taking them away again."""
+"""Creation and deletion of a workload's topics, and the wait until the cluster can serve them and
+its groups."""
 
 from collections.abc import Iterable
 
@@ -23,34 +24,35 @@ LOOK_AGAIN_S = 0.1
 COMPACTED_CONFIGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
-    # A segment ends with its index: after some fifty batches.
+    # A segment ends when its index is full: after about 50 batches.
     "index.interval.bytes": "0",
     "segment.index.bytes": "400",
     "segment.ms": "2000",
 }
-"""Of compacted topics: what a run writes is cleaned several times while it lasts."""
+"""Settings of compacted topics. With them, a topic is compacted several times within a run."""
 
 
 def record_key(plan: LoadPlan, value: int) -> bytes | None:
-    """Return the key of the record that holds a value, None where records have none."""
+    """Return the record key under which a value is sent, or None if records have no keys."""
     if not plan.record_key_count:
         return None
     return b"%d" % record_key_of(value, plan.record_key_count)
 
 
 class TopicMaker:
-    """Makes topics that survive the loss of any one broker."""
+    """Creates topics whose acknowledged records survive the loss of any one broker."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self.copies = min(COPIES, plan.broker_count)
-        # With one less than there are, whatever was acknowledged is on another replica too.
+        # With one in-sync replica less than there are replicas, every acknowledged record is on
+        # another replica too.
         self.configs = {
             "min.insync.replicas": str(max(1, self.copies - 1)),
             **(COMPACTED_CONFIGS if plan.record_key_count else {}),
         }
 
     async def make(self, admin: Admin, name: str, partition_count: int = PARTITION_COUNT) -> None:
-        """Make a topic; RefusedError or ConnectionLostError where that fails."""
+        """Create a topic. Raises RefusedError or ConnectionLostError if that fails."""
         await admin.create_topic(
             name,
             partition_count=partition_count,
@@ -60,7 +62,8 @@ class TopicMaker:
 
 
 async def create_topic(admin: Admin, maker: TopicMaker, op: Op) -> Completion:
-    """Do a `create-topic` operation: it is made once, whoever tries again finds it there."""
+    """Perform a `create-topic` operation, and return its completion. A topic that exists already
+    counts as created."""
     try:
         await maker.make(admin, op.value)
     except RefusedError as error:
@@ -70,7 +73,8 @@ async def create_topic(admin: Admin, maker: TopicMaker, op: Op) -> Completion:
 
 
 async def make_topics(bootstrap: str, plan: LoadPlan, topics: Iterable[NewTopic]) -> None:
-    """Make topics and wait until each partition has a leader; RefusedError when it takes long."""
+    """Create topics and wait until each partition has a leader. Raises RefusedError if that takes
+    too long."""
     maker = TopicMaker(plan)
     async with open_admin(bootstrap, client_id="jepsen") as admin:
         for topic in topics:
@@ -80,7 +84,7 @@ async def make_topics(bootstrap: str, plan: LoadPlan, topics: Iterable[NewTopic]
 
 
 async def _until_led(admin: Admin, name: str) -> None:
-    trouble = "nobody answered"
+    trouble = "no broker answered"
     with trio.move_on_after(READY_TIMEOUT_S):
         while True:
             try:
@@ -95,7 +99,8 @@ async def _until_led(admin: Admin, name: str) -> None:
 
 
 async def warm_up(bootstrap: str, plan: LoadPlan) -> None:
-    """Wait until a group has its coordinator; the first question has their topic made."""
+    """Wait until a group of the plan has a coordinator. The first FindCoordinator request makes the
+    cluster create its internal topic `__consumer_offsets`."""
     addresses = addresses_of(bootstrap)
     async with (
         open_cluster(addresses, client_id="jepsen") as cluster,
@@ -105,15 +110,15 @@ async def warm_up(bootstrap: str, plan: LoadPlan) -> None:
 
 
 async def count_brokers(bootstrap: str) -> int:
-    """Return how many brokers there are."""
+    """Return the number of brokers in the cluster."""
     async with open_cluster(addresses_of(bootstrap), client_id="jepsen") as cluster:
         return len((await cluster.metadata([])).brokers)
 
 
 async def clear_away(bootstrap: str, prefix: str) -> int:
-    """Delete all topics and groups that begin so; return how many there were.
+    """Delete all topics and groups whose names begin with a prefix, and return their number.
 
-    A group that still has members stays: it is forgotten as all empty groups are, later.
+    A group that still has members is not deleted. It expires later, like every empty group.
     """
     assert prefix, "everybody's names begin with nothing"
     count = 0

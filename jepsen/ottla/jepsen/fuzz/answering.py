@@ -1,6 +1,6 @@
-"""A client's connection to a broker in memory: whole requests in, framed answers out.
+"""A client's connection to a broker in memory: complete requests in, framed responses out.
 
-What the answers are, and when they arrive, is the business of the stream that extends it.
+Subclasses define the responses and their delays.
 """
 
 from abc import ABC, abstractmethod
@@ -15,10 +15,10 @@ LENGTH_BYTES = 4
 
 
 class AnsweringStream(ABC):
-    """One connection, behind the client's transport."""
+    """One connection to a broker in memory, which a client's transport returns."""
 
     closed_error: type[Exception]
-    """What a client gets that sends to a closed one."""
+    """Type of the error that a request on a closed connection raises."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -26,11 +26,11 @@ class AnsweringStream(ABC):
 
     @abstractmethod
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Accept one whole request."""
+        """Accept one complete request."""
 
     @abstractmethod
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return some bytes of answers; none at the end of the stream."""
+        """Return some bytes of responses, empty at the end of the stream."""
 
     async def send_all(self, data: bytes, /) -> None:
         """Accept a request, or a part of one."""
@@ -48,13 +48,14 @@ class AnsweringStream(ABC):
             self.take(asked, frame[asked.body_at :])
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Do what `receive_some` does, into the caller's room."""
+        """Receive bytes of responses into the caller's buffer `room`, like `receive_some`. Returns
+        their number."""
         data = await self.receive_some(len(room))
         room[: len(data)] = data
         return len(data)
 
     def abort(self) -> None:
-        """Close the connection."""
+        """Close the connection without waiting."""
         self.is_closed = True
 
     async def aclose(self) -> None:
@@ -64,17 +65,17 @@ class AnsweringStream(ABC):
 
 
 def framed_answer(asked: RequestHeader, body: bytes) -> bytes:
-    """Return the answer to a request as it goes over the wire."""
+    """Return the bytes of a response on the wire, with its frame and header."""
     head = headers.encode_response_header(asked.api_key, asked.api_version, asked.correlation_id)
     answer = head + body
     return len(answer).to_bytes(LENGTH_BYTES) + answer
 
 
 def api_versions(version: int) -> bytes:
-    """Return the answer that everything is served in all versions that there are."""
+    """Return the body of an ApiVersions response that offers all APIs in all versions."""
     rows = [
         ApiVersion(api_key=key, min_version=api.lowest, max_version=api.latest_stable)
         for key, api in sorted(apis.API.items())
-        if key < apis.OWN_KEYS_FROM
+        if not api.is_own
     ]
     return codec.encode(ApiVersionsResponse(api_keys=rows), version)

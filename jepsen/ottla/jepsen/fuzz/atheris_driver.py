@@ -1,8 +1,8 @@
-"""Fuzzes by coverage, with atheris, in a process of its own: libFuzzer never returns.
+"""Coverage-guided fuzzing with atheris, in a process of its own, because libFuzzer never returns.
 
-`python -m ottla.jepsen.fuzz.atheris_driver TARGET SECONDS SEED INPUTS REPORT` reads what lies in
-the folder INPUTS, adds there what reaches new code, and writes REPORT (JSON) at the end and every
-now and then; what it finds does not end it.
+`python -m ottla.jepsen.fuzz.atheris_driver TARGET SECONDS SEED INPUTS REPORT` starts with the files
+in the folder INPUTS, and adds inputs that reach new code. It writes REPORT (JSON) periodically and
+at the end. A finding does not end the process.
 """
 
 import json
@@ -16,11 +16,11 @@ from ottla.jepsen.fuzz.judge import Judge
 
 REPORT_SECONDS = 5.0
 HANG_SECONDS = 30
-"""One input that takes so long ends the run, with its stack."""
+"""Seconds that one input may take. If it takes longer, the process ends and prints its stack."""
 
 
 def main(arguments: list[str]) -> None:
-    """Fuzz one target until its time is up; never returns."""
+    """Fuzz one target until its time is over. Never returns."""
     import atheris
 
     name, seconds, seed, inputs, report = arguments
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _instrument_compiled_codecs(atheris: Any) -> None:
-    """Let libFuzzer see into the functions that the codec compiles at first use."""
+    """Let libFuzzer see the functions that the codec compiles at their first use."""
     from ottla.wire import codec
 
     run = codec._run

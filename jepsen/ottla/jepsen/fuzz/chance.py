@@ -1,11 +1,12 @@
-"""The seam of chance over a generator that has more to offer, for makers of inputs."""
+"""Adapter that implements the protocol `Rng` with Python's `Random`, for input generators that need
+both interfaces."""
 
 from random import Random
 from uuid import UUID
 
 
 class FuzzRng:
-    """Draws from a `Random` that its owner seeded."""
+    """Random numbers from a `Random` that the caller has seeded."""
 
     __slots__ = ("_random",)
 

@@ -1,7 +1,8 @@
-"""A broker that frames its answers well and fills them as it likes, behind the client's transport.
+"""A broker whose responses have correct frames and arbitrary contents, connected to the client's
+transport.
 
-ApiVersions is answered honestly, so that clients come to ask for more; every other answer is the
-next of a script.  When that has come to its end, the broker hangs up.
+ApiVersions is answered correctly, so that clients send further requests. Every other response is
+the next one of a script. At the end of the script the broker disconnects.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from ottla.wire import apis
 from ottla.wire.headers import RequestHeader
 
 Answer = Callable[[int, int], bytes | None]
-"""Makes the body of the answer to (api key, version); None hangs up."""
+"""Function from (api key, version) to the body of a response; None disconnects."""
 
 
 class HostileStream(AnsweringStream):
-    """One connection to it."""
+    """One connection to the hostile broker."""
 
     closed_error = trio.BrokenResourceError
 
@@ -27,7 +28,7 @@ class HostileStream(AnsweringStream):
         self._sent = bytearray()
 
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Answer as the script has it."""
+        """Respond to the request with the next response of the script."""
         key, version = asked.api_key, asked.api_version
         answer = api_versions(version) if key == apis.API_VERSIONS else self._answer(key, version)
         if answer is None:
@@ -36,7 +37,7 @@ class HostileStream(AnsweringStream):
         self._sent += framed_answer(asked, answer)
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Give what has been answered; nothing means that it has hung up."""
+        """Return the bytes of responses, empty after the broker has disconnected."""
         await trio.lowlevel.checkpoint()
         if not self._sent and not self.is_closed:
             await trio.sleep_forever()
@@ -46,12 +47,12 @@ class HostileStream(AnsweringStream):
 
 
 class HostileTransport:
-    """Every address is this broker's."""
+    """Transport that connects to the hostile broker, whatever the address."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     async def connect(self, host: str, port: int) -> HostileStream:
-        """Connect to it."""
+        """Return a new connection to the hostile broker."""
         await trio.lowlevel.checkpoint()
         return HostileStream(self._answer)

@@ -1,4 +1,5 @@
-"""One target's hunt as figures: by coverage where atheris is installed, else by mutation alone."""
+"""Fuzzing of one target, with figures: guided by coverage if atheris is installed, else by mutation
+alone."""
 
 import json
 import subprocess
@@ -18,18 +19,19 @@ from ottla.jepsen.fuzz.target import FuzzTarget
 
 ATHERIS, PLAIN = "atheris", "plain"
 GRACE_SECONDS = 90
-"""What a process may take beyond its time: imports, instrumentation and one last input."""
+"""Seconds that the fuzzing process may run beyond its time limit, for imports, instrumentation and
+one last input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzReport:
-    """What a hunt came to."""
+    """Result of fuzzing one target."""
 
     target: str
     driver: str
     inputs: int
     refused: int
-    """Inputs that were refused as they should be; all others meant something."""
+    """Inputs that were refused correctly. All others were valid."""
     measured: int
     """Inputs whose allocations were measured."""
     seconds: float
@@ -52,14 +54,14 @@ class FuzzReport:
 
 
 def has_atheris() -> bool:
-    """Return whether inputs can be chosen by coverage here."""
+    """Return whether atheris is installed."""
     return find_spec("atheris") is not None
 
 
 def hunt(
     target: FuzzTarget, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
 ) -> FuzzReport:
-    """Fuzz one target for so long."""
+    """Fuzz one target for `seconds`. Returns the report with its figures and findings."""
     if driver == PLAIN:
         return _by_mutation(target, seconds, seed, kept)
     return _by_coverage(target, seconds, seed, kept)
@@ -89,7 +91,7 @@ def _by_coverage(
         inputs.mkdir()
         for data in (*target.seeds(Random(f"{target.name} {seed}")), *kept):
             (inputs / blake2b(data, digest_size=8).hexdigest()).write_bytes(data)
-        # A seed of 0 means to libFuzzer that it may choose one.
+        # libFuzzer interprets a seed of 0 as a request to choose one.
         words = (target.name, str(seconds), str(seed + 1), str(inputs), str(report))
         ended = subprocess.run(
             [sys.executable, "-m", "ottla.jepsen.fuzz.atheris_driver", *words],
@@ -122,7 +124,8 @@ def _by_coverage(
 def _end_of(
     target: FuzzTarget, ended: "subprocess.CompletedProcess[bytes]", folder: Path
 ) -> FuzzFinding:
-    """Return what ended the process before its time: an input that hangs, or kills it."""
+    """Return the finding for the input that ended the fuzzing process early, because it hangs or
+    kills the process."""
     last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
     data = next((path.read_bytes() for path in folder.glob("report.json.*")), b"")
     what = f"the process ended with {ended.returncode}: {''.join(last)}"

@@ -1,4 +1,5 @@
-"""Judges one input after another: what escaped, what took too long, what took too much memory."""
+"""Judges fuzzing inputs one by one: reports unexpected exceptions, too much time and too much
+memory."""
 
 import gc
 import time
@@ -10,34 +11,37 @@ from hashlib import blake2b
 from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
-"""One input of so many has its allocations measured: that takes several times as long."""
+"""Allocations are measured for one input in this many, because measuring is several times
+slower."""
 
 TRIES = 3
-"""A cost is what the cheapest try takes: the first one also pays for imports and caches."""
+"""Number of measurements of one cost. The lowest counts, because the first measurement includes
+imports and caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzFinding:
-    """One input that its target may not take as it did."""
+    """One input that its target handled incorrectly."""
 
     target: str
     kind: str
-    """`escape`, `slow` or `memory`."""
+    """Kind of finding: `escape` (an unexpected exception), `slow` or `memory`."""
     where: str
-    """Findings of the same place are one."""
+    """Code location of the error. Findings with the same location count as one."""
     what: str
     data: bytes
 
     @property
     def file_name(self) -> str:
-        """The name of the file it is kept in."""
+        """File name under which the input is kept."""
         where = blake2b(f"{self.kind} {self.where}".encode(), digest_size=4).hexdigest()
         return f"{self.target}-{self.kind}-{where}"
 
 
 @dataclass(slots=True)
 class Judge:
-    """Takes the inputs of one target; keeps the shortest input of each place found."""
+    """Runs a target on inputs, and keeps for each code location the shortest input with a finding
+    there."""
 
     target: FuzzTarget
     input_count: int = 0
@@ -47,7 +51,8 @@ class Judge:
     findings: dict[tuple[str, str], FuzzFinding] = field(default_factory=dict)
 
     def take(self, data: bytes, *, is_measured: bool | None = None) -> FuzzFinding | None:
-        """Give one input to the target; return what is wrong, None when all is well."""
+        """Run the target on one input. Returns the finding if the target handled the input
+        incorrectly, or None."""
         if is_measured is None:
             is_measured = self.input_count % MEASURED_EVERY == 0
         self.input_count += 1
@@ -70,7 +75,7 @@ class Judge:
             if best_ms <= CPU_MS_MAX:
                 self.slowest_ms = max(self.slowest_ms, best_ms)
                 return None
-            gc.collect()  # lest what others left be counted here again
+            gc.collect()  # otherwise garbage of earlier inputs would be counted here
         self.slowest_ms = max(self.slowest_ms, best_ms)
         return self._costly(data, "slow", f"more than {CPU_MS_MAX:.0f} ms")
 

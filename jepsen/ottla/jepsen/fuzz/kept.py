@@ -1,4 +1,5 @@
-"""Inputs worth keeping: a text file a target, one input a line in hex, `#` before what it is."""
+"""Inputs worth keeping: a text file for each target, one input per line in hex, after a `#` comment
+about it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ SUFFIX = ".txt"
 
 
 def read_kept(folder: Path, target: str) -> Iterator[bytes]:
-    """Yield the inputs kept for a target; none when there is no file."""
+    """Yield the inputs kept for a target, none if there is no file."""
     path = folder / f"{target}{SUFFIX}"
     if not path.exists():
         return
@@ -18,7 +19,8 @@ def read_kept(folder: Path, target: str) -> Iterator[bytes]:
 
 
 def add_kept(folder: Path, target: str, data: bytes, what: str) -> Path:
-    """Keep one more input, unless it is there."""
+    """Append an input to its target's file with the comment `what`, unless the file contains it
+    already. Returns the path of the file."""
     path = folder / f"{target}{SUFFIX}"
     if data not in read_kept(folder, target):
         folder.mkdir(parents=True, exist_ok=True)

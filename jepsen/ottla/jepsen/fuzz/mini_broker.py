@@ -1,10 +1,10 @@
-"""A broker's core without drivers: real handlers, partitions, logs, groups behind one connection.
+"""A broker's core without drivers: handlers, partitions, logs, coordinators, one connection.
 
-Its logs lie on the world's disk, its controller decides at once, its clock stands.  One is made for
-every input, so that an input means the same whenever it is read.
+Its logs are on the simulated disk, its controller decides immediately, and its clock does not
+advance. Each input gets a new broker, so that an input always has the same effect.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -13,50 +13,41 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.broker_core import BrokerCore, ReplicaPorts
+from ottla.broker.broker_core import BrokerCore, CoordinatorPorts, ReplicaPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
-from ottla.broker.groups.effects import Asker, Instant
-from ottla.broker.groups.group_settings import SettingsOfGroups
-from ottla.broker.groups.offset_store import OwnBatch
-from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import Pending
 from ottla.broker.network.connection_limits import ConnectionLimits
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
-from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Apart, is_steps, run_through
+from ottla.broker.network.server.hosting import ConnectionHosting, HostedChannel
+from ottla.broker.network.steps import ThreadWork, is_steps, run_through
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.transactions.transaction_driver import TRANSACTIONAL_ID_CHARS_MAX
-from ottla.broker.transactions.transaction_shard import TransactionShard
-from ottla.controller.rehearsal import CountingRng, Rehearsal
+from ottla.broker.transactions.markers import MarkerOrder
+from ottla.jepsen.in_memory_controller import CountingRng, InMemoryController
 from ottla.jepsen.world.disk import SimulatedDisk, brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.now import AtOnceWork
+from ottla.jepsen.world.walk.now import ImmediateLogWork
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import EMPTY
+from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
-from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.ids import NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.limits import KIB
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.proto import controller_pb2 as pb
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_losses import LogLoss
-from ottla.storage.slice import FileSlice
-from ottla.storage.verification import VerificationGuard
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.instances import ClientInstance, ClientInstances
-from ottla.telemetry.push_work import Pending as PendingPush
-from ottla.telemetry.push_work import Worker
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.losses.log_losses import LogLoss
+from ottla.storage.segments.log_config import LogConfig
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
+from ottla.telemetry.clients.push_work import WaitingPush, Worker
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
@@ -84,24 +75,24 @@ PEER = Peer(
 )
 
 
-class StandingClock:
-    """Time that stands."""
+class FrozenClock:
+    """Clock that does not advance."""
 
     def monotonic_ms(self) -> int:
-        """Return the one instant there is."""
+        """Return the fixed time."""
         return NOW_MS
 
     def wall_ms(self) -> int:
-        """Return the one instant there is."""
+        """Return the fixed time."""
         return WALL_MS
 
 
 @cache
-def cluster() -> Rehearsal:
-    """Return the metadata of one broker's cluster, with the topics that are there."""
-    made = Rehearsal()
+def cluster() -> InMemoryController:
+    """Return the metadata of a cluster of one broker, with its topics."""
+    made = InMemoryController()
     made.start(LOCAL)
-    for name in (TOPIC, "__consumer_offsets"):
+    for name in (TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
         assignments = [
             CreatableReplicaAssignment(partition_index=at, broker_ids=[LOCAL])
             for at in range(PARTITION_COUNT)
@@ -113,81 +104,8 @@ def cluster() -> Rehearsal:
     return made
 
 
-class OneShard:
-    """The coordinator of all groups: one shard, whose records are committed at once."""
-
-    is_loading = False
-
-    def __init__(self) -> None:
-        topics = TopicView()
-        topics.follow(MetadataDelta(EMPTY), EMPTY)
-        image = cluster().image
-        topics.follow(MetadataDelta.between(EMPTY, image), image)
-        rng, settings = CountingRng(), SettingsOfGroups(CONFIG.groups)
-        self._shard = GroupShard(
-            CONFIG.groups,
-            topics=topics,
-            settings=lambda group_id: settings.of(image, group_id),
-            new_id=lambda: str(rng.uuid()),
-        )
-
-    def perform(
-        self,
-        group_id: str,
-        asker: Asker,
-        action: Callable[[GroupShard, Instant], None],
-        *,
-        is_write: bool = False,
-    ) -> None:
-        """Do it, and give the answers it brought."""
-        action(self._shard, Instant(NOW_MS, WALL_MS))
-        while effects := self._shard.take_effects():
-            answers = effects.answers + effects.committed_answers
-            if not answers and not effects.records:
-                break
-            for each, answer in answers:
-                each(answer)
-
-    def begin_transaction(
-        self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
-    ) -> tuple[TopicPartition, VerificationGuard | None]:
-        """Let any transaction be open."""
-        return TopicPartition(OFFSETS_TOPIC, 0), None
-
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        asker: Asker,
-        decide: Callable[[GroupShard, Instant], OwnBatch],
-        guard: VerificationGuard | None,
-    ) -> None:
-        """Decide it, and answer."""
-        try:
-            own = decide(self._shard, Instant(NOW_MS, WALL_MS))
-        except RefusedError as refusal:
-            asker(refusal.code)
-            return
-        own.on_written()
-        asker(own.answer)
-
-    def end_transaction(
-        self, index: int, end: TransactionEnd, asker: Callable[[ErrorCode], None]
-    ) -> None:
-        """End it at once."""
-        self._shard.store.end_transaction(end.producer_id, is_commit=end.is_commit)
-        asker(ErrorCode.NONE)
-
-    def shard_of(self, group_id: str) -> GroupShard:
-        """Return the one there is."""
-        return self._shard
-
-    def shards(self) -> Iterator[GroupShard]:
-        """Yield the one there is."""
-        yield self._shard
-
-
-class EndlessIds:
-    """Producer ids, as many as are asked for."""
+class SequentialIds:
+    """Unlimited source of producer ids."""
 
     has_some = True
 
@@ -195,73 +113,19 @@ class EndlessIds:
         self._given_count = 0
 
     def take(self) -> ProducerId:
-        """Return the next one."""
+        """Return the next producer id."""
         self._given_count += 1
         return ProducerId(self._given_count)
 
     async def wait(self, timeout_s: float) -> None:
-        """Return: there are some."""
+        """Return at once, since ids are always available."""
 
 
-class OneTransactionShard:
-    """The coordinator of all transactions: one shard, whose steps are committed at once."""
-
-    is_loading = False
-
-    def __init__(self) -> None:
-        self._shard = TransactionShard(
-            CONFIG.transactions,
-            index=0,
-            coordinator_epoch=Epoch(0),
-            take_id=EndlessIds().take,
-            server_version=lambda: 2,
-        )
-
-    def perform(
-        self,
-        key: str,
-        asker: Asker,
-        action: Callable[[TransactionShard, Instant], None],
-        *,
-        is_write: bool = False,
-    ) -> None:
-        """Do it, and what follows from it; every partition has its marker at once."""
-        now = Instant(NOW_MS, WALL_MS)
-        if not key or len(key) > TRANSACTIONAL_ID_CHARS_MAX:
-            asker(ErrorCode.INVALID_REQUEST)
-            return
-        action(self._shard, now)
-        while True:
-            effects = self._shard.take_effects()
-            if not (effects.writes or effects.answers or effects.orders):
-                break
-            for write in effects.writes:
-                write.on_committed(now)
-                if write.asker is not None:
-                    write.asker(write.answer)
-            for order in effects.orders:
-                self._shard.on_marked(order, frozenset(order.missing), now)
-            for each, answer in effects.answers:
-                each(answer)
-
-    def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
-        """Return that nothing is being ended: every partition has its marker at once."""
-        return False
-
-    def shard_of(self, key: str) -> TransactionShard:
-        """Return the one there is."""
-        return self._shard
-
-    def shards(self) -> Iterator[TransactionShard]:
-        """Yield the one there is."""
-        yield self._shard
-
-
-class AtOnce:
-    """The active controller, who decides on a cluster that nobody else changes."""
+class ImmediateController:
+    """Controller that has no other clients and decides every request immediately."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Decide a forwarded request; nothing of it stays."""
+        """Decide a forwarded request, and return the response. The metadata is not changed."""
         before = cluster()
         version = request.api_version
         api = API.get(request.api_key)
@@ -289,7 +153,7 @@ class OneDisk:
         return iter(self._logs.items())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Do nothing: no log is ever lost here."""
+        """Do nothing, because no log ever loses records here."""
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log, if it was created."""
@@ -304,7 +168,7 @@ class OneDisk:
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, created if need be, with a small index."""
+        """Return the partition's log, with a small index. Creates it if it is missing."""
         log = self._logs.get(partition)
         if log is None:
             log = self._logs[partition] = await open_log(
@@ -320,29 +184,30 @@ class OneDisk:
         return log
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Remove a partition's log."""
+        """Delete a partition's log."""
         self._logs.pop(partition, None)
 
     def directory_of(self, partition: TopicPartition) -> None:
-        """Return None: there is one disk."""
+        """Return None, because there is only one disk."""
 
     def apply_retention_soon(self) -> None:
-        """Do nothing: all is kept."""
+        """Do nothing, since all records are retained."""
 
 
 class NoFetchers:
-    """Followers of a broker that leads everything."""
+    """Fetchers that do nothing, because the broker leads all partitions."""
 
     def follow(self, partition: Partition) -> None:
         """Do nothing."""
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Any]:
-        """Return nothing to wait for."""
+        """Return an empty mapping, because there are no fetches to wait for."""
         return {}
 
 
 class MemoryChannel(HostedChannel):
-    """The client's bytes, which are all there, and what it was sent."""
+    """Channel in memory. It has all bytes that the client sends, and collects the bytes sent back
+    to the client."""
 
     __slots__ = ("left", "piece_bytes", "sent")
 
@@ -350,23 +215,23 @@ class MemoryChannel(HostedChannel):
         super().__init__(hosting)
         self.left = memoryview(b"")
         self.piece_bytes = 1
-        """Bytes that arrive at once."""
+        """Number of bytes that arrive at once."""
         self.sent = bytearray()
-        """What the client has read."""
+        """Bytes that the client has received."""
 
     @property
     def has_more_to_write(self) -> bool:
-        """Return False: the client takes all at once."""
+        """Return False, because the client receives everything immediately."""
         return False
 
     def read(self, now_ms: int) -> bool:
-        """Hand on one piece."""
+        """Serve the next piece of the client's bytes."""
         piece, self.left = self.left[: self.piece_bytes], self.left[self.piece_bytes :]
         self.connection.on_bytes(piece, now_ms)
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Let the client read all."""
+        """Let the client receive all pending output."""
         output = self.connection.output
         for chunk in output.chunks:
             assert isinstance(chunk, FileSlice | bytes | bytearray | memoryview)
@@ -376,18 +241,24 @@ class MemoryChannel(HostedChannel):
             self.sent += chunk
         self.connection.on_sent(output.byte_count, now_ms)
 
-    def hang_up(self) -> None:
-        """Drop what has not arrived."""
+    def close_socket(self) -> None:
+        """Discard the bytes that have not arrived yet."""
         self.left = memoryview(b"")
 
 
 class MiniBroker(ConnectionHosting[MemoryChannel]):
-    """All of it, and the host of the one connection."""
+    """A broker core, and the host of its one connection."""
 
-    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, *, frame_bytes_max: int = FRAME_BYTES_MAX, image: MetadataImage | None = None
+    ) -> None:
+        """Start with an image of the metadata, by default that of `cluster()`."""
         self.faults: list[BaseException] = []
-        """Unexpected errors: no client may bring one about."""
-        clock, rng = StandingClock(), SeededRng(1)
+        """Unexpected exceptions. Input from a client must never cause one."""
+        self._orders: list[MarkerOrder] = []
+        """Transaction markers to write. Each partition receives its marker immediately."""
+        self._are_groups_due = False
+        clock, rng = FrozenClock(), SeededRng(1)
         dispatcher = Dispatcher(errors=NotedErrors(self.faults.append))
         super().__init__(
             dispatcher,
@@ -400,18 +271,27 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         ports = ReplicaPorts(
             logs=OneDisk(SimulatedDisk(rng)),
             fetchers=NoFetchers(),
-            work=AtOnceWork(),
+            work=ImmediateLogWork(),
             on_flush_due=lambda partition: None,
             on_isr_due=lambda partition: None,
             on_placed=lambda key, directory: None,
-            on_led=lambda partition: None,
             bring_in=brought_in,
         )
         self.core.open_replicas(ports)
-        image = cluster().image
+        image = cluster().image if image is None else image
         delta = MetadataDelta.between(EMPTY, image)
         run_now(self.core.metadata.publish(delta, image))
         run_now(self.core.replicas.publish(delta, image))
+        self.core.open_coordinators(
+            CoordinatorPorts(
+                producer_ids=SequentialIds(),
+                send_markers=lambda order: self._orders.append(order),
+                cancel_markers=lambda state_partition: None,
+            )
+        )
+        self.core.groups.on_due = self._note_groups_due
+        self.core.groups.on_earlier_deadline = self._note_groups_due
+        self.publish(image)
         self.core.register_early(
             cluster_id="fuzz",
             describe_node=DescribeNodeApi(
@@ -421,16 +301,12 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
                 problems=lambda: (),
                 metric_sources=(),
             ),
-            coming=(),
+            coming=frozenset(),
             offers_telemetry=lambda: True,
         )
         self.core.register(
             cluster_id="fuzz",
-            controller=AtOnce(),
-            coordinator=OneShard(),
-            transactions=OneTransactionShard(),
-            producer_ids=EndlessIds(),
-            followed=lambda: image,
+            controller=ImmediateController(),
         )
         clients = ClientInstances(fresh_id=rng.uuid, payload_bytes_max=FRAME_BYTES_MAX)
         clients.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(PUSH_INTERVAL_MS)}})
@@ -444,10 +320,11 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         self._channel = MemoryChannel(self)
         self.host(self._channel, replace(PEER), NOW_MS)
 
-    # --- how it hosts the connection ---
+    # --- hosting of the connection ---
 
     def run_pending(self, channel: MemoryChannel, slot: ResponseSlot, pending: Pending) -> None:
-        """Finish what a handler left; what waits is given up, with its request."""
+        """Finish the work that a handler started. A delayed response is dropped together with its
+        request."""
         work = self._await_pending(channel, slot, pending)
         with suppress(StopIteration):
             work.send(None)
@@ -455,7 +332,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
 
     async def _result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         while not (pending is None or isinstance(pending, Message)):
-            if isinstance(pending, Apart):
+            if isinstance(pending, ThreadWork):
                 pending = pending.then(pending.work())
             elif is_steps(pending):
                 pending = run_through(pending)
@@ -464,28 +341,29 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return pending
 
     def _have_turn(self) -> None:
-        """Do nothing: turns go on for as long as there is work."""
+        """Do nothing, because the caller repeats iterations as long as there is work."""
 
     def _rearm(self) -> None:
-        """Do nothing: time stands."""
+        """Do nothing, because the clock does not advance."""
 
     def _watch(self, channel: MemoryChannel) -> None:
-        """Do nothing: there is no other client."""
+        """Do nothing, since there is no other client."""
 
     def _on_closed(self, channel: MemoryChannel) -> None:
-        """Do nothing: there is no other client."""
+        """Do nothing, since there is no other client."""
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
-        """Do nothing: bad input is what a fuzzer is for."""
+        """Do nothing, because invalid input is expected here."""
 
-    # --- what is done with it ---
+    # --- used by targets ---
 
     def take(self, data: bytes | bytearray, piece_bytes: int) -> bytes:
-        """Bring bytes as they may arrive, in pieces, and return what is sent back."""
+        """Deliver bytes in pieces of the given size, and return the bytes that the broker sends
+        back."""
         channel = self._channel
         channel.sent = sent = bytearray()
         channel.left, channel.piece_bytes = memoryview(data), piece_bytes
-        self._go_on()
+        self._serve_unfinished()
         while channel.left and not channel.connection.is_closed:
             left_bytes = len(channel.left)
             self._end_waits()
@@ -494,10 +372,16 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         self._end_waits()
         return bytes(sent)
 
-    def exchange(self, data: bytes) -> int:
-        """Bring one frame whole; return the size of the answer, which is not read.
+    def publish(self, image: MetadataImage) -> None:
+        """Pass a new metadata image to the coordinators."""
+        for coordinator in self.core.coordinators:
+            run_now(coordinator.publish(MetadataDelta.between(coordinator.image, image), image))
 
-        The connection is driven without its host, whose instructions no path of a bench counts.
+    def exchange(self, data: bytes) -> int:
+        """Deliver complete frames, and return the size of the responses, which are not read.
+
+        The connection is driven without its host, so that benchmarks do not count the host's
+        instructions.
         """
         connection, size = self._channel.connection, 0
         connection.on_bytes(memoryview(data), NOW_MS)
@@ -510,12 +394,59 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             self._ready.clear()
             connection.resume(NOW_MS)
 
-    def _end_waits(self) -> None:
-        """Let what waits for more, or for others, wait no longer."""
-        self.purgatory.expire(NOW_MS + 3_600_000)
-        self._go_on()
+    def exchange_in_turn(self, data: bytes) -> int:
+        """Deliver frames within one event-loop iteration. Returns the size of the responses at its
+        end.
 
-    def _go_on(self) -> None:
+        Coordinators need this because they write and respond at the end of an iteration.
+        """
+        turn_end, connection = self.dispatcher.turn_end, self._channel.connection
+        turn_end.begin()
+        size = self.exchange(data)
+        turn_end.end(self._errors)
+        self._ready.clear()
+        if count := connection.output.byte_count:
+            connection.on_sent(count, NOW_MS)
+        return size + count
+
+    def _end_waits(self) -> None:
+        """End all delayed requests, so that their responses are sent now."""
+        self.purgatory.expire(NOW_MS + 3_600_000)
+        self._serve_unfinished()
+
+    def _serve_unfinished(self) -> None:
+        """Run event-loop iterations until no work is left."""
+        turn_end = self.dispatcher.turn_end
+        has_work = True
+        while has_work:
+            turn_end.begin()
+            self._go_on_with_transactions()
+            self._go_on_with_groups()
+            self._go_on_with_channel()
+            has_work = bool(turn_end.works)
+            turn_end.end(self._errors)
+            has_work |= bool(self._orders) or self._are_groups_due
+
+    def _note_groups_due(self) -> None:
+        self._are_groups_due = True
+
+    def _go_on_with_transactions(self) -> None:
+        orders, self._orders = self._orders, []
+        for order in orders:
+            self.core.transactions.on_marked(order, frozenset(order.missing))
+
+    def _go_on_with_groups(self) -> None:
+        if not self._are_groups_due:
+            return
+        self._are_groups_due = False
+        groups = self.core.groups
+        deadline_ms = groups.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= NOW_MS:
+            groups.on_time(NOW_MS)
+        for _ in groups.work():
+            pass
+
+    def _go_on_with_channel(self) -> None:
         channel = self._channel
         while True:
             if self._ready:
@@ -532,7 +463,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
 
 
 def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
-    """Take in what was pushed, here and now."""
+    """Process a telemetry push immediately."""
     traits = instance.traits
     labels = ClientLabels(
         instance.id,
@@ -543,13 +474,13 @@ def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Do
         traits.source_address,
         LOCAL,
     )
-    pending = PendingPush(1, labels, codec, payload, WALL_MS, done, wants_shape=True)
+    pending = WaitingPush(1, labels, codec, payload, WALL_MS, done, wants_shape=True)
     (taken,) = Worker(wants_points=True).take_in([pending])
     done(taken.error)
 
 
 def id_of(name: str) -> UUID:
-    """Return the id of a topic that is there."""
+    """Return the id of an existing topic."""
     topic = cluster().image.topic(name)
     assert topic is not None
     return topic.id

@@ -1,25 +1,26 @@
-"""Makes new inputs of old ones, as what is wrong in practice is wrong: cut, flipped, spliced, and
-with the numbers that bounds are about.
-"""
+"""Makes new fuzzing inputs from old ones, with errors that are common in practice: truncations,
+flipped bits, splices, and numbers near limits."""
 
 from collections.abc import Sequence
 from random import Random
 
 STEPS_MAX = 4
-"""Changes made to one input."""
+"""Maximum number of changes made to one input."""
 
 BYTES = (0x00, 0x01, 0x02, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 WIDTHS = (1, 2, 4, 8)
 NUMBERS = (-1, 0, 1, 2, 127, 128, 255, 256, 32_767, 65_535, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TIMES = (1, 1, 2, 2, 8, 1_000)
-"""How often a piece is repeated; the last finds what costs the square of its input."""
+"""Numbers of repetitions of a piece, one of which is drawn. The largest reveals code whose time
+grows with the square of its input."""
 
 RANGE_MAX = 64
-"""Bytes that one change moves, repeats or removes; rarely it is any number."""
+"""Maximum number of bytes that one change moves, repeats or removes. A few changes have no
+limit."""
 
 
 def mutated(random: Random, data: bytes, others: Sequence[bytes], bytes_max: int) -> bytes:
-    """Return a changed input; `others` are good ones to take pieces of."""
+    """Return a changed input. Pieces may be copied from `others`, which are valid inputs."""
     changed = bytearray(data)
     for _ in range(random.randint(1, STEPS_MAX)):
         _CHANGES[random.randrange(len(_CHANGES))](random, changed, others)

@@ -1,8 +1,8 @@
-"""One broker in memory, behind the client's transport: it answers well, late, or from some request
-on never.
+"""One broker in memory, connected to the client's transport. Its responses are correct, late, or
+missing from some request on.
 
-It has one topic and coordinates one group of a single member, in whatever virtual time the test
-runs.  What it was asked is in `asked`.
+It has one topic and coordinates one group of a single member, in the virtual time of the test.
+`asked` contains the requests that it received.
 """
 
 from collections import deque
@@ -63,32 +63,34 @@ NO_LEADER = -1
 LEADER_NOT_AVAILABLE = 5
 MEMBER_ID_REQUIRED = 79
 JOIN_DELAY_S = 3.0
-"""How long a first join is held, as a broker's group.initial.rebalance.delay.ms does."""
+"""Delay in seconds of the first rebalance of a group, as configured by
+group.initial.rebalance.delay.ms."""
 
 
 class OneBroker:
-    """The broker; `connect` is the transport's."""
+    """A broker in memory. It also serves as a transport: its `connect` opens a connection to it."""
 
     def __init__(self, *, silent_from: int | None = None, never_connects: bool = False) -> None:
         self.silent_from = silent_from
-        """Number of the first request that is not answered, nor any after it."""
+        """Number of the first request that gets no response. Later requests get none either."""
         self.never_connects = never_connects
         self.leaderless: frozenset[int] = frozenset()
         self.asked: list[Message] = []
 
     async def connect(self, host: str, port: int) -> "OneStream":
-        """Connect to it."""
+        """Return a new connection to the broker. Never returns if `never_connects` is set."""
         await trio.lowlevel.checkpoint()
         if self.never_connects:
             await trio.sleep_forever()
         return OneStream(self)
 
     def use(self) -> None:
-        """Let this task's clients, and those of all tasks it starts, meet this broker."""
+        """Make this broker the transport of all clients that the current task opens, and of those
+        in tasks that it starts."""
         TRANSPORT.set(self)
 
     def answer(self, api_key: int, version: int, body: memoryview) -> tuple[bytes, float] | None:
-        """Return the answer to one request and its delay in seconds; None for silence."""
+        """Return the response to a request and its delay in seconds, or None for no response."""
         request = codec.decode(apis.request_class(api_key), version, body)
         self.asked.append(request)
         if self.silent_from is not None and len(self.asked) > self.silent_from:
@@ -196,7 +198,7 @@ class OneBroker:
 
 
 def _each_of(topic: Any, row: Callable[..., PartitionRow]) -> list[PartitionRow]:
-    """Return a row of the answer for each partition that is named."""
+    """Return one response row for each partition in the request."""
     return [row(partition_index=one.partition_index) for one in topic.partitions]
 
 
@@ -218,7 +220,7 @@ ANSWERS: dict[str, Callable[[OneBroker, Any], tuple[Message, float]]] = {
 
 
 class OneStream(AnsweringStream):
-    """One connection to it; requests are answered one after the other, as a broker does."""
+    """One connection to the broker. Requests are answered in order, as by a real broker."""
 
     closed_error = trio.ClosedResourceError
 
@@ -231,7 +233,8 @@ class OneStream(AnsweringStream):
         self._news = trio.lowlevel.ParkingLot()
 
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Answer behind the requests before it, or never."""
+        """Send the response when all earlier responses are sent. A request without a response also
+        blocks the responses to all later requests."""
         answered = self._broker.answer(asked.api_key, asked.api_version, body)
         if answered is None:
             self._free_s = float("inf")
@@ -242,7 +245,7 @@ class OneStream(AnsweringStream):
         self._news.unpark_all()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Give what has been answered."""
+        """Return the bytes of responses."""
         await trio.lowlevel.checkpoint()
         while not self._received:
             if self.is_closed:
@@ -261,6 +264,6 @@ class OneStream(AnsweringStream):
         return data
 
     def abort(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         super().abort()
         self._news.unpark_all()

@@ -1,6 +1,6 @@
-"""Fuzzes by mutation alone, with nothing but Python: what every test run does for a short while.
+"""Fuzzing by mutation alone, in pure Python. Every test run includes a short one.
 
-The course depends on the seed and the count; a time limit only ends it earlier.
+The inputs depend only on the seed and the count. A time limit can only end the run earlier.
 """
 
 import time
@@ -22,7 +22,8 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Read all good and kept inputs as they are, then changed ones; return what was seen."""
+    """Judge all valid and kept inputs unchanged, then mutated inputs. Returns the judge with its
+    findings."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)
     ends_at = time.monotonic() + seconds

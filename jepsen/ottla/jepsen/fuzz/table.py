@@ -1,4 +1,4 @@
-"""All targets, by name; what a target reads is imported when it is asked for."""
+"""The targets by name. The code that a target tests is imported when the target is used."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -24,11 +24,11 @@ TARGETS = {
     "acls": "acls",
     "principals": "principals",
 }
-"""The module of each target; its constant there has the target's name."""
+"""Module of each target. The constant with the target's name in upper case is the target itself."""
 
 
 def target_of(name: str) -> FuzzTarget:
-    """Return one target; KeyError when there is none of that name."""
+    """Return one target. Raises KeyError if there is none of that name."""
     module = import_module(f"ottla.jepsen.fuzz.targets.{TARGETS[name]}")
     target: FuzzTarget = getattr(module, name.upper())
     assert target.name == name

@@ -1,8 +1,7 @@
-"""What a fuzz target is: a reader of bytes that others wrote, where its inputs come from, and what
-it may cost.
+"""A fuzz target: a reader of bytes from other programs, the source of its inputs, and its limits.
 
-`check` reads one input.  It returns when the bytes mean something, or raises one of `refusals`;
-anything else that escapes it, an assertion of its own included, is a finding.
+`check` reads one input.  It returns if the bytes are valid, or raises one of `refusals`. Any other
+exception is a finding, including a failed assertion.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,10 +12,11 @@ from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.limits import KIB, MIB
 
 CPU_MS_MAX = 50.0
-"""CPU time that one input may take; more lets a few clients stop a broker."""
+"""Maximum CPU time in ms for one input. If an input could take longer, a few clients could stop a
+broker."""
 
 INPUT_BYTES_MAX = 8 * KIB
-"""Longer inputs say little more and are read less often."""
+"""Default size limit of inputs. Longer ones find little more and run slower."""
 
 
 def _no_name(data: bytes) -> str:
@@ -25,31 +25,33 @@ def _no_name(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzTarget:
-    """One reader under fire."""
+    """One reader under test."""
 
     name: str
     sentence: str
-    """What reads the bytes, for a person who wonders which target to run."""
+    """Description of the reader, shown to a person who selects a target."""
     check: Callable[[bytes], None]
     seeds: Callable[[Random], Iterable[bytes]]
-    """Good inputs, made by our own encoders."""
+    """Valid inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError)
     name_of: Callable[[bytes], str] = _no_name
-    """Says of an input what it is read as, to tell findings apart."""
+    """Function that names the form of an input, so that findings of different forms are kept
+    apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
-    """An input may make its reader hold so many times its size, and so much besides."""
+    """Bytes that may be allocated in addition to a multiple of the input's size."""
     input_bytes_max: int = INPUT_BYTES_MAX
 
     def allocation_max(self, data: bytes) -> int:
-        """Return the bytes that reading this input may take at its peak."""
+        """Return the largest allowed peak allocation for this input."""
         return self.allocation_ratio * len(data) + self.allocation_free_bytes
 
 
 def parts_of(data: bytes, count: int) -> list[bytes]:
-    """Split an input into so many parts: all but the last have a length of two bytes in front.
+    """Split an input into `count` parts. Each part but the last is preceded by its length in two
+    bytes.
 
-    A length that lies takes what is there, so that every input is some parts.
+    If a length exceeds the input, the part is the rest of the input. So every input can be split.
     """
     parts: list[bytes] = []
     at = 0
@@ -68,12 +70,14 @@ def joined(*parts: bytes) -> bytes:
 
 
 def numbered(rows: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield inputs that begin with the number of what reads them: one row of inputs a number."""
+    """Yield inputs for several readers. Each begins with the number of its reader; `rows` has the
+    inputs of each reader."""
     for number, inputs in enumerate(rows):
         for data in inputs:
             yield number.to_bytes(2) + data
 
 
 def number_of(data: bytes, count: int) -> int:
-    """Return which of `count` readers an input is for; every input is for one."""
+    """Return the number of the reader that an input selects, which is below `count`. Every input
+    selects one."""
     return int.from_bytes(data[:2]) % count

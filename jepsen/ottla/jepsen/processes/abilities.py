@@ -1,6 +1,7 @@
-"""What this machine lets a harness do to nodes: found out by doing it, with the reason where not.
+"""The kinds of faults that this machine allows. Each kind is probed by trying it.
 
-Nothing is skipped in silence: whoever leaves out a fault says which ability it lacked, and why.
+No fault is skipped silently: a caller that leaves out a fault reports which ability is missing and
+why.
 """
 
 import os
@@ -41,43 +42,45 @@ except OSError as error:
 
 
 class Ability(StrEnum):
-    """One thing that a machine may let us do."""
+    """A privilege or tool of the machine that some faults need."""
 
     NAMESPACES = "namespaces"
-    """Each node in a network of its own, in which packets are lost in the kernel.  Without it,
-    connections go through our own proxies: cuts, loss, slowness and resets are theirs then."""
+    """Network namespaces, one for each node, in which the kernel drops packets.  Without them,
+    connections go through the harness' own proxies. The proxies then simulate cuts, losses, delays
+    and resets."""
     RATES = "rates"
-    """Links with a bound on bits a second."""
+    """Links with a limited bit rate."""
     RESETS = "resets"
-    """Connections reset from outside."""
+    """TCP connections that a third party can reset."""
     IMAGES = "images"
-    """Each node on a file system of its own: power cuts and full disks."""
+    """A separate file system for each node, needed for power cuts and full disks."""
     CLOCKS = "clocks"
-    """Wall clocks that jump."""
+    """Wall clocks that can be made to jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What may be used, and why the rest may not."""
+    """The abilities of the machine, and the reasons why others are missing."""
 
     missing: Mapping[Ability, str]
-    """What is not there, with the reason."""
+    """The missing abilities, each with the reason."""
 
     def __contains__(self, ability: Ability) -> bool:
-        """Return whether an ability is there."""
+        """Return whether the machine has an ability."""
         return ability not in self.missing
 
     @property
     def has_namespaces(self) -> bool:
-        """Whether nodes have networks of their own, or proxies."""
+        """Return whether nodes have network namespaces of their own. If not, the harness uses
+        proxies."""
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":
-        """Return the same with some taken away."""
+        """Return a copy without some abilities."""
         return Abilities({**self.missing, **dict.fromkeys(abilities, reason)})
 
     def to_json(self) -> dict[str, str | None]:
-        """Return the reason why each is not there, None where it is."""
+        """Return for each ability the reason why it is missing, or None if the machine has it."""
         return {str(one): self.missing.get(one) for one in Ability}
 
 
@@ -85,14 +88,16 @@ NOTHING = Abilities(
     {
         one: "not asked for"
         for one in Ability
-        if one not in (Ability.RATES, Ability.RESETS)  # our proxies have these
+        if one not in (Ability.RATES, Ability.RESETS)  # the harness' own proxies have these
     }
 )
-"""As on a machine where we are nobody: processes on loopback, behind our proxies."""
+"""The abilities of a machine without privileges: processes on loopback, behind the harness'
+proxies."""
 
 
 async def probe(directory: Path) -> Abilities:
-    """Try everything, below a directory; it takes about a second, and nothing is left of it."""
+    """Probe all abilities, and return those that the machine has. Takes about one second. Temporary
+    files below `directory` are removed."""
     place = directory / PROBE
     place.mkdir(parents=True, exist_ok=True)
     missing: dict[Ability, str] = {}
@@ -106,7 +111,7 @@ async def probe(directory: Path) -> Abilities:
     with claimed(place) as claim:
         network = NamespaceNetwork(claim, [NODE])
         await attempt(Ability.NAMESPACES, _lose_packets(network))
-        if Ability.NAMESPACES not in missing:  # else all that is done to links is our proxies' work
+        if Ability.NAMESPACES not in missing:  # otherwise proxies do all faults of links
             await attempt(Ability.RATES, _slow_down(network))
             await attempt(Ability.RESETS, _reset(network))
         await attempt(Ability.IMAGES, _lose_power(ImageDisk(place, NODE, size_bytes=IMAGE_BYTES)))
@@ -132,12 +137,12 @@ async def _slow_down(network: NamespaceNetwork) -> None:
 
 
 async def _reset(network: NamespaceNetwork) -> None:
-    """Reset a connection that the node has with itself."""
+    """Reset a connection that the probed node opens to itself."""
     network.links.lift_all()
     await network.apply()
-    host, _, _port = network.seats[NODE].binds.rpartition(":")
+    host, _, _port = network.endpoints[NODE].binds.rpartition(":")
     script = RESET_SCRIPT.format(host=host)
-    words = [*network.seats[NODE].command_prefix, sys.executable, "-c", script]
+    words = [*network.endpoints[NODE].command_prefix, sys.executable, "-c", script]
     said = await run_async(words)
     if "reset" not in said:
         raise CommandError(f"ss -K resets no connection: {said.strip()}")

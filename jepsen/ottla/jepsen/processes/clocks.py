@@ -1,8 +1,8 @@
-"""Wall clocks that jump: a small library in each node adds to its wall clock what a file says.
+"""Wall clocks that jump: a small library in each node's process adds an offset to its wall clock.
 
-Only the wall clock is wrong.  The monotonic one, which leases and timeouts use, stays right, as
-when an administrator or NTP sets a machine's clock.  (libfaketime does the same, but breaks waiting
-by the monotonic clock: CPython's `time.sleep` fails under it.)
+The offset is read from a file.  Only the wall clock is wrong. The monotonic clock, which leases and
+timeouts use, stays right, as when an administrator or NTP sets a machine's clock.  libfaketime is
+not used because it breaks waits by the monotonic clock: CPython's `time.sleep` fails under it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,8 @@ COMPILER = "cc"
 
 
 async def compile_shim(directory: Path) -> Path:
-    """Compile the library into a directory; CommandError where there is no compiler."""
+    """Compile the library into a directory, and return its path. Raises CommandError if there is no
+    compiler."""
     library = directory / "clock_shim.so"
     words = [COMPILER, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE), "-ldl"]
     await run_async(words)
@@ -23,11 +24,11 @@ async def compile_shim(directory: Path) -> Path:
 
 
 class Clocks:
-    """The wall clocks of all nodes; without a library they are the machine's own."""
+    """The wall clocks of all nodes. Without the library, every node uses the machine's clock."""
 
     def __init__(self, directory: Path, nodes: Iterable[str], *, library: Path | None) -> None:
         self.offsets_ms = dict.fromkeys(nodes, 0)
-        """How far each is ahead of the true time."""
+        """Offset of each node's clock from the true time, in ms."""
         self._library = library
         self._directory = directory / "clocks"
         self._directory.mkdir(exist_ok=True)
@@ -35,15 +36,16 @@ class Clocks:
             self._path(node).write_bytes(_offset_bytes(0))
 
     def set(self, node: str, offset_ms: int) -> None:
-        """Set a node's clock so far ahead of the true one (behind, when negative), at once."""
+        """Set a node's wall clock to the true time plus an offset in ms, which may be negative.
+        Takes effect at once."""
         assert self._library is not None
         self.offsets_ms[node] = offset_ms
-        # In place: the node has mapped this file.
+        # Written in place, because the node has mapped this file.
         with self._path(node).open("r+b") as file:
             file.write(_offset_bytes(offset_ms))
 
     def environment(self, node: str) -> dict[str, str]:
-        """Return what the node's process needs to see its clock."""
+        """Return the environment variables that make the node's process use its clock."""
         if self._library is None:
             return {}
         return {"LD_PRELOAD": str(self._library), "OTTLA_CLOCK_FILE": str(self._path(node))}

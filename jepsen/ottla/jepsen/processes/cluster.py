@@ -1,7 +1,9 @@
-"""A cluster of real processes that can be hurt: nodes in their seats, on their disks.
+"""A cluster of real processes, with their network addresses and disks, into which faults are
+injected.
 
-`open_cluster` takes what it needs of the machine and gives all of it back at the end of the block,
-however that comes; what the machine does not have, it does without and says so (`abilities`).
+`open_cluster` allocates addresses, mounts and processes, and releases all of them at the end of the
+block, even after an error. Faults that the machine does not allow are left out and reported
+(`abilities`).
 """
 
 import os
@@ -17,7 +19,6 @@ import trio
 from ottla.jepsen.clients.login import logged_in
 from ottla.jepsen.processes.abilities import Abilities, Ability, probe
 from ottla.jepsen.processes.clocks import Clocks, compile_shim
-from ottla.jepsen.processes.cluster_atlas import Atlas
 from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, MachineClaim, claimed
 from ottla.jepsen.processes.cluster_files import (
     NOT_SECURE,
@@ -34,7 +35,8 @@ from ottla.jepsen.processes.cluster_view import (
     why_not_full,
 )
 from ottla.jepsen.processes.disks import ImageDisk, NodeDisk, PlainDisk
-from ottla.jepsen.processes.network import Network, NetworkFaults, Seat
+from ottla.jepsen.processes.fault_limits import FaultLimits
+from ottla.jepsen.processes.network import Network, NetworkFaults, NodeEndpoint
 from ottla.jepsen.processes.network_namespaces import open_namespaces
 from ottla.jepsen.processes.network_proxies import open_proxies
 from ottla.jepsen.processes.nodes import (
@@ -55,15 +57,15 @@ FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
 HEALTHY_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.25
-"""The only thing in here that asks again and again; it is done when the cluster is well."""
+"""Interval between the polls of a cluster that is not healthy yet."""
 RESTART_AFTER_S = 1.0
-"""How long a node that died by itself stays down."""
+"""Delay before a node that died by itself is started again."""
 RESTARTS_MAX = 20
-"""A node that dies over and over is left down: the run is red long since."""
+"""Restarts of a node that keeps dying, after which it stays down. The run has failed by then."""
 
 
 class ProcessCluster:
-    """A running cluster; made by `open_cluster`."""
+    """A running cluster, created by `open_cluster`."""
 
     def __init__(
         self,
@@ -77,11 +79,11 @@ class ProcessCluster:
     ) -> None:
         self.nodes = nodes
         self.security = security
-        """Its certificates and users, where it asks who everyone is."""
+        """Certificates and users of a secure cluster, else None."""
         self.network = NetworkFaults(network)
         self.abilities = abilities
         self.clocks = clocks
-        self.atlas = Atlas(self, flush=flush)
+        self.fault_limits = FaultLimits(self, flush=flush)
 
     @property
     def brokers(self) -> list[ProcessNode]:
@@ -95,17 +97,18 @@ class ProcessCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients are given: host:port of every broker."""
+        """Bootstrap addresses for clients: host:port of every broker."""
         return ",".join(node.address for node in self.brokers)
 
     @property
     def deaths(self) -> list[Death]:
-        """Every end of a node that nobody ordered."""
+        """Unplanned ends of nodes."""
         found = [death for node in self.nodes.values() for death in node.deaths]
         return sorted(found, key=lambda death: death.time_ns)
 
     async def start(self, *names: str, wait: bool = True) -> None:
-        """Start nodes (all when none is named) at once; wait until each serves."""
+        """Start the named nodes at the same time, or all nodes if none are named. If `wait`,
+        returns when each of them serves."""
         nodes = [self.nodes[name] for name in names or self.nodes]
         for node in nodes:
             node.start()
@@ -114,18 +117,19 @@ class ProcessCluster:
                 await node.wait_ready()
 
     async def kill(self, *names: str) -> None:
-        """Kill nodes at the same moment, and wait until they are gone."""
+        """Kill nodes at the same moment, and wait until their processes have ended."""
         async with trio.open_nursery() as nursery:
             for name in names:
                 nursery.start_soon(self.nodes[name].kill)
 
     async def stop(self, *names: str) -> None:
-        """Shut nodes down, in the order they are named."""
+        """Shut nodes down, in the order given."""
         for name in names:
             await self.nodes[name].stop()
 
     async def stop_all(self) -> list[str]:
-        """Shut all down, brokers first: they need a controller for it; return what went wrong."""
+        """Shut all nodes down, brokers first, since their shutdown needs a controller. Returns the
+        errors."""
         wrong: list[str] = []
 
         async def stop(node: ProcessNode) -> None:
@@ -141,14 +145,14 @@ class ProcessCluster:
         return wrong
 
     async def cut_power(self, *names: str) -> None:
-        """Take power from nodes at the same moment: what was not flushed is lost."""
+        """Cut the power of nodes at the same moment: data that was not flushed is lost."""
         await self.kill(*names)
         async with trio.open_nursery() as nursery:
             for name in names:
                 nursery.start_soon(self.nodes[name].disk.cut_power)
 
     async def active_controller(self) -> ProcessNode | None:
-        """Return who leads the quorum, None when nobody does, or nobody can say."""
+        """Return the leader of the quorum, or None if there is none or no node answers."""
         try:
             quorum = await ask_quorum(self._addresses())
         except NoAnswerError:
@@ -156,32 +160,33 @@ class ProcessCluster:
         return next((node for node in self.controllers if node.id == quorum.leader), None)
 
     async def views(self) -> dict[str, View]:
-        """Return what each broker that answers says, by its name."""
+        """Return the metadata that each reachable broker reports, by the broker's name."""
         found = await ask_all(self._addresses())
         return {node.name: found[node.address] for node in self.brokers if node.address in found}
 
     async def partitions(self) -> dict[str, ViewedPartition]:
-        """Return all partitions by key, as a broker says that most brokers agree with."""
+        """Return all partitions by key, as reported by one of the brokers that agree with most
+        others."""
         views = list((await self.views()).values())
         if not views:
             return {}
         return max((view.partitions for view in views), key=lambda one: _agreeing(one, views))
 
     async def leader_of(self, key: str) -> ProcessNode | None:
-        """Return who leads a partition; None when nobody does, or nobody can say."""
+        """Return the leader of a partition, or None if there is none or no broker answers."""
         partition = (await self.partitions()).get(key)
         return None if partition is None else self.broker(partition.leader)
 
     def broker(self, id_: int) -> ProcessNode | None:
-        """Return the broker of an id."""
+        """Return the broker with a node id, or None."""
         return next((node for node in self.brokers if node.id == id_), None)
 
     async def is_isr_full(self) -> bool:
-        """Return whether all replicas of all partitions are in sync, and surely so."""
+        """Return whether all replicas of all partitions are known to be in sync."""
         return await self.why_not_full() is None
 
     async def why_not_full(self) -> str | None:
-        """Say why not all replicas are known to be in sync; None when they are."""
+        """Return the reason why not all replicas are known to be in sync, or None if they are."""
         absent = [node.name for node in self.brokers if node.state is not ProcessState.RUNNING]
         if absent:
             return f"{', '.join(absent)} is not running"
@@ -193,12 +198,13 @@ class ProcessCluster:
         return why_not_full(quorum, views, [node.id for node in self.brokers])
 
     async def wait_healthy(self, timeout_s: float = HEALTHY_TIMEOUT_S) -> float:
-        """Wait until all nodes run and all replicas are in sync; return the seconds it took.
+        """Wait until all nodes run and all replicas are in sync. Returns the waiting time in
+        seconds.
 
-        NodeError when it takes too long, with the reason.
+        Raises NodeError with the reason if it takes too long.
         """
         began_s = trio.current_time()
-        reason: str | None = "nobody was asked yet"
+        reason: str | None = "no node was asked yet"
         with trio.move_on_after(timeout_s):
             while True:
                 absent = [
@@ -211,7 +217,7 @@ class ProcessCluster:
         raise NodeError(f"the cluster is not healthy after {timeout_s:g} s: {reason}")
 
     async def watch(self) -> None:
-        """Start nodes again that died by themselves, as whoever runs a cluster would."""
+        """Restart nodes that died by themselves, as an operator would."""
         async with trio.open_nursery() as nursery:
             for node in self.nodes.values():
                 nursery.start_soon(self._watch_one, node)
@@ -224,7 +230,8 @@ class ProcessCluster:
                 node.start()
 
     def collect_logs(self, to: Path) -> list[Path]:
-        """Copy every node's log into a directory, as NAME.log (and what came before)."""
+        """Copy every node's log NAME.log, and its older file, into a directory. Returns the paths
+        of the copies."""
         to.mkdir(parents=True, exist_ok=True)
         parts = [part for node in self.nodes.values() for part in node.log.parts]
         return [Path(shutil.copy(part, to / part.name)) for part in parts]
@@ -239,7 +246,7 @@ def _agreeing(partitions: Mapping[str, ViewedPartition], views: Iterable[View]) 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What all nodes of a cluster are built with."""
+    """Properties of the cluster that are needed to build each of its nodes."""
 
     directory: Path
     claim: MachineClaim
@@ -251,19 +258,19 @@ class _Site:
     nursery: trio.Nursery
 
     def node(self, name: str, disk: NodeDisk) -> ProcessNode:
-        """Build one node; nothing is started."""
+        """Return a new node of the cluster, which is not started."""
         role, id_ = _identity(name)
-        seat = self.network.seats[name]
+        endpoint = self.network.endpoints[name]
         properties = self.directory / f"{name}.properties"
         write_properties(
             properties,
             role=role,
             id_=id_,
-            seat=seat,
+            endpoint=endpoint,
             data=disk.data,
             voters={
                 _identity(one)[1]: place
-                for one, place in self.network.seats.items()
+                for one, place in self.network.endpoints.items()
                 if _identity(one)[0] is NodeRole.CONTROLLER
             },
             settings=self.settings,
@@ -279,7 +286,7 @@ class _Site:
             name,
             role=role,
             id_=id_,
-            seat=seat,
+            endpoint=endpoint,
             disk=disk,
             properties=properties,
             log=self.directory / f"{name}.log",
@@ -300,11 +307,12 @@ async def open_cluster(
     secure: bool = False,
     abilities: Abilities | None = None,
 ) -> AsyncIterator[ProcessCluster]:
-    """Start a new cluster in a directory; yield it when it is healthy; leave nothing behind.
+    """Start a new cluster in a directory, and yield it when it is healthy. Everything is removed at
+    the end.
 
-    In the block of a `secure` one every client logs in as the user of the workloads.
-    `planted` names a bug that the nodes shall have; `flush` has brokers flush before they answer;
-    `abilities` (None: all the machine has) bounds what is used of the machine.
+    If the cluster is `secure`, every client in the block logs in as the user of the workloads.
+    `planted` is the name of a bug to plant into the nodes. With `flush`, brokers flush before they
+    acknowledge. `abilities` limits the abilities that are used; None uses all that the machine has.
     """
     directory.mkdir(parents=True, exist_ok=True)
     directory = directory.resolve()
@@ -333,7 +341,7 @@ async def open_cluster(
                 try:
                     yield cluster
                 finally:
-                    # Before nodes are ended: nobody shall start them again.
+                    # Stop the watcher before nodes are killed, so that it does not restart them.
                     nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise only_error(group) from None
@@ -341,9 +349,10 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
-    """Format the quorum and start all nodes; kill what is left of them at the end."""
+    """Format the quorum and start all nodes. Yields when the cluster is healthy. Kills the
+    remaining processes at the end."""
     await format_controllers(
-        ((node.id, node.seat, node.disk.data) for node in cluster.controllers),
+        ((node.id, node.endpoint, node.disk.data) for node in cluster.controllers),
         cluster.security.first_records() if cluster.security else (),
     )
     try:
@@ -363,10 +372,10 @@ def _make_secure(directory: Path, network: Network) -> "ClusterSecurity":
         raise ConfigError(
             "--secure", f"needs cryptography, which is not installed; install it with: {hint}"
         ) from None
-    seats: dict[tuple[str, int], Seat] = {
-        _identity(name): seat for name, seat in network.seats.items()
+    endpoints: dict[tuple[str, int], NodeEndpoint] = {
+        _identity(name): endpoint for name, endpoint in network.endpoints.items()
     }
-    return ClusterSecurity(directory, seats)
+    return ClusterSecurity(directory, endpoints)
 
 
 def _identity(name: str) -> tuple[NodeRole, int]:

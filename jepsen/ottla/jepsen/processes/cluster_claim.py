@@ -1,10 +1,12 @@
-"""What a run takes of the machine, and how all of it is given back, whoever gives it back.
+"""The resources of the machine that a run allocates, and their release, also by another process.
 
-A run claims a number by locking a file; with the number go its subnet and the names of its bridge,
-links and namespaces.  The lock ends with the process that holds it, so what a claim that can be
-locked has left behind belongs to nobody, and is swept away.
-Invariant OnlyOurs: nothing is ended, unmounted or deleted but what bears the run's own name: a
-process by its environment, a mount by the run's directory, links and namespaces by the number.
+A run claims a number by locking a file. The number determines its subnet and the names of its
+bridge, links and namespaces.  The lock ends with the process that holds it. So if a claim file can
+be locked, its run is dead, and the run's leftover resources are released.
+
+Invariant OnlyOurs: a process, mount, link or namespace is removed only if it is marked as the run's
+own. A process has the run's id in its environment, a mount is below the run's directory, and links
+and namespaces are named after the number.
 """
 
 import fcntl
@@ -25,53 +27,55 @@ from typing import IO
 from ottla.jepsen.processes.commands import CommandError, run
 
 RUN_VARIABLE = "OTTLA_JEPSEN_RUN"
-"""In the environment of every process of a run: by it they are found again."""
+"""Environment variable in every process of a run, by which its processes are found."""
 
 CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
-"""Says where claims are kept instead; runs that do not share the place do not sweep each other."""
+"""Environment variable that names another directory for claims. Runs with different claim
+directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""The third byte of the subnets."""
+"""Numbers of claims: the third byte of the subnets."""
 
 END_TIMEOUT_S = 10.0
-"""A killed process that is not gone by then hangs in the kernel."""
+"""Seconds after which a killed process that still exists is considered hung in the kernel."""
 
 UNMOUNT_TIMEOUT_S = 5.0
 GONE_AFTER_S = 0.02
 LOOKS = 3
-"""A process that has just begun its program shows no environment for a moment."""
+"""Number of times to search for the processes of a run. A process that has just called exec has no
+visible environment for a moment."""
 
 ALL_IS_WELL = b"."
-"""What a guardian is told by a run that has given everything back."""
+"""Byte that a run sends to its guardian when it has released everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClaim:
-    """One run's place on the machine."""
+    """The number and names that one run claims on the machine."""
 
     number: int
     run_id: str
-    """Unlike the number never used again."""
+    """Id of the run. Unlike the number, it is never used again."""
     directory: str
-    """Below it are all its files and mounts."""
+    """Directory that contains all files and mounts of the run."""
 
     @property
     def prefix(self) -> str:
-        """What the names of its links begin with; an interface's name has 15 characters at most."""
+        """Prefix of the names of the run's links. An interface's name has 15 characters at most."""
         return f"ottj{self.number}"
 
     @property
     def bridge(self) -> str:
-        """The bridge to which all nodes are tied."""
+        """Name of the bridge to which all nodes are connected."""
         return self.prefix
 
     @property
     def sink(self) -> str:
-        """A bridge to which nobody is tied: what is sent there is gone."""
+        """Name of a bridge without connections, which drops the packets sent to it."""
         return f"{self.prefix}x"
 
     def link_of(self, node: str) -> str:
-        """Return the name of our end of a node's link."""
+        """Return the name of the harness' end of a node's link."""
         return f"{self.prefix}{node}"
 
     def namespace_of(self, node: str) -> str:
@@ -84,7 +88,7 @@ class MachineClaim:
 
 
 def claims_directory() -> Path:
-    """Return where claims of this user are kept."""
+    """Return the directory of this user's claims."""
     if CLAIMS_VARIABLE in os.environ:
         return Path(os.environ[CLAIMS_VARIABLE])
     if os.geteuid() == 0:
@@ -94,9 +98,10 @@ def claims_directory() -> Path:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[MachineClaim]:
-    """Take a number of our own, after sweeping what dead runs left; give all back at the end.
+    """Claim a number, after releasing the resources of dead runs. Everything is released at the end
+    of the block.
 
-    A guardian stands by, in case that we cannot.
+    If this process dies, a guardian process releases everything.
     """
     with ExitStack() as held:
         number, file = _take_number(held)
@@ -114,7 +119,8 @@ def claimed(directory: Path) -> Iterator[MachineClaim]:
 
 
 def sweep_after(run_id: str) -> None:
-    """Sweep what a run left that has ended; nothing when somebody did so already."""
+    """Release the resources that an ended run left behind, unless another process has already done
+    so."""
     number = int(run_id.partition("-")[0])
     ends_at = time.monotonic() + END_TIMEOUT_S
     with ExitStack() as held:
@@ -129,7 +135,7 @@ def sweep_after(run_id: str) -> None:
 
 
 def sweep(claim: MachineClaim) -> None:
-    """Give back all that a run took: processes, mounts, namespaces, links."""
+    """Release all resources of a run: processes, mounts, namespaces, links."""
     _end_processes(claim)
     _unmount(claim.directory)
     if os.geteuid() == 0:
@@ -137,7 +143,7 @@ def sweep(claim: MachineClaim) -> None:
 
 
 def pids_of(run_id: str) -> list[int]:
-    """Return the processes that bear a run's name, and are no zombies."""
+    """Return the processes with a run's id in their environment, without zombies."""
     mark = f"{RUN_VARIABLE}={run_id}".encode()
     found = []
     for path in Path("/proc").iterdir():
@@ -152,9 +158,10 @@ def pids_of(run_id: str) -> list[int]:
 
 
 def _guardian(run_id: str) -> subprocess.Popen[bytes]:
-    """Have a guardian stand by, who acts when its input ends before it is told that all is well."""
+    """Start a guardian process, and return it. The guardian releases the run's resources if its
+    standard input ends before ALL_IS_WELL arrives."""
     command = [sys.executable, "-m", "ottla.jepsen.processes.cluster_guardian", run_id]
-    # In a session of its own, so that a Ctrl-C meant for us leaves it alone.
+    # A session of its own protects it from a Ctrl-C in the harness' terminal.
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
@@ -185,7 +192,7 @@ def _claims_above(number: int) -> bool:
 
 
 def _locked(number: int, held: ExitStack) -> IO[str] | None:
-    """Open and lock a number's file; None while somebody else holds it."""
+    """Open and lock the claim file of a number. Returns None if another process has locked it."""
     directory = claims_directory()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = held.enter_context((directory / f"{number}.lock").open("a+"))
@@ -202,7 +209,7 @@ def _read(file: IO[str]) -> MachineClaim | None:
     try:
         return MachineClaim(**json.loads(text)) if text else None
     except (ValueError, TypeError):
-        return None  # written in part: its run had taken nothing yet
+        return None  # incomplete file: the run had allocated nothing yet
 
 
 def _write(file: IO[str], claim: MachineClaim) -> None:
@@ -226,16 +233,17 @@ def _end_processes(claim: MachineClaim) -> None:
 
 
 def _unmount(directory: str) -> None:
-    """Unmount what is mounted below a directory; the last word is lazy, for who holds on to it."""
+    """Unmount all file systems below a directory. The last attempt is lazy, for mounts still in
+    use."""
     ends_at = time.monotonic() + UNMOUNT_TIMEOUT_S
     while points := _mounts_below(directory):
         is_late = time.monotonic() > ends_at
         for point in points:
             run(["umount", *(["--lazy"] if is_late else []), point], is_checked=is_late)
-        # One who was killed holds its files for a moment after it can be seen no longer.
+        # A killed process keeps its files open for a moment after it disappears from /proc.
         time.sleep(GONE_AFTER_S)
     while loops := _loops_below(directory):
-        # They let go of their images by themselves, a moment after they are unmounted.
+        # Loop devices release their images by themselves, a moment after the unmount.
         if time.monotonic() > ends_at:
             for loop in loops:
                 run(["losetup", "--detach", loop], is_checked=False)
@@ -244,7 +252,7 @@ def _unmount(directory: str) -> None:
 
 
 def _loops_below(directory: str) -> list[str]:
-    """Return the loop devices whose images lie below a directory."""
+    """Return the loop devices with images below a directory."""
     found = []
     for path in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):
@@ -272,7 +280,8 @@ def _delete_network(claim: MachineClaim) -> None:
 
 
 def _said_by_ip(*words: str) -> str:
-    """Return what `ip` says; nothing where it is not installed, for then nothing was made by it."""
+    """Return the output of an `ip` command. Returns "" if `ip` is not installed, since then there
+    is nothing to release."""
     try:
         return run(["ip", *words], is_checked=False)
     except CommandError:

@@ -1,49 +1,53 @@
 """The files of a cluster: each node's settings, and the formatted directories of its controllers.
 
-Settings are Kafka's; what is not set here or by the caller has its default.
+Settings are Kafka's. A setting that neither this module nor the caller sets has its default.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from ottla.jepsen.processes.network import Seat
+from ottla.jepsen.processes.network import NodeEndpoint
 from ottla.metadata.records import Record
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.storage.disk import RealDisk
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 BROKER_LISTENER = "PLAINTEXT"
 NOT_SECURE: Mapping[str, str] = MappingProxyType({})
 
 SETTINGS = {
-    # A fault lasts about 10 s: a broker that is gone must be noticed well within that time.
+    # A fault lasts about 10 s: a dead broker must be detected well within that time.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "5000",
-    # A node that starts during faults may find no controller for over a minute, and then ends.
+    # A node that starts during faults may find no controller for over a minute. With a shorter
+    # timeout it would end.
     "initial.broker.registration.timeout.ms": "300000",
-    # Fifty partitions, the default, cost six processes on a small machine more than they show.
+    # The default of 50 partitions costs six processes on a small machine too much, and shows
+    # nothing more.
     "offsets.topic.num.partitions": "6",
     "group.initial.rebalance.delay.ms": "0",
-    # Else a run's records all lie in one segment of each log, and nothing rolls while it is hurt.
+    # Otherwise a run's records are all in one segment of each log, and no segment rolls during a
+    # fault.
     "log.roll.ms": "10000",
-    # And what is compacted is compacted again and again.
+    # Compacted topics are compacted many times in a run.
     "log.cleaner.backoff.ms": "3000",
-    # By default a member that is gone keeps its partitions for 45 s.
+    # By default the partitions of a dead member are reassigned only after 45 s.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-"""For every cluster, unless the caller says otherwise."""
+"""Settings of every cluster, unless the caller overrides them."""
 
 FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
-"""Nothing is acknowledged but what is on disk: then all brokers may lose power at once."""
+"""Settings with which brokers acknowledge only flushed records. Then all brokers may lose power at
+once."""
 
 
 def settings_of(brokers: int, *, flush: bool, extra: Mapping[str, str]) -> dict[str, str]:
@@ -67,13 +71,13 @@ def write_properties(
     *,
     role: str,
     id_: int,
-    seat: Seat,
+    endpoint: NodeEndpoint,
     data: Path,
-    voters: Mapping[int, Seat],
+    voters: Mapping[int, NodeEndpoint],
     settings: Mapping[str, str],
     security: Mapping[str, str] = NOT_SECURE,
 ) -> None:
-    """Write one node's .properties file; only its owner may read it."""
+    """Write one node's .properties file, readable by its owner only."""
     own = {
         "process.roles": role,
         "node.id": str(id_),
@@ -82,11 +86,11 @@ def write_properties(
         ),
     }
     if role == "controller":
-        own["listeners"] = f"{CONTROLLER_LISTENER}://{seat.binds}"
+        own["listeners"] = f"{CONTROLLER_LISTENER}://{endpoint.binds}"
         own["metadata.log.dir"] = str(data)
     else:
-        own["listeners"] = f"{BROKER_LISTENER}://{seat.binds}"
-        own["advertised.listeners"] = f"{BROKER_LISTENER}://{seat.advertised}"
+        own["listeners"] = f"{BROKER_LISTENER}://{endpoint.binds}"
+        own["advertised.listeners"] = f"{BROKER_LISTENER}://{endpoint.advertised}"
         own["log.dirs"] = str(data)
     lines = [f"{key}={value}\n" for key, value in {**own, **security, **settings}.items()]
     path.touch(mode=0o600)
@@ -94,16 +98,17 @@ def write_properties(
 
 
 async def format_controllers(
-    controllers: Iterable[tuple[int, Seat, Path]], first_records: Sequence[Record] = ()
+    controllers: Iterable[tuple[int, NodeEndpoint, Path]], first_records: Sequence[Record] = ()
 ) -> str:
-    """Format the directories of a new quorum: (id, seat, directory) each; return the cluster id."""
+    """Format the directories of a new quorum from (id, endpoint, directory) of each controller.
+    Returns the cluster id."""
     rng = RealRng()
     cluster_id = uuid_to_text(rng.uuid())
     voters, directories = [], []
-    for id_, seat, data in controllers:
-        host, port = parse_address(seat.advertised)
-        endpoint = VoterEndpoint(CONTROLLER_LISTENER, host, port)
-        voters.append(Voter(id=NodeId(id_), directory_id=rng.uuid(), endpoints=(endpoint,)))
+    for id_, endpoint, data in controllers:
+        host, port = parse_address(endpoint.advertised)
+        listener = VoterEndpoint(CONTROLLER_LISTENER, host, port)
+        voters.append(Voter(id=NodeId(id_), directory_id=rng.uuid(), endpoints=(listener,)))
         directories.append(str(data))
     async with RealDisk() as disk:
         for voter, directory in zip(voters, directories, strict=True):

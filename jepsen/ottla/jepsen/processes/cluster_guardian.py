@@ -1,7 +1,9 @@
-"""Cleans up after a harness that could not: `python -m …processes.cluster_guardian RUN_ID`.
+"""Guardian process that cleans up after a dead harness: `python -m …processes.cluster_guardian
+RUN_ID`.
 
-It waits until its standard input ends, which the kernel sees to however the harness dies, and gives
-back what that run took.  A run that has done so itself says so first.
+Its standard input is a pipe from the harness, which the kernel closes however the harness dies. The
+guardian then releases the resources of the run RUN_ID.  A run that has released its resources
+itself sends ALL_IS_WELL first.
 """
 
 import os
@@ -12,7 +14,8 @@ from ottla.jepsen.processes.cluster_claim import sweep_after
 
 
 def main() -> int:
-    """Wait for the end of the harness, then sweep unless it is told that all is well."""
+    """Wait for the end of the harness, then release its resources unless ALL_IS_WELL was
+    received."""
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     if not os.read(0, 1):

@@ -1,7 +1,8 @@
-"""What a cluster says of itself: who leads, who is in sync, whether all is well.
+"""The state that a cluster reports: leaders, in-sync replicas, and whether the cluster is healthy.
 
-Every broker is asked, for one that was cut off tells yesterday's truth; and the quorum is asked how
-far each broker has read the metadata, for one that has just come back tells last week's.
+Every broker is asked for its metadata, because a broker that was cut off reports old metadata. The
+quorum is asked up to which metadata offset each broker has fetched. A broker that has just
+restarted may report even older metadata.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ NOBODY = -1
 
 
 class NoAnswerError(Exception):
-    """The cluster, or the node that was asked, does not answer in time, or refuses."""
+    """A node or the cluster did not answer in time, or refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewedPartition:
-    """One partition as a broker has it."""
+    """One partition as a broker describes it."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -39,32 +40,33 @@ class ViewedPartition:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has a leader and all its replicas are in sync."""
+        """Return whether the partition has a leader and all its replicas are in sync."""
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one broker says."""
+    """The metadata that one broker reports."""
 
     brokers: frozenset[int]
-    """Those that are registered and not fenced."""
+    """Registered brokers that are not fenced."""
     partitions: dict[str, ViewedPartition] = field(default_factory=dict)
-    """By key, "topic-partition"."""
+    """Partitions by key, "topic-partition"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewedQuorum:
-    """What the quorum's leader says."""
+    """The state that the leader of the quorum reports."""
 
     leader: int
     high_watermark: int
     end_offsets: dict[int, int]
-    """How far each voter and each broker has fetched the metadata."""
+    """For each voter and each broker, the metadata offset up to which it has fetched."""
 
 
 async def ask_broker(address: str) -> View:
-    """Ask one broker what it knows of all topics; NoAnswerError."""
+    """Return the metadata of all topics that one broker reports. Raises NoAnswerError if it does
+    not answer."""
     host, port = parse_address(address)
     try:
         with trio.fail_after(ANSWER_TIMEOUT_S):
@@ -87,7 +89,8 @@ async def ask_broker(address: str) -> View:
 
 
 async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
-    """Ask so many brokers at once; who does not answer is not in the answer."""
+    """Return the metadata that each of the given brokers reports, by address. Brokers that do not
+    answer are left out."""
     found: dict[str, View] = {}
 
     async def ask(address: str) -> None:
@@ -103,7 +106,8 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
 
 
 async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
-    """Ask, by way of any of the brokers, for the quorum's state; NoAnswerError."""
+    """Return the state of the quorum, requested through any of the brokers. Raises NoAnswerError if
+    none of them answers."""
     topic = quorum_request.TopicData(
         topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
     )
@@ -131,15 +135,16 @@ async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
 
 
 def why_not_full(quorum: ViewedQuorum, views: Sequence[View], brokers: Sequence[int]) -> str | None:
-    """Say why not all replicas are known to be in sync; None when they are.
+    """Return the reason why not all replicas are known to be in sync, or None if they are.
 
-    The quorum must have been asked before the brokers: they know at least what it had then.
+    The caller must request `quorum` before `views`, so that the brokers' metadata are at least as
+    new.
     """
     if quorum.leader < 0:
         return "there is no active controller"
     late = [id_ for id_ in brokers if quorum.end_offsets.get(id_, -1) < quorum.high_watermark]
     if late:
-        return f"brokers {late} have not read all the metadata"
+        return f"brokers {late} have not applied all metadata"
     if len(views) < len(brokers):
         return f"only {len(views)} of {len(brokers)} brokers answer"
     for view in views:
@@ -147,5 +152,5 @@ def why_not_full(quorum: ViewedQuorum, views: Sequence[View], brokers: Sequence[
             return f"only brokers {sorted(view.brokers)} are unfenced"
         thin = [key for key, partition in view.partitions.items() if not partition.is_full]
         if thin:
-            return f"{len(thin)} partitions are not in sync everywhere, such as {thin[0]}"
+            return f"{len(thin)} partitions have replicas out of sync, such as {thin[0]}"
     return None

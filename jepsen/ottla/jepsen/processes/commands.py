@@ -1,18 +1,19 @@
-"""Commands of the system, as the harness runs them: bounded in time, loud when they fail."""
+"""System commands run by the harness, with a time limit and an exception on failure."""
 
 import subprocess
 from collections.abc import Sequence
 
 TIMEOUT_S = 60.0
-"""A command that takes longer hangs; copying a full disk image takes a second or two."""
+"""Time limit of a command. Copying a full disk image takes one or two seconds."""
 
 
 class CommandError(Exception):
-    """A command of the system failed; says which, and what it said."""
+    """A system command failed. The message has the command and its output."""
 
 
 def run(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
-    """Run a command with `given` on its standard input; return what it said on both outputs."""
+    """Run a command with `given` on its standard input. Returns its standard output and standard
+    error."""
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

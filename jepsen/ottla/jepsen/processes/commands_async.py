@@ -1,4 +1,4 @@
-"""Commands of the system beside a trio loop."""
+"""System commands run beside a trio event loop."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,6 +9,7 @@ from ottla.jepsen.processes.commands import run
 
 
 async def run_async(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
-    """Run a command beside the loop; it is waited for even when we are cancelled."""
+    """Run a command beside the event loop, and return its output. Waits for the end of the command
+    even if the caller is cancelled."""
     call = partial(run, command, given=given, is_checked=is_checked)
     return await trio.to_thread.run_sync(call)

@@ -1,10 +1,11 @@
-"""A node's disk: a file system of its own in a file of bounded size, from which power can be cut.
+"""A node's disk: a file system of its own in a file of limited size, whose power can be cut.
 
-A power cut is the image as it is while it is mounted, copied and mounted instead: what was not
-flushed is in the page cache and not in the copy.  ext4 commits its journal every 300 s only, and
-writes no data early for the sake of renames, so that what is not flushed is really not there.
-Where the machine does not let us mount, a plain directory stands in: it loses nothing and is never
-full, and says so (`can_lose_power`).
+A power cut replaces the mounted image by a copy taken while it was mounted. Data that was not
+flushed is in the page cache but not in this copy.  ext4 is mounted with a commit interval of 300 s,
+and without early writes for renames, so that unflushed data is really missing.
+
+If the machine does not allow mounts, a plain directory is used. It loses nothing and is never full
+(`can_lose_power` is False).
 """
 
 import os
@@ -20,47 +21,50 @@ from ottla.jepsen.processes.commands_async import run_async
 from ottla.model.limits import BATCH_HEADER_BYTES
 
 IMAGE_BYTES = 512 << 20
-"""Sparse: what is not written costs nothing.  Smaller is full sooner than a long run wants."""
+"""Size of an image, which is sparse: unwritten blocks cost nothing.  A smaller one would be full
+within a long run."""
 
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=8")
-"""8 MiB of journal are plenty, and are written and copied each time."""
+"""Command that makes the file system. A journal of 8 MiB is enough, and is copied at each power
+cut."""
 MAKE_AT_ONCE = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
-"""Else the kernel goes on writing in the background."""
+"""Options without which the kernel continues to initialise the file system in the background."""
 MOUNT_OPTIONS = "loop,noatime,commit=300,noauto_da_alloc"
 
 BALLAST = "ballast"
 DATA = "data"
-"""A directory below the mount point, which has a `lost+found` that is no log."""
+"""Name of the data directory below the mount point. The mount point itself has a `lost+found`,
+which is not a log."""
 SMALLEST_BALLAST_BYTES = 4_096
 LENGTH_AT = 8
-"""Where a batch says how much follows."""
+"""Offset of the length field in a record batch."""
 
 
 class NodeDisk(Protocol):
-    """Where one node keeps its data."""
+    """The disk of one node."""
 
     can_lose_power: bool
-    """Else it cannot be filled up either."""
+    """True if power cuts and a full disk can be simulated."""
 
     @property
     def data(self) -> Path:
-        """The node's directory."""
+        """Data directory of the node."""
 
     async def open(self) -> None:
-        """Make it ready for use."""
+        """Create the disk's directory or file system, and mount it if necessary."""
 
     async def cut_power(self) -> None:
-        """Lose what was not flushed; the node's process must be gone."""
+        """Lose all unflushed data. The node's process must have ended."""
 
     async def fill(self) -> int:
-        """Leave no room; return the bytes that were free."""
+        """Fill the disk up. Returns the number of bytes that were free."""
 
     async def make_room(self) -> None:
-        """Take away what `fill` put there."""
+        """Delete the file with which `fill` filled the disk, so that writes succeed again."""
 
 
 class PlainDisk:
-    """A directory of the machine's own file system."""
+    """A directory on the machine's own file system."""
 
     can_lose_power = False
 
@@ -68,24 +72,24 @@ class PlainDisk:
         self.data = directory / "disks" / name / DATA
 
     async def open(self) -> None:
-        """Make the directory, again."""
+        """Create the directory, or empty it."""
         await trio.to_thread.run_sync(partial(shutil.rmtree, self.data, ignore_errors=True))
         self.data.mkdir(parents=True)
 
     async def cut_power(self) -> None:
-        """Nobody asks: it cannot."""
+        """Never called, because `can_lose_power` is False."""
         raise AssertionError("a plain directory cannot lose power")
 
     async def fill(self) -> int:
-        """Nobody asks: it cannot."""
+        """Never called, because `can_lose_power` is False."""
         raise AssertionError("a plain directory is not filled: others live on its file system")
 
     async def make_room(self) -> None:
-        """There is nothing to take away."""
+        """Do nothing, because `fill` is never called."""
 
 
 class ImageDisk:
-    """An ext4 file system in a file, mounted over a loop device; owns the mount."""
+    """An ext4 file system in a file, mounted with a loop device. This object owns the mount."""
 
     can_lose_power = True
 
@@ -96,7 +100,7 @@ class ImageDisk:
 
     @property
     def data(self) -> Path:
-        """The node's directory."""
+        """Data directory of the node."""
         return self._mount / DATA
 
     async def open(self) -> None:
@@ -107,11 +111,11 @@ class ImageDisk:
         await run_async([*MAKE, *MAKE_AT_ONCE, str(self._image)])
         await self._mount_image()
         self.data.mkdir()
-        # The empty directory is there before any power cut, as it is on a machine put to work.
+        # The empty directory survives any power cut, as on a machine that was set up properly.
         await run_async(["sync", "--file-system", str(self._mount)])
 
     async def cut_power(self) -> None:
-        """Go on with what the image held while it was mounted."""
+        """Replace the mounted image by a copy taken while it was mounted."""
         copy = self._image.with_suffix(".copy")
         with trio.CancelScope(shield=True):
             await run_async(["cp", "--sparse=always", str(self._image), str(copy)])
@@ -120,13 +124,14 @@ class ImageDisk:
             await self._mount_image()
 
     async def fill(self) -> int:
-        """Take all the room there is, and what becomes free until then."""
+        """Fill all free blocks, including those that become free meanwhile. Returns the number of
+        bytes that were free."""
         before = shutil.disk_usage(self._mount).free
         await trio.to_thread.run_sync(_take_room, self._mount / BALLAST)
         return before
 
     async def make_room(self) -> None:
-        """Take the ballast away."""
+        """Delete the file with which `fill` filled the disk, so that writes succeed again."""
         (self._mount / BALLAST).unlink(missing_ok=True)
 
     async def _mount_image(self) -> None:
@@ -134,7 +139,7 @@ class ImageDisk:
 
 
 def closed_segments(data: Path) -> list[Path]:
-    """Return the .log files of every partition that are not written any more."""
+    """Return the closed .log segments of every partition."""
     found: list[Path] = []
     for partition in sorted(one for one in data.iterdir() if one.is_dir()):
         found += sorted(partition.glob("*.log"))[:-1]
@@ -142,10 +147,10 @@ def closed_segments(data: Path) -> list[Path]:
 
 
 def protected_bits(segment: Path) -> list[range]:
-    """Return, for each batch of a .log file, the bits of it that its CRC vouches for.
+    """Return the range of bits that the CRC covers, for each batch of a .log file.
 
-    Those of records: what stands before the CRC (base offset, length, epoch, magic) nothing vouches
-    for, in Kafka's format, and a header that lies leads a walk over the log astray.
+    Those are the bits of the records. In Kafka's format the fields before the CRC (base offset,
+    length, epoch, magic) are not covered, and a wrong length would mislead a scan of the log.
     """
     data = segment.read_bytes()
     found, position = [], 0
@@ -160,7 +165,7 @@ def protected_bits(segment: Path) -> list[range]:
 
 
 def flip_bit(path: Path, bit: int) -> None:
-    """Turn one bit of a file around, bit 0 being the lowest of its first byte."""
+    """Invert one bit of a file. Bit 0 is the lowest bit of its first byte."""
     with path.open("r+b") as file:
         file.seek(bit // 8)
         (byte,) = file.read(1)

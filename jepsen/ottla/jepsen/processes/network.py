@@ -1,8 +1,8 @@
-"""The network of a cluster: where nodes listen, and what can be done to what they say.
+"""The network of a cluster: the addresses of nodes, and the faults of their links.
 
-Two kinds keep one promise: `network_namespaces`, where packets are lost in the kernel, and
-`network_proxies`, where connections go through us.  A cut is silent: who is cut off hears nothing,
-neither an answer nor an error.  Invariant: what is not named by a fault in force is not touched.
+Two classes implement one protocol. In `network_namespaces` the kernel drops packets; in
+`network_proxies` connections go through the harness.  A cut is silent: its victims receive neither
+data nor an error.  Invariant: links that no active fault names are not affected.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,70 +14,74 @@ from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, Links, cut,
 from ottla.jepsen.processes.network_links import slow as slow_fault
 
 LOSS_SHARE = 0.2
-"""TCP lives with this much, but slowly; at half of all packets it is as good as cut."""
+"""Default share of packets lost. TCP works with it, but slowly. Losing half of all packets would
+have the same effect as a cut."""
 
 SLOW_BITS_PER_S = 1_000_000
-"""Enough for heartbeats and metadata, not for the load."""
+"""Default bit rate of slow links: enough for heartbeats and metadata, not for the load."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """Where one node lives: what it binds, what others are told, how its command begins."""
+class NodeEndpoint:
+    """Network address of one node: where it listens, what it advertises, and the command prefix
+    that starts it there."""
 
     binds: str
     """host:port of the node's own listener."""
     advertised: str
-    """host:port by which everybody reaches it."""
+    """host:port at which clients and other nodes reach it."""
     command_prefix: tuple[str, ...] = ()
-    """What stands before the node's command, so that it runs in this place."""
+    """Prefix of the node's command that runs it in its network namespace."""
 
 
 class Network(Protocol):
-    """What nemeses do to links; `links` says what is in force."""
+    """Network of a cluster, to which faults are applied. `links` contains the active faults."""
 
     links: Links
-    seats: Mapping[str, Seat]
+    endpoints: Mapping[str, NodeEndpoint]
     find_pid: Callable[[str], int | None]
-    """Who a node is now; set by whoever starts nodes."""
+    """Function from a node to its current process id, set by the cluster."""
 
     async def apply(self) -> None:
-        """Make the world as `links` says."""
+        """Apply the active faults in `links` to the nodes' connections, and end those that are no
+        longer in it."""
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes; return how many connections were."""
+        """Reset every TCP connection of the nodes. Returns the number of connections."""
 
 
 NetworkManager = AbstractAsyncContextManager[Network]
 
 
 class NetworkFaults:
-    """The words in which nemeses speak of a network."""
+    """The faults of a network that nemeses inject."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     @property
     def is_well(self) -> bool:
-        """Whether no fault of the network is in force."""
+        """Return whether no fault of the network is active."""
         return self._network.links.is_well
 
     async def put(self, name: str, fault: LinkFault) -> None:
-        """Put a fault in force under a name of its own."""
+        """Activate a fault under a unique name."""
         self._network.links.put(name, fault)
         await self._network.apply()
 
     async def lift(self, name: str) -> None:
-        """Heal what the fault of this name did."""
+        """Remove the fault with the given name."""
         self._network.links.lift(name)
         await self._network.apply()
 
     async def heal_all(self) -> None:
-        """Heal everything."""
+        """Remove all faults."""
         self._network.links.lift_all()
         await self._network.apply()
 
     async def cut(self, a: str, b: str, *, one_way: bool = False) -> None:
-        """Cut two nodes (or a node and `CLIENTS`); `one_way`: what `a` sends is lost."""
+        """Cut the link between two nodes, or between a node and `CLIENTS`. With `one_way`, only
+        data from `a` is lost."""
         await self.put(f"cut {a} {b} {one_way}", cut(a, b, one_way=one_way))
 
     async def isolate(self, node: str, *, clients: bool = False) -> None:
@@ -85,14 +89,14 @@ class NetworkFaults:
         await self.put(f"isolate {node}", isolate(node, self._network.links.nodes, clients=clients))
 
     async def loss(self, nodes: Iterable[str], share: float = LOSS_SHARE) -> None:
-        """Lose a share of all that the nodes send and receive."""
+        """Lose a share of all packets that the nodes send and receive."""
         ends = (*self._network.links.nodes, CLIENTS)
         await self.put("loss", lossy(nodes, ends, share))
 
     async def slow(self, nodes: Iterable[str], bits_per_s: int = SLOW_BITS_PER_S) -> None:
-        """Bound what goes to and from the nodes."""
+        """Limit the bit rate to and from the nodes."""
         await self.put("slow", slow_fault(nodes, bits_per_s))
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes."""
+        """Reset every TCP connection of the nodes. Returns the number of connections."""
         return await self._network.reset(nodes)

@@ -1,8 +1,8 @@
-"""Classic BPF that picks the packets which shall not arrive.  Pure.
+"""Classic BPF programs that select the packets to drop.  Pure.
 
 A program is text for `tc filter … bpf bytecode`: the number of its instructions and, for each, its
-code, the two jumps and its constant (linux/filter.h).  It answers -1 for a packet that is picked
-and 0 for one that is not; what happens to the picked is the filter's action.
+code, the two jumps and its constant (linux/filter.h).  It returns -1 for a selected packet and 0
+for others. The filter's action decides what happens to selected packets.
 """
 
 from collections.abc import Mapping
@@ -12,30 +12,31 @@ from typing import NamedTuple
 
 WHOLE = 1 << 32
 PICKED = WHOLE - 1
-"""-1, which for a classifier is its own class: the packet is picked."""
+"""Result for a selected packet: -1, which makes a classifier use its own class."""
 
 INSTRUCTIONS_MAX = 255
-"""A jump counts at most so many; with the few nodes of a run no program comes near."""
+"""Longest program, since a jump skips at most this many instructions. The programs for the few
+nodes of a run are far shorter."""
 
 _LOAD_WORD = 0x20
 _JUMP_EQUAL = 0x15
 _JUMP_AT_LEAST = 0x35
 _RETURN = 0x06
 _NETWORK_HEADER = WHOLE - 0x100000
-"""SKF_NET_OFF: offsets from here are into the IP header, whatever comes before it."""
+"""SKF_NET_OFF: offsets from here are into the IP header, whatever precedes it."""
 _RANDOM = WHOLE - 0x1000 + 56
 """SKF_AD_OFF + SKF_AD_RANDOM: loading it draws a random word."""
 
 
 class PacketAddress(IntEnum):
-    """Which address of a packet is looked at: its offset in the IPv4 header."""
+    """Offset in the IPv4 header of the packet address that a program examines."""
 
     SOURCE = 12
     DESTINATION = 16
 
 
 class Instruction(NamedTuple):
-    """One instruction; `match` and `otherwise` are how many of the next ones are jumped over."""
+    """One instruction. `match` and `otherwise` are the numbers of instructions to skip."""
 
     code: int
     match: int
@@ -44,7 +45,7 @@ class Instruction(NamedTuple):
 
 
 def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instruction]:
-    """Pick of each address' packets such a share (1.0: all of them)."""
+    """Return a program that selects a share of the packets of each address (1.0: all of them)."""
     found: list[Instruction] = []
     for address, share in sorted(shares.items()):
         assert 0 < share <= 1
@@ -58,7 +59,7 @@ def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instructi
 
 
 def bytecode(instructions: list[Instruction]) -> str:
-    """Return a program as tc reads it."""
+    """Return a program in the text form that tc reads."""
     return ",".join([str(len(instructions)), *(" ".join(map(str, one)) for one in instructions)])
 
 

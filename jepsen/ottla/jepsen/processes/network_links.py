@@ -1,7 +1,8 @@
-"""What is wrong between which two: the sum of all faults that are in force.  Pure.
+"""The state of all links between nodes, which combines all active faults.  Pure.
 
-A fault has a name, and is lifted by that name: two nemeses that cut the same pair do not heal each
-other's cut.  A link is directed, from the one who sends; `CLIENTS` is everybody outside the nodes.
+Each fault has a name and is removed by it. So if two nemeses cut the same pair of nodes, healing
+one cut does not heal the other.  A link is directed, from sender to receiver. `CLIENTS` stands for
+everything outside the nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +12,10 @@ CLIENTS = "clients"
 """The harness' own end of the network, where all clients are."""
 
 CUT = 1.0
-"""The share of packets that do not arrive when none does."""
+"""Share of packets lost on a link that is cut."""
 
 Link = tuple[str, str]
-"""Who sends, who should receive."""
+"""Sender and receiver of a directed link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +23,13 @@ class LinkFault:
     """One fault of the network: shares of packets lost by link, and slow nodes."""
 
     lost: Mapping[Link, float] = field(default_factory=dict)
-    """From above 0 to 1: the share of packets that do not arrive."""
+    """Share of packets lost on each link, above 0 and up to 1."""
     rate_bits_per_s: Mapping[str, int] = field(default_factory=dict)
-    """What goes to and from a node in a second, each way."""
+    """Bit rate to and from a node, in each direction."""
 
 
 class Links:
-    """All links between nodes and clients; owns the faults in force."""
+    """All links between nodes and clients, with the active faults."""
 
     def __init__(self, nodes: Iterable[str]) -> None:
         self.nodes = tuple(nodes)
@@ -36,11 +37,11 @@ class Links:
 
     @property
     def is_well(self) -> bool:
-        """Whether no fault is in force."""
+        """Return whether no fault is active."""
         return not self._faults
 
     def put(self, name: str, fault: LinkFault) -> None:
-        """Put a fault in force; one of the same name is replaced."""
+        """Activate a fault. It replaces a fault with the same name."""
         ends = {*self.nodes, CLIENTS}
         for sender, receiver in fault.lost:
             assert sender != receiver
@@ -49,26 +50,28 @@ class Links:
         self._faults[name] = fault
 
     def lift(self, name: str) -> None:
-        """Take a fault away; none of that name is no error."""
+        """Remove a fault if it is active."""
         self._faults.pop(name, None)
 
     def lift_all(self) -> None:
-        """Take every fault away."""
+        """Remove every fault."""
         self._faults.clear()
 
     def lost(self, sender: str, receiver: str) -> float:
-        """Return the share of packets lost on a link: the worst of all faults'."""
+        """Return the share of packets lost on a link, which is the largest share of all active
+        faults."""
         link = (sender, receiver)
         return max((fault.lost.get(link, 0.0) for fault in self._faults.values()), default=0.0)
 
     def lost_to(self, receiver: str) -> dict[str, float]:
-        """Return the share lost from each sender, where any is."""
+        """Return the share of packets lost by sender, for all senders with losses on their link to
+        `receiver`."""
         senders = (one for one in (*self.nodes, CLIENTS) if one != receiver)
         shares = {sender: self.lost(sender, receiver) for sender in senders}
         return {sender: share for sender, share in shares.items() if share > 0}
 
     def rate_of(self, node: str) -> int | None:
-        """Return the bits a second that a node is bound to, None for no bound."""
+        """Return the bit rate to which a node is limited, or None."""
         rates = [
             fault.rate_bits_per_s[node]
             for fault in self._faults.values()
@@ -78,17 +81,19 @@ class Links:
 
 
 def cut(a: str, b: str, *, one_way: bool = False) -> LinkFault:
-    """Cut two from each other; `one_way`: only what `a` sends does not arrive."""
+    """Return a fault that cuts two nodes from each other. With `one_way` only data from `a` is
+    lost."""
     return cut_links([(a, b)] if one_way else [(a, b), (b, a)])
 
 
 def cut_links(links: Iterable[Link]) -> LinkFault:
-    """Cut so many links, each one way."""
+    """Return a fault that cuts the given links, each in one direction."""
     return LinkFault(lost=dict.fromkeys(links, CUT))
 
 
 def split(groups: Iterable[Iterable[str]]) -> LinkFault:
-    """Cut the nodes of each group from those of the others; clients still reach them all."""
+    """Return a fault that cuts each group of nodes from all other groups. Clients still reach all
+    nodes."""
     parts = [tuple(group) for group in groups]
     return cut_links(
         (sender, receiver)
@@ -101,13 +106,14 @@ def split(groups: Iterable[Iterable[str]]) -> LinkFault:
 
 
 def isolate(node: str, others: Iterable[str], *, clients: bool = False) -> LinkFault:
-    """Cut one node from all others, and from clients too if so asked."""
+    """Return a fault that cuts one node from all others, and with `clients` from clients too."""
     far = [one for one in others if one != node] + ([CLIENTS] if clients else [])
     return cut_links(link for one in far for link in ((node, one), (one, node)))
 
 
 def lossy(nodes: Iterable[str], ends: Iterable[str], share: float) -> LinkFault:
-    """Lose a share of what the nodes send to any end and receive from it."""
+    """Return a fault that loses a share of the packets between `nodes` and all `ends`, in both
+    directions."""
     assert 0 < share <= 1
     ends = tuple(ends)
     pairs = [(node, end) for node in nodes for end in ends if node != end]
@@ -117,14 +123,16 @@ def lossy(nodes: Iterable[str], ends: Iterable[str], share: float) -> LinkFault:
 
 
 def slow(nodes: Iterable[str], bits_per_s: int) -> LinkFault:
-    """Bound what goes to and from each of the nodes."""
+    """Return a fault that limits the bit rate to and from each of the nodes."""
     return LinkFault(rate_bits_per_s=dict.fromkeys(nodes, bits_per_s))
 
 
 def majorities_ring(ring: Sequence[str]) -> LinkFault:
-    """Seat nodes at a round table where each hears only its nearest: a majority, another each.
+    """Return a fault in which each node of a ring reaches only its nearest nodes. These are a
+    majority, and each node has a different one.
 
-    With three, where the nearest are all, two do not hear each other.
+    With three nodes every node is a neighbour of all others, so two nodes are cut from each other
+    instead.
     """
     count = len(ring)
     if count <= 3:

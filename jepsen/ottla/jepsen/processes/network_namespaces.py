@@ -1,8 +1,8 @@
 """A network in the kernel: each node in a namespace of its own, all on one bridge.  Needs root.
 
-Only iproute2 is used.  A packet that shall not arrive is picked by a BPF classifier where it leaves
-the bridge for its receiver, and is sent to a bridge that leads nowhere: its sender hears nothing.
-What is slow is bound by a token bucket each way.
+Only iproute2 is used.  A BPF classifier selects the packets to drop where they leave the bridge for
+their receiver, and redirects them to a bridge without connections. So the sender gets no error.
+Slow links are limited by a token bucket in each direction.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -13,34 +13,34 @@ import trio
 
 from ottla.jepsen.processes.cluster_claim import MachineClaim
 from ottla.jepsen.processes.commands_async import run_async
-from ottla.jepsen.processes.network import Seat
+from ottla.jepsen.processes.network import NodeEndpoint
 from ottla.jepsen.processes.network_filters import PacketAddress, bytecode, program
 from ottla.jepsen.processes.network_links import CLIENTS, Links
 
 PORT = 9092
-"""The same on every node: each has an address of its own."""
+"""Port of every node, since each has an address of its own."""
 
 HARNESS_HOST = 254
 FIRST_HOST = 1
 BUCKET_BYTES = 32_768
-"""A token bucket must hold the largest packet."""
+"""Size of a token bucket, which must hold the largest packet."""
 QUEUE_MS = 400
-"""How long a packet may wait for its tokens; beyond that it is lost, as in a router."""
+"""Longest time in ms that a packet may wait for its tokens. Then it is dropped, as by a router."""
 
 
 class Hook(NamedTuple):
-    """A place in the kernel where one rule may stand."""
+    """Place in the kernel where one traffic rule is installed."""
 
     namespace: str | None
-    """None: our own."""
+    """Network namespace of the rule. None: the harness' own."""
     put: str
-    """What `tc` is told before the rule …"""
+    """Arguments of `tc` that add the rule. The rule itself is appended to them."""
     remove: str
-    """… and instead of it when there is none."""
+    """Arguments of `tc` that remove the rule."""
 
 
 class NamespaceNetwork:
-    """The network of one run; owns its bridge, links and namespaces."""
+    """The network of one run. Owns its bridge, links and namespaces."""
 
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
@@ -50,16 +50,16 @@ class NamespaceNetwork:
         self._addresses[CLIENTS] = claim.address(HARNESS_HOST)
         self._lock = trio.Lock()
         self._in_force: dict[Hook, str] = {}
-        self.seats: Mapping[str, Seat] = {node: self._seat(node) for node in nodes}
+        self.endpoints: Mapping[str, NodeEndpoint] = {node: self._endpoint(node) for node in nodes}
 
-    def _seat(self, node: str) -> Seat:
+    def _endpoint(self, node: str) -> NodeEndpoint:
         address = f"{self._addresses[node]}:{PORT}"
         namespace = f"/run/netns/{self._claim.namespace_of(node)}"
-        # Unlike `ip netns exec`, nsenter leaves the node among our mounts.
-        return Seat(address, address, ("nsenter", f"--net={namespace}", "--"))
+        # Unlike `ip netns exec`, nsenter keeps the node in the harness' mount namespace.
+        return NodeEndpoint(address, address, ("nsenter", f"--net={namespace}", "--"))
 
     async def set_up(self) -> None:
-        """Make the bridges, and a namespace with a link for every node."""
+        """Create the bridges, and a namespace with a link for every node."""
         claim = self._claim
         lines = [
             f"link add {claim.bridge} type bridge",
@@ -87,7 +87,7 @@ class NamespaceNetwork:
             await run_async(self._inside(node, "ip", "-batch", "-"), given=_batch(lines))
 
     async def apply(self) -> None:
-        """Put into the kernel what `links` says, changing only what differs."""
+        """Make the kernel's rules match `links`. Rules that already match are not touched."""
         async with self._lock:
             wanted = self._wanted()
             changes: dict[str | None, list[str]] = {}
@@ -103,7 +103,8 @@ class NamespaceNetwork:
             self._in_force = wanted
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes, as a middlebox might."""
+        """Reset every TCP connection of the nodes, as a middlebox might. Returns the number of
+        connections."""
         count = 0
         for node in nodes:
             kill = ["ss", "-K", "-H", "-t", "-n", "state", "connected", "dst", "10.231.0.0/16"]
@@ -116,7 +117,7 @@ class NamespaceNetwork:
         away = f"action mirred egress redirect dev {self._claim.sink}"
         for node in self.links.nodes:
             link, namespace = self._claim.link_of(node), self._claim.namespace_of(node)
-            # Our side of a link sends what the node receives.
+            # The harness' end of a link sends the packets that the node receives.
             lost = {self._addresses[one]: share for one, share in self.links.lost_to(node).items()}
             if lost:
                 code = bytecode(program(lost, PacketAddress.SOURCE))
@@ -134,16 +135,16 @@ class NamespaceNetwork:
         return wanted
 
     def _inside(self, node: str, *command: str) -> list[str]:
-        return [*self.seats[node].command_prefix, *command]
+        return [*self.endpoints[node].command_prefix, *command]
 
 
 @asynccontextmanager
 async def open_namespaces(
     claim: MachineClaim, nodes: Sequence[str]
 ) -> AsyncIterator[NamespaceNetwork]:
-    """Make the network; CommandError where the machine does not let us.
+    """Create the network of a run. Raises CommandError if the machine does not allow it.
 
-    Whoever holds the claim takes it down again, with all else.
+    The owner of the claim removes the network together with all other resources.
     """
     network = NamespaceNetwork(claim, nodes)
     await network.set_up()

@@ -1,10 +1,10 @@
-"""A network for users without root: nodes on loopback, each behind a proxy of ours.
+"""A network for users without root: nodes on loopback, each behind a proxy of the harness.
 
-Nodes and clients know only the proxies' addresses, so all their bytes pass through here, and wait
-here while a link is cut.  The kernel names the process that owns a socket, which tells who opened a
-connection.  Unlike a real network: a connection can be opened through a cut (it gets no answer), a
-lost packet is a pause of the length of its retransmission, and bytes held back by a cut arrive at
-once when it heals.
+Nodes and clients know only the proxies' addresses. So all their bytes pass through the proxies, and
+wait there while a link is cut.  The kernel names the process that owns a socket, which identifies
+the opener of a connection.  There are three differences from a real network: a connection can be
+opened through a cut, but gets no response; a lost packet is a pause of the length of its
+retransmission; and bytes held back by a cut arrive at once when it heals.
 """
 
 import math
@@ -19,32 +19,34 @@ from pathlib import Path
 import trio
 
 from ottla.jepsen.processes.cluster_claim import MachineClaim
-from ottla.jepsen.processes.network import Seat
+from ottla.jepsen.processes.network import NodeEndpoint
 from ottla.jepsen.processes.network_links import CLIENTS, CUT, Links
 
 HOST = "127.0.0.1"
 FIRST_PORT = 20_000
-"""Below the ports that the kernel gives to connections (32768 and up)."""
+"""First port of the proxies, below the ephemeral ports of the kernel (32768 and up)."""
 PORTS_A_RUN = 40
-"""Two a node; with 250 runs this ends at 30000."""
+"""Number of ports of one run, two for each node. With 250 runs the last port is 30000."""
 
 PACKET_BYTES = 16_384
-"""What is taken at a time, and what is lost at a time."""
+"""Number of bytes that are read at once, and lost at once."""
 REPEATED_AFTER_S = 0.2
-"""TCP's shortest time until it sends a lost packet again; it doubles each time."""
+"""Delay in seconds of the first retransmission, TCP's shortest timeout. It doubles with each
+further loss."""
 REPEATS_MAX = 6
 SOCKET_TABLES = {
     "/proc/net/tcp": "0100007F",
-    # gRPC speaks IPv4 by sockets that can do both.
+    # gRPC uses IPv4 through dual-stack sockets.
     "/proc/net/tcp6": "0000000000000000FFFF00000100007F",
 }
-"""Where the kernel lists sockets, and how 127.0.0.1 is written there."""
+"""The kernel's lists of sockets, with the notation of 127.0.0.1 in each."""
 LINGER_NOT = struct.pack("ii", 1, 0)
-"""Makes a close a reset (SO_LINGER)."""
+"""Value of SO_LINGER with which a close resets the connection."""
 
 
 class Relay:
-    """One connection through a proxy: the opener's end, the node's end, what goes to and fro."""
+    """One connection through a proxy: the socket of its opener, the socket to the node, and the
+    bytes between them."""
 
     def __init__(self, opener: str, node: str, ends: Sequence[trio.SocketStream]) -> None:
         self.opener = opener
@@ -52,7 +54,7 @@ class Relay:
         self.ends = ends
 
     def reset(self) -> None:
-        """End it with an error at both ends."""
+        """Reset both ends of the connection."""
         for end in self.ends:
             with suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
@@ -60,31 +62,33 @@ class Relay:
 
 
 class ProxyNetwork:
-    """The proxies of one run; owns their listeners and connections."""
+    """The proxies of one run. Owns their listeners and connections."""
 
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
-        """Who a node is; said by whoever starts nodes."""
+        """Function from a node to its current process id, set by the cluster."""
         first = FIRST_PORT + PORTS_A_RUN * claim.number
         assert 2 * len(nodes) <= PORTS_A_RUN
         self._ports = {node: first + 2 * at for at, node in enumerate(nodes)}
-        self.seats: Mapping[str, Seat] = {
-            node: Seat(f"{HOST}:{port + 1}", f"{HOST}:{port}") for node, port in self._ports.items()
+        self.endpoints: Mapping[str, NodeEndpoint] = {
+            node: NodeEndpoint(f"{HOST}:{port + 1}", f"{HOST}:{port}")
+            for node, port in self._ports.items()
         }
         self._relays: set[Relay] = set()
         self._changed = trio.Event()
         self._free_at_s: dict[tuple[str, str], float] = {}
-        """When a node's bound link, in one direction, has sent what it was given."""
+        """By node and direction, the time at which the node's slow link will have sent all bytes
+        passed to it."""
         self._dice = random.Random()
 
     async def apply(self) -> None:
-        """Have what waits look again whether it may go on."""
+        """Wake all waiting relays, so that they check the links again."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every connection from and to the nodes."""
+        """Reset every connection from and to the nodes. Returns the number of connections."""
         wanted = set(nodes)
         hit = [relay for relay in self._relays if {relay.opener, relay.node} & wanted]
         for relay in hit:
@@ -101,10 +105,10 @@ class ProxyNetwork:
             task_status.started()
 
     async def _relay(self, node: str, near: trio.SocketStream) -> None:
-        """Carry one connection to a node for as long as both ends live."""
+        """Relay one connection to a node while both ends are open."""
         async with near:
             opener = self._owner(near.socket.getpeername()[1], self._ports[node])
-            # The first packet does not arrive over a cut, either.
+            # The first packet does not pass a cut, either.
             await self._pass(opener, node, 1)
             try:
                 far = await trio.open_tcp_stream(HOST, self._ports[node] + 1)
@@ -139,7 +143,7 @@ class ProxyNetwork:
             relay.reset()
 
     async def _pass(self, sender: str, receiver: str, count: int) -> None:
-        """Wait until so many bytes have passed a link."""
+        """Wait until `count` bytes may pass the link from `sender` to `receiver`."""
         for repeat in range(REPEATS_MAX):
             while (share := self.links.lost(sender, receiver)) >= CUT:
                 await self._changed.wait()
@@ -154,7 +158,8 @@ class ProxyNetwork:
                 await trio.sleep_until(self._free_at_s[bound])
 
     def _owner(self, port: int, remote_port: int) -> str:
-        """Return which node has the socket from one port to another; clients where none has."""
+        """Return the node whose socket connects one port to another, or CLIENTS if no node has such
+        a socket."""
         inode = _inode_of(port, remote_port)
         if inode is not None:
             for node in self.links.nodes:
@@ -166,7 +171,7 @@ class ProxyNetwork:
 
 @asynccontextmanager
 async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
-    """Run the proxies for the length of a block; OSError where a port is taken."""
+    """Run the proxies for the length of a block. Raises OSError if a port is in use."""
     network = ProxyNetwork(claim, nodes)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.serve)
@@ -175,9 +180,9 @@ async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterat
 
 
 def _inode_of(port: int, remote_port: int) -> str | None:
-    """Return the socket from one port to another, both on loopback, by its inode."""
+    """Return the inode of the socket that connects one loopback port to another."""
     for path, address in SOCKET_TABLES.items():
-        # The port alone would not do: connections to several places may share it.
+        # The local port alone is ambiguous: connections to several places may share it.
         ends = [f"{address}:{port:04X}", f"{address}:{remote_port:04X}"]
         for line in Path(path).read_text().splitlines()[1:]:
             words = line.split()

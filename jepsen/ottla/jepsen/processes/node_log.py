@@ -1,27 +1,29 @@
-"""What a node says, in a file of bounded size: its latest words, and those before them."""
+"""The output of a node in two files of bounded size: the latest part, and the part before it."""
 
 from pathlib import Path
 
 import trio
 
 PART_BYTES_MAX = 8 << 20
-"""A healthy node says a few lines; what a sick one says last matters most."""
+"""Maximum size of one file. A healthy node prints few lines. Of a failing node, the last lines
+matter most."""
 
 RECEIVE_BYTES = 65_536
 
 
 class NodeLog:
-    """The log of one node over all its lives; at most two parts of `part_bytes_max` each."""
+    """The output of one node over all its processes, in at most two files of `part_bytes_max` bytes
+    each."""
 
     def __init__(self, path: Path, *, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self.path = path
         self.lost_bytes = 0
-        """How much was said and not kept."""
+        """Number of printed bytes that were discarded."""
         self._part_bytes_max = part_bytes_max
 
     @property
     def parts(self) -> list[Path]:
-        """The files there are, the older first."""
+        """Existing files of the log, the older one first."""
         return [one for one in (self._before, self.path) if one.exists()]
 
     @property
@@ -29,13 +31,13 @@ class NodeLog:
         return self.path.with_name(f"{self.path.name}.before")
 
     async def copy(self, reader: int) -> None:
-        """Take what comes on a pipe until it ends; owns the descriptor."""
+        """Copy a pipe into the log until the pipe ends. Owns the descriptor."""
         async with trio.lowlevel.FdStream(reader) as stream:
             while said := await stream.receive_some(RECEIVE_BYTES):
                 self._write(said)
 
     def last_words(self, count: int) -> str:
-        """Return the last so many bytes."""
+        """Return the last `count` bytes of the log."""
         data = b"".join(part.read_bytes()[-count:] for part in self.parts)
         return data[-count:].decode(errors="replace")
 

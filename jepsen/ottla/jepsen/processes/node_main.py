@@ -1,8 +1,8 @@
-"""`python -m ottla.jepsen.processes.node_main`: a node with a bug of the bank in it.
+"""`python -m ottla.jepsen.processes.node_main`: a node with a planted bug.
 
-It plants the bug that OTTLA_PLANTED_BUG names, then is the ordinary `ottla` command.  Only tests
-of the tests start nodes this way: nothing else ever reads that variable, so that no node in service
-can be made to misbehave by its environment.
+It plants the bug named by OTTLA_PLANTED_BUG, then runs the ordinary `ottla` command.  Only tests of
+the harness start nodes this way. No other code reads that variable, so that the environment cannot
+make a node in production misbehave.
 """
 
 import os
@@ -17,7 +17,7 @@ REFUSED = 1
 
 
 def main() -> None:
-    """Run `ottla` with the arguments given, its bug planted."""
+    """Plant the bug, and run `ottla` with the given arguments."""
     name = os.environ.get(VARIABLE, "")
     try:
         bug = bank.mutant(name)
@@ -26,7 +26,7 @@ def main() -> None:
         sys.exit(f"{VARIABLE}: {error}")
     with planted:
         print(f"planted: {bug.name}: {bug.sentence}", file=sys.stderr, flush=True)
-        # By its name, as `python -m ottla.cli` would: this package may not import the command.
+        # By name, as `python -m ottla.cli` would, because this package may not import the command.
         runpy.run_module("ottla.cli", run_name="__main__", alter_sys=True)
 
 

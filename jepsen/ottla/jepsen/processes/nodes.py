@@ -1,7 +1,7 @@
-"""One node of the cluster: a real `ottla` process in its seat, with its disk and its log.
+"""One node of the cluster: a real `ottla` process with its address, its disk and its log.
 
-Its process starts and stops only when asked to; every other end is noted, because a node that dies
-by itself is a finding.  Its output goes to a file of bounded size.
+The harness starts and stops the process. If it ends in any other way, that is recorded, because it
+is a finding.  Its output goes to a file of limited size.
 Invariant OneProcess: a node never has two processes at a time.
 """
 
@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.jepsen.processes.node_log import NodeLog
-from ottla.node.local_nodes_driver import NODE_MODULE, READY, start_node
+from ottla.node.local.local_nodes_driver import NODE_MODULE, READY, start_node
 
 if TYPE_CHECKING:
     from ottla.jepsen.processes.disks import NodeDisk
-    from ottla.jepsen.processes.network import Seat
+    from ottla.jepsen.processes.network import NodeEndpoint
 
 READY_TIMEOUT_S = 60.0
-"""Recovery after a power cut, of six nodes at once on two cores, included."""
+"""Seconds that a start may take. Sufficient for six nodes at once that recover on two cores after a
+power cut."""
 STOP_TIMEOUT_S = 30.0
 WORDS_BYTES = 2_000
 
@@ -34,45 +35,46 @@ PLANTED_MODULE = "ottla.jepsen.processes.node_main"
 
 
 class NodeRole(StrEnum):
-    """What a node is."""
+    """Role of a node."""
 
     CONTROLLER = "controller"
     BROKER = "broker"
 
 
 class ProcessState(StrEnum):
-    """Where a node's process stands."""
+    """State of a node's process."""
 
     STOPPED = "stopped"
-    """No process: never started, or ended by us."""
+    """No process: it was never started, or the harness ended it."""
     STARTING = "starting"
     RUNNING = "running"
-    """It said that it serves."""
+    """The process has reported that it serves."""
     PAUSED = "paused"
     DEAD = "dead"
-    """It ended by itself."""
+    """The process ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """An end that nobody ordered."""
+    """An unplanned end of a node."""
 
     node: str
     time_ns: int
-    """When it was seen, on the wall clock."""
+    """Time at which the end was detected, on the wall clock."""
     code: int | None
-    """The exit code; -N for signal N, None where it did not end when asked to."""
+    """Exit code, or -N for signal N. None if the process did not end when a shutdown was
+    requested."""
     was_expected: bool
-    """Somebody had done what must end it, such as filling its disk."""
+    """True if a fault may cause the end, such as a full disk."""
     last_words: str
 
 
 class NodeError(Exception):
-    """A node did not do what it was told: it did not start, or did not stop."""
+    """A node did not start or stop as requested."""
 
 
 class ProcessNode:
-    """One process of the cluster; owns it, and its log."""
+    """One process of the cluster. Owns the process and its log."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class ProcessNode:
         *,
         role: NodeRole,
         id_: int,
-        seat: "Seat",
+        endpoint: "NodeEndpoint",
         disk: "NodeDisk",
         properties: Path,
         log: Path,
@@ -90,14 +92,14 @@ class ProcessNode:
         self.name = name
         self.role = role
         self.id = id_
-        self.seat = seat
+        self.endpoint = endpoint
         self.disk = disk
         self.properties = properties
         self.state = ProcessState.STOPPED
         self.held_by: str | None = None
-        """Who is at work on it; a nemesis leaves alone what another one holds."""
+        """Name of the nemesis that has reserved the node. Other nemeses do not choose this node."""
         self.may_die = False
-        """Whether its end would be no finding."""
+        """True if it is not a finding when the process ends by itself."""
         self.deaths: list[Death] = []
         self.starts = 0
         self.log = NodeLog(log)
@@ -112,21 +114,21 @@ class ProcessNode:
 
     @property
     def address(self) -> str:
-        """host:port by which everybody reaches it."""
-        return self.seat.advertised
+        """Address (host:port) at which clients and other nodes reach the node."""
+        return self.endpoint.advertised
 
     @property
     def pid(self) -> int | None:
-        """The process' id while there is one."""
+        """Process id, or None if there is no process."""
         return None if self._process is None else self._process.pid
 
     @property
     def is_up(self) -> bool:
-        """Whether it has a process that serves, or soon will."""
+        """Return whether the node has a process that serves or is starting."""
         return self.state in (ProcessState.RUNNING, ProcessState.STARTING)
 
     def start(self) -> None:
-        """Start the process and go on; `wait_ready` waits until it serves."""
+        """Start the process without waiting; `wait_ready` waits until it serves."""
         assert self._process is None, f"{self.name} runs already"
         output_reader, output_writer = os.pipe()
         try:
@@ -135,7 +137,7 @@ class ProcessNode:
                 self.properties,
                 output=output_writer,
                 environment=self._environment,
-                prefix=self.seat.command_prefix,
+                prefix=self.endpoint.command_prefix,
                 module=PLANTED_MODULE if PLANTED_VARIABLE in self._environment else NODE_MODULE,
             )
         finally:
@@ -150,7 +152,7 @@ class ProcessNode:
         )
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until it serves; NodeError when it ends first, or takes too long."""
+        """Wait until the process serves. Raises NodeError if it ends first or takes too long."""
         with trio.move_on_after(timeout_s):
             await self._ready.wait()
             if self.state is ProcessState.RUNNING or self.state is ProcessState.PAUSED:
@@ -161,35 +163,36 @@ class ProcessNode:
         )
 
     async def wait_death(self) -> None:
-        """Wait until it has died by itself."""
+        """Wait until the process dies by itself."""
         while self.state is not ProcessState.DEAD:
             await self._awaiting_death.park()
 
     async def kill(self) -> None:
-        """Kill the process, and wait until it is gone; nothing when there is none."""
+        """Kill the process and wait for its end. Does nothing if there is no process."""
         await self._end(signal.SIGKILL, STOP_TIMEOUT_S)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ask for a controlled shutdown and wait for it; NodeError (and a kill) if it hangs."""
+        """Request a controlled shutdown and wait for it. If the process hangs, kill it and raise
+        NodeError."""
         if self.state is ProcessState.PAUSED:
             self.resume()
         await self._end(signal.SIGTERM, timeout_s)
 
     def pause(self) -> None:
-        """Stop it in its tracks; the kernel still takes what is sent to it."""
+        """Pause the process. The kernel still accepts data for it."""
         assert self.is_up
         self._signal(signal.SIGSTOP)
         self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """Let it go on; nothing when it is not paused."""
+        """Resume the process. Does nothing if it is not paused."""
         if self.state is ProcessState.PAUSED:
             self._signal(signal.SIGCONT)
             self.state = ProcessState.RUNNING if self._ready.is_set() else ProcessState.STARTING
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
-        # It is not waited for elsewhere, so its id is its own until then.
+        # No other code waits for the process, so its id cannot be reused before this.
         if self._process.returncode is None:
             os.kill(self._process.pid, number)
 
@@ -211,14 +214,15 @@ class ProcessNode:
     async def _look_after(
         self, process: subprocess.Popen[bytes], ready_reader: int, output_reader: int
     ) -> None:
-        """Take what the process says, until it is gone."""
+        """Read the output of the process, and wait until it ends. Records the end if the harness
+        did not request it."""
         with trio.CancelScope(shield=True):
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._hear_ready, ready_reader)
+                    nursery.start_soon(self._read_readiness, ready_reader)
                     nursery.start_soon(self.log.copy, output_reader)
                     code = await _exit_code(process)
-                    # A child of the node's could still hold the pipes.
+                    # A child of the node could still keep the pipes open.
                     nursery.cancel_scope.deadline = trio.current_time() + 1
             finally:
                 process.kill()
@@ -233,7 +237,7 @@ class ProcessNode:
             if self.state is ProcessState.DEAD:
                 self._awaiting_death.unpark_all()
 
-    async def _hear_ready(self, reader: int) -> None:
+    async def _read_readiness(self, reader: int) -> None:
         async with trio.lowlevel.FdStream(reader) as stream:
             if await stream.receive_some(1) == READY:
                 if self.state is ProcessState.STARTING:

@@ -1,8 +1,8 @@
-"""Where runs are kept: `store/<test>/<time>/`, one folder a workload of a run.
+"""The folders of runs: `store/<test>/<time>/`, one for each workload of a run.
 
-A folder is whole in itself: test.json (what was to be done), history.jsonl (what happened, written
-while it happens), results.json (the verdict), faults.json, nodes/ (the nodes' logs), and pictures.
-Folders of one run on one cluster have one time; files they share are hard links.
+A folder is complete in itself: test.json (the plan), history.jsonl (the events, written during the
+run), results.json (the verdict), faults.json, nodes/ (the nodes' logs), and pictures. Folders of
+one run on one cluster have the same time. Files that they share are hard links.
 """
 
 import json
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ottla.jepsen.processes.run_plan import RunPlan
+from ottla.jepsen.processes.runs.run_plan import RunPlan
 from ottla.model.errors import ConfigError
 
 STORE_DEFAULT = "store"
@@ -35,27 +35,29 @@ class RunDirectory:
 
     @property
     def history(self) -> Path:
-        """The history: one event a line."""
+        """Path of the history: one event per line."""
         return self.path / HISTORY_FILE
 
     @property
     def nodes(self) -> Path:
-        """What the nodes wrote."""
+        """Path of the nodes' logs."""
         return self.path / NODES_FOLDER
 
     @property
     def is_judged(self) -> bool:
-        """Whether there is a verdict."""
+        """Return whether the run has a verdict."""
         return (self.path / RESULTS_FILE).exists()
 
     def write(self, name: str, content: Any) -> None:
-        """Write a JSON file at once: a reader sees the old one, the new one or none."""
+        """Write a JSON file atomically. A concurrent reader sees the old file, the new file, or no
+        file."""
         part = self.path / f"{name}.part"
         part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         part.replace(self.path / name)
 
     def read(self, name: str) -> Any:
-        """Read a JSON file; ConfigError says what is wrong with it."""
+        """Return the content of a JSON file in the run's folder. Raises ConfigError if the file is
+        malformed."""
         path = self.path / name
         try:
             return json.loads(path.read_text())
@@ -72,7 +74,7 @@ class RunDirectory:
         return found
 
     def plan(self) -> RunPlan:
-        """Return what the run was to do."""
+        """Return the plan of the run."""
         found = self.test().get("plan")
         if not isinstance(found, dict):
             raise ConfigError(
@@ -81,7 +83,7 @@ class RunDirectory:
         return RunPlan.from_json(found)
 
     def results(self) -> dict[str, Any]:
-        """Return the verdict; ConfigError when there is none that can be read."""
+        """Return the verdict. Raises ConfigError if there is none or it is malformed."""
         found = self.read(RESULTS_FILE)
         if not isinstance(found, dict) or found.get("valid") not in VERDICTS:
             raise ConfigError(str(self.path / RESULTS_FILE), "holds no verdict; analyse it again")
@@ -95,7 +97,8 @@ class Store:
         self.root = root
 
     def new(self, tests: list[str], now: datetime | None = None) -> list[RunDirectory]:
-        """Make the folders of a run, one for each test, all of one time."""
+        """Create the folders of a run, one for each test, all with the same time. Returns them in
+        the order of `tests`."""
         base = (now or datetime.now(UTC)).strftime(TIME_FORMAT)
         name, count = base, 1
         while any((self.root / test / name).exists() for test in tests):
@@ -116,13 +119,14 @@ class Store:
                     yield RunDirectory(path)
 
     def latest(self, test: str) -> RunDirectory | None:
-        """Return the last judged run of a test."""
+        """Return the last judged run of a test, or None if there is none."""
         judged = [run for run in self.runs() if run.path.parent.name == test and run.is_judged]
         return max(judged, key=lambda run: run.path.name, default=None)
 
 
 def share(source: Path, targets: list[Path]) -> None:
-    """Give folders the same files as `source` has: hard links where the file system has them."""
+    """Put the files of the folder `source` into other folders, as hard links if the file system
+    supports them."""
     for target in targets:
         shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)
 

@@ -1,8 +1,8 @@
-"""The spans of time in which a fault was active.
+"""The time spans in which a fault was active.
 
-Pure.  Nemesis events are paired by name and, where they have one, by `id`: "start" opens a span,
-"injected" adds details, the next "end" closes the oldest open one; an event without a phase is a
-moment.  A span that is never closed lasts until the run's end.
+Pure.  Fault events are paired by name, and by `id` if they have one. A "start" event opens a span,
+"injected" adds details, and the next "end" closes the oldest open span. An event without a phase is
+a fault without duration. A span that is never closed lasts until the end of the run.
 """
 
 from collections import deque
@@ -13,27 +13,27 @@ from ottla.jepsen.history import Event, History, Json
 from ottla.jepsen.report.words import value_words
 
 SEPARATE = {"phase", "nodes", "id"}
-"""Parts of a fault's value that are not repeated in its details."""
+"""Fields of a fault event's value that are not part of its details."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, from its injection until it was healed; `[start_ns, end_ns)`."""
+    """One fault, from its injection until it was healed: `[start_ns, end_ns)`."""
 
     name: str
     start_ns: int
     end_ns: int
-    """Equal to `start_ns` for a fault of one moment."""
+    """Equal to `start_ns` for an instantaneous fault."""
     nodes: tuple[str, ...] = ()
     detail: str = ""
     index: int = 0
-    """The event that began it."""
+    """Index of the fault's first event."""
     is_open: bool = False
-    """Whether it was never healed."""
+    """True if the fault was never healed."""
 
     @property
     def seconds(self) -> float:
-        """Length of the span."""
+        """Length of the span in seconds."""
         return (self.end_ns - self.start_ns) / 1e9
 
 
@@ -75,7 +75,7 @@ def _fault(event: Event, value: dict[str, Json], end_ns: int, *, is_open: bool =
 
 
 def merged_spans(spans: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-    """Return the union of half-open spans as disjoint ones, without empty ones."""
+    """Return the union of half-open spans as disjoint spans. Empty spans are left out."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -1,8 +1,8 @@
-"""Pictures of a run as SVG, drawn by matplotlib: time to the right, active faults shaded.
+"""Plots of a run as SVG, drawn by matplotlib: time on the horizontal axis, active faults shaded.
 
-The only module that needs matplotlib (the extra `reports`), imported when it draws.
-Colours in a picture are variables of the page, so it is light or dark as the page is.  Text of a
-run is cleaned before it is drawn, and never read as mathematics.
+Only this module needs matplotlib (the extra `reports`), and it imports matplotlib when it draws.
+Colours in a plot are variables of the page, so they follow the page's light or dark theme.  Text
+from a run is cleaned before it is drawn, and never parsed as mathematics.
 """
 
 import re
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
 DOTS_MAX, MARKS_MAX = 6_000, 400
-"""Dots, and crosses or triangles, of one plot; with more, a coarser grid joins neighbours."""
+"""Maximum numbers of dots, and of crosses or triangles, in one plot. Above them, neighbours are
+merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
-"""Columns and rows of the finest grid: one dot beside the next."""
+"""Columns and rows of the finest grid, in which neighbouring dots touch."""
 LANES_MAX = 14
 """Nodes with a row of their own, and kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
-"""Colours of lines and of kinds of fault; all further ones are grey."""
+"""Colours of the lines, and of the kinds of fault. When they are used up, further ones are grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
              (1.0, "slowest", "c3"))  # fmt: skip
 OUTCOMES = (
@@ -46,7 +47,7 @@ OUTCOMES = (
 )
 TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 OVER_TIME = "_over_time"
-"""End of the names of figures that checkers measure as [seconds, value]."""
+"""Suffix of the names of figures that a checker reports as a list of [seconds, value]."""
 
 Draw = Callable[["Axes"], None]
 Point = tuple[float, float]
@@ -54,21 +55,21 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture, and its facts in words."""
+    """One plot, with a caption of facts."""
 
     name: str
-    """The name of its file, without ".svg"."""
+    """Name of the picture's file, without ".svg"."""
     title: str
     note: str
     svg: Markup
 
     def file_text(self) -> str:
-        """Return the text of an SVG file, complete in itself."""
+        """Return the text of a stand-alone SVG file."""
         start, bracket, rest = self.svg.partition(">")
         return f"{start}{bracket}<style>{COLOURS}</style>{rest}"
 
     def box(self) -> Markup:
-        """Return the picture with its words for a page."""
+        """Return the picture as an HTML element for a page, with its caption."""
         link = element("a", "as a file", href=f"{self.name}.svg")
         note = element("p", self.note, " ", link, class_="muted small")
         return element("div", element("h3", self.title), note, self.svg, class_="picture")
@@ -76,7 +77,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Facts that all pictures of a run share."""
+    """Facts that all plots of one run need: its length, its faults and its final reads."""
 
     end_s: float
     faults: Sequence[Fault] = ()
@@ -141,7 +142,7 @@ def _latency_dots(points: Mapping[EventKind, Sequence[Point]], end_s: float) -> 
             if thin and marker:
                 axes.plot(x, y, marker, mfc="none", ms=4, mew=1, color=colour, label=words)
             elif thin:
-                # A line with gaps everywhere: a tenth of the bytes of as many markers.
+                # A line with gaps everywhere, which takes a tenth of the bytes of as many markers.
                 axes.plot(*_apart(x, y), color=colour, lw=1.7, solid_capstyle="round")
                 axes.plot([], [], ".", color=colour, label=words)
 
@@ -155,7 +156,7 @@ def _apart(x: Sequence[float], y: Sequence[float]) -> tuple[Sequence[float], Seq
 def thinned(
     points: Sequence[Point], end_s: float, y: tuple[float, float], points_max: int
 ) -> Sequence[Point]:
-    """Return at most `points_max` points: one of those that share a place of a grid."""
+    """Return at most `points_max` points: one for each occupied cell of a grid."""
     step = 1
     while True:
         across = PLOT_DOTS[0] / step / end_s
@@ -178,7 +179,7 @@ def _quantiles(
             (words, colour): [measures.quantile(one, share) if one else nan for one in latencies]
             for share, words, colour in QUANTILES
         }
-        # Quantiles of rare operations that have nothing in common say nothing.
+        # Quantiles over rare, unrelated operations have no meaning.
         if any(latencies) and ", " not in f:
             panels[f] = _lines(windows, rows, are_durations=True)
     note = f"Of operations that ended ok, by their start, in windows of {windows.step_s:g} s."
@@ -203,7 +204,7 @@ def _lines(
     *,
     are_durations: bool = False,
 ) -> Draw:
-    """Return the drawing of lines with one value a window, by their (words, colour)."""
+    """Return a function that draws one line for each (words, colour), with one value per window."""
     edges = [number * windows.step_s for number in range(windows.count + 1)]
 
     def draw(axes: "Axes") -> None:
@@ -219,7 +220,7 @@ def _lines(
 
 
 def _over_time(name: str, points: Sequence[Sequence[float]], course: Course) -> Picture | None:
-    """Draw a figure that a checker has measured over time."""
+    """Return a plot of a figure that a checker has measured over time."""
 
     def draw(axes: "Axes") -> None:
         x, y = zip(*points, strict=True)
@@ -234,7 +235,8 @@ def _over_time(name: str, points: Sequence[Sequence[float]], course: Course) -> 
 
 
 def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
-    """Give a plot a logarithmic axis of whole decades of durations."""
+    """Set a plot's vertical axis to durations, logarithmic, from one whole power of ten to
+    another."""
     low = 10.0 ** floor(log10(max(low_ns, 1_000)) + 1e-9)
     axes.set_yscale("log")
     axes.set_ylim(low, max(10.0 ** ceil(log10(max(high_ns, 1_000)) - 1e-9), low * 10))
@@ -243,7 +245,7 @@ def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
 
 
 def _lanes(axes: "Axes", lanes: Mapping[str, Sequence[Fault]], end_s: float) -> None:
-    """Draw faults as bars, a row for each node, a colour for each kind."""
+    """Draw faults as bars, with a row for each node and a colour for each kind."""
     by_kind: dict[str, list[tuple[int, float, float]]] = {}
     for row, faults in enumerate(lanes.values()):
         for fault in faults:
@@ -273,7 +275,8 @@ def _by_node(faults: Sequence[Fault]) -> Mapping[str, Sequence[Fault]]:
 def _picture(
     name: str, title: str, note: str, course: Course, panels: Mapping[str, Draw]
 ) -> Picture | None:
-    """Lay out panels by their names over the time of the run; None without any."""
+    """Draw the named panels above each other, over the time of the run. Returns None if there are
+    no panels."""
     if not panels:
         return None
     from matplotlib.figure import Figure
@@ -317,7 +320,7 @@ def _picture(
 
 
 def label(text: object, characters_max: int = 24) -> str:
-    """Return text of a run as one short line without characters that XML forbids."""
+    """Return text from a run as one short line, without characters that XML forbids."""
     return shortened(FORBIDDEN.sub("\ufffd", " ".join(str(text).split())), characters_max)
 
 
@@ -335,7 +338,7 @@ def _style() -> Iterator[None]:
         "xtick.labelcolor": muted, "ytick.labelcolor": muted,
     }  # fmt: skip
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # Letters that the font used for measuring lacks are there in the reader's browser.
+        # Glyphs that the measuring font lacks exist in the reader's browser.
         warnings.simplefilter("ignore")
         yield
 
@@ -358,6 +361,7 @@ def _svg(figure: "Figure", title: str) -> Markup:
 
 
 def _short_path(path: str) -> str:
-    """Return a path with a tenth of a point's precision, lines without length as short dots."""
+    """Return a path with a precision of a tenth of a point, and lines without length as short
+    dots."""
     short = re.sub(r"(\.\d)\d+", r"\1", path).replace(" \n", "")
     return re.sub(r"M (\S+ [\d.-]+)L \1", r"M\1h0", short)

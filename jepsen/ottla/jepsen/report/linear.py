@@ -1,7 +1,8 @@
-"""The longest order that the calls of one register allow, and where it ends, as a table.
+"""Table of the longest order that the calls of one register allow, and of the calls that do not fit
+after it.
 
-Pure.  The calls that had to be next fit behind no order as long; the calls that overlap with them
-are listed, as one of them is what the register must not have done.
+Pure.  When the order ends, one of several calls had to be next, but none fits. The calls that
+overlap with these are listed too, because one of all these calls is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,8 @@ OVERLAPS_MAX = 15
 
 
 def order_table(name: str, search: Mapping[str, Json]) -> Markup:
-    """Return the table with its title, from the part of a verdict that a checker keeps for it."""
+    """Return the table of a register's calls, with a title. `search` is the entry of a verdict that
+    the checker stored for this register."""
     calls, order, states = search["operations"], search["order"], search["states"]
     stuck = [calls[place] for place in search["stuck"]]
     words = ", ".join(f"{_call(one)} by {one['process']}" for one in stuck)
@@ -57,5 +59,5 @@ def _call(call: Mapping[str, Json]) -> str:
 
 
 def _state(state: Json) -> str:
-    """Return a value of a register; checkers write -1 for an empty one."""
+    """Return a register's value as text. Checkers write -1 for an empty register."""
     return "nothing" if state is None or state == -1 else value_words(state)

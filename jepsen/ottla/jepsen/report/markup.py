@@ -1,8 +1,8 @@
-"""Elements of HTML as text that values of a run cannot break out of.
+"""HTML elements as text, with all values of a run escaped.
 
-Pure.  Everything that is not `Markup` is escaped when it enters an element, so a value of a client,
-a server or a fault cannot become markup; characters that XML forbids appear as U+FFFD.  The result
-is well-formed XML too.
+Pure.  Everything that is not `Markup` is escaped when it is put into an element. So a value from a
+client, a server or a fault cannot become markup. Characters that XML forbids are replaced by
+U+FFFD. The result is also well-formed XML.
 """
 
 import re
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document may hold, not even escaped: controls, lone surrogates."""
+"""Characters that an XML document cannot contain even when escaped: controls and lone
+surrogates."""
 VOID = frozenset({"meta", "input", "br", "hr"})
 """Elements without content, written `<br/>`; every other element needs its end tag in HTML."""
 
@@ -24,7 +25,7 @@ class Markup(str):
 
 
 def escape(value: object) -> str:
-    """Return text that stands for itself in content and in a quoted attribute."""
+    """Return text escaped for use as content and in a quoted attribute."""
     text = str(value)
     if text.isalnum() and text.isascii():
         return text
@@ -33,9 +34,9 @@ def escape(value: object) -> str:
 
 
 def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
-    """Return an element without the attributes that are None.
+    """Return an element. Attributes that are None are left out.
 
-    `class_` is class, and other underscores are hyphens (`aria_label`).
+    `class_` is written as class. Underscores in other names are written as hyphens (`aria_label`).
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
@@ -48,7 +49,7 @@ def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
-    """Return parts in their order, escaped unless they are markup."""
+    """Return the parts joined in their order. Parts that are not markup are escaped."""
     return Markup(
         between.join(part if isinstance(part, Markup) else escape(part) for part in parts)
     )

@@ -1,7 +1,8 @@
-"""index.html of a store: nemesis × workload, a cell the latest run of both.
+"""index.html of a store: a table of nemesis × workload, whose cells have the latest run of that
+pair.
 
-Pure.  A run with a planted bug is no cell: it belongs to the list of bugs that have to be found,
-where an invalid run is the good one.
+Pure.  A run with a planted bug is not in the table but in a list of planted bugs, because there an
+invalid run is the expected result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,18 +37,18 @@ class StoredRun:
 
     files: RunFiles
     path: str
-    """Of its directory, from the store's."""
+    """Path of the run's directory, relative to the directory of the store."""
     is_finished: bool = True
-    """Whether it has a verdict."""
+    """True if the run has a verdict."""
 
     @property
     def href(self) -> str:
-        """The link to its page."""
+        """Link to the page of the run."""
         return f"{self.path}/index.html"
 
 
 def matrix_page(runs: Sequence[StoredRun]) -> str:
-    """Return the page; `runs` may be in any order."""
+    """Return the page as text. `runs` may be in any order."""
     ordered = sorted(runs, key=lambda run: (run.files.started, run.path), reverse=True)
     cells: dict[tuple[str, str], list[StoredRun]] = {}
     planted: dict[str, StoredRun] = {}

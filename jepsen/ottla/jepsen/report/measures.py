@@ -1,6 +1,6 @@
-"""Numbers of a history: operations by kind and window, latencies and rates.
+"""Figures computed from a history: operations by kind and time window, latencies and rates.
 
-Pure.  Each measure is one pass over the operations: an hour has half a million of them.
+Pure.  Each figure needs one pass over the operations, since a run of an hour has half a million.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,36 +10,38 @@ from ottla.jepsen.history import EventKind, Operation
 
 LOG_OPERATIONS = ("send", "poll", "txn")
 GROUPS_MAX = 4
-"""Kinds of operation with a plot of their own; all others share one more."""
+"""Number of kinds of operation with a plot of their own. All other kinds share one more plot."""
 GROUP_SHARE_MIN = 0.02
-"""Of all operations: rarer kinds have no plot of their own."""
+"""Minimum share of all operations for a kind to have a plot of its own."""
 WINDOWS_MAX = 240
-"""With more, a window is narrower than three pixels; with fewer, short stalls vanish."""
+"""Maximum number of time windows. With more, a window is narrower than three pixels. With fewer,
+short stalls are not visible."""
 WINDOW_STEPS_S = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 NOTES_FROM = 1_000_000
-"""Processes from here on hold notes on a client: no load."""
+"""First process number of notes about clients, which are not part of the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The run cut into equal windows; the last one may be shorter."""
+    """The time of a run divided into equal windows. The last window may be shorter."""
 
     step_s: float
     count: int
 
     def of(self, time_ns: int) -> int:
-        """Return the window that a moment falls into."""
+        """Return the window that contains a moment."""
         return min(self.count - 1, int(time_ns / 1e9 / self.step_s))
 
 
 def windows_of(end_s: float) -> Windows:
-    """Return windows of a round length for a run."""
+    """Return time windows of a round length for a run."""
     step_s = next((s for s in WINDOW_STEPS_S if end_s / s <= WINDOWS_MAX), end_s / WINDOWS_MAX)
     return Windows(step_s, max(1, -int(-end_s // step_s)))
 
 
 def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Return operations by name: those on logs, the most frequent others, the rare ones joined."""
+    """Return operations by plot: those on logs, the most frequent other kinds, and all rare kinds
+    together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.invoke.process < NOTES_FROM:
@@ -55,7 +57,7 @@ def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operatio
 
 
 def took_ns(operation: Operation) -> int:
-    """Return an answered operation's latency."""
+    """Return the latency of an answered operation."""
     assert operation.completion is not None
     return operation.completion.time_ns - operation.invoke.time_ns
 
@@ -66,7 +68,7 @@ def quantile(ordered: Sequence[int], share: float) -> int:
 
 
 def ok_latencies(operations: Iterable[Operation], windows: Windows) -> Sequence[list[int]]:
-    """Return the sorted latencies of ok operations, by the window of their start."""
+    """Return the sorted latencies of successful operations, by the window in which they started."""
     found: list[list[int]] = [[] for _ in range(windows.count)]
     for operation in operations:
         if operation.kind is EventKind.OK:
@@ -77,9 +79,9 @@ def ok_latencies(operations: Iterable[Operation], windows: Windows) -> Sequence[
 
 
 def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[EventKind, Sequence[float]]:
-    """Return operations a second by outcome and by the window of their end.
+    """Return operations per second, by outcome and by the window in which they ended.
 
-    An operation that was never answered is unknown in the window of its start.
+    An operation without a response counts as unknown, in the window in which it started.
     """
     found = {kind: [0.0] * windows.count for kind in (EventKind.OK, EventKind.INFO, EventKind.FAIL)}
     for operation in operations:
@@ -95,5 +97,5 @@ def is_final(operation: Operation) -> bool:
 
 
 def final_reads_s(operations: Iterable[Operation]) -> float | None:
-    """Return the start of the final reads, None if there were none."""
+    """Return the time in seconds at which the final reads started, or None if there were none."""
     return next((o.invoke.time_ns / 1e9 for o in operations if is_final(o)), None)

@@ -1,7 +1,7 @@
-"""The log of a bad key around the offsets of findings, as a table.
+"""Table of a partition log around the offsets of findings.
 
-Pure.  A row is a value at an offset: when it was sent and first read, by which processes, and what
-contradicts it there.
+Pure.  A row is a value at an offset, with the times and processes of its send and its first read,
+and the facts that contradict it.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from ottla.jepsen.report.words import clock_words, many, shortened
 OFFSETS_MAX = 20
 """Offsets of findings in one table."""
 CONTEXT = 1
-"""Offsets before and after each of them."""
+"""Rows shown before and after each offset of a finding."""
 ENDS_READ = 2
-"""Records at the start and at the end of a read that proves a finding."""
+"""Records shown at the start and at the end of a read that proves a finding."""
 
 
 class KeyOrder:
-    """Everything that operations on logs, by their answers, sent to one key and read from it."""
+    """The values that operations sent to one key or read from it, with their offsets."""
 
     def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
         self.sent: dict[tuple[int, Json], Operation] = {}
@@ -33,9 +33,10 @@ class KeyOrder:
         self.spans: list[tuple[Operation, int, int]] = []
         """Reads with their first and last offsets."""
         self.lost: list[Operation] = []
-        """Sends of findings to an unknown offset."""
+        """Sends that prove a finding but have no known offset."""
         self.named: set[int] = set()
-        """Offsets of sends that prove a finding; without any, the ends of reads that do."""
+        """Offsets of the sends that prove a finding. If there are none, offsets at both ends of the
+        reads that prove one."""
         ends: set[int] = set()
         for one in operations:
             is_proof = not proving.isdisjoint((one.invoke.index, one.index))
@@ -71,13 +72,15 @@ class KeyOrder:
             self.places.setdefault(value, []).append(offset)
 
     def odd_offsets(self) -> Sequence[int]:
-        """Return offsets with two values, of values with two offsets, and of findings."""
+        """Return the suspicious offsets: those with two values, those of values with two offsets,
+        and those of findings."""
         odd = {offset for offset, values in self.values.items() if len(values) > 1}
         odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
         return sorted(odd | self.named)
 
     def remark(self, offset: int, value: Json) -> str:
-        """Return what contradicts a value at an offset, in words; "" if nothing does."""
+        """Return a remark on the facts that contradict a value at an offset. Returns "" if there
+        are none."""
         remarks = []
         if self.values[offset][0] != value:
             remarks.append(f"contradicts {shortened(str(self.values[offset][0]), 40)}")
@@ -91,13 +94,13 @@ class KeyOrder:
 
 
 def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
-    """Return the operations on logs in the order of their answers."""
+    """Return the operations on logs in the order of their responses."""
     on_logs = (one for one in operations if one.invoke.f in LOG_OPERATIONS)
     return sorted((one for one in on_logs if isinstance(one.value, list)), key=_answered_ns)
 
 
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
-    """Return the table with its title; None if no offset of the key is odd."""
+    """Return the table with its title, or None if the key has no suspicious offset."""
     log = KeyOrder(key, operations, proving)
     odd = log.odd_offsets()
     if not odd and not log.lost:

@@ -1,8 +1,9 @@
-"""The shell of every page: one file, complete offline, light or dark as its reader prefers.
+"""The frame of every page: one file, complete offline, in the light or dark theme that the reader
+prefers.
 
-Pure.  Pages have no scripts, and their content policy allows none: even markup that slipped through
-could neither run nor load anything.  Colours keep apart for readers who cannot tell red from green
-(outcomes are blue, amber and magenta), and text keeps a contrast of 4.5 : 1.
+Pure.  Pages have no scripts, and their content policy allows none: even injected markup could
+neither run nor load anything.  Colours are distinguishable for readers who cannot tell red from
+green (outcomes are blue, amber and magenta), and text has a contrast of 4.5 : 1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +78,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page_text(title: str, *body: object, style: str = "", class_: str | None = None) -> str:
-    """Return a whole page around its body."""
+    """Return the text of a page with the given body."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -93,7 +94,8 @@ def page_text(title: str, *body: object, style: str = "", class_: str | None = N
 def table(
     heads: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None
 ) -> Markup:
-    """Return a table, which scrolls alone if it is wider than the page; a row is its cells."""
+    """Return a table, whose rows are sequences of cells. A table wider than the page scrolls by
+    itself."""
     head = element("thead", element("tr", *(_cell("th", part) for part in heads)))
     body = (element("tr", *(_cell("td", part) for part in row)) for row in rows)
     whole = element("table", head, element("tbody", *body), class_=class_)
@@ -106,7 +108,7 @@ def _cell(name: str, part: object) -> Markup:
 
 
 def tag(words: str, valid: Validity | None = None) -> Markup:
-    """Return a small label, in the colours of a verdict if there is one."""
+    """Return a small label. If a verdict is given, the label has its colours."""
     colour = "" if valid is None else f" {VALIDITY_WORDS[valid]}"
     return element("span", words, class_=f"tag{colour}")
 
@@ -117,7 +119,7 @@ def verdict_tag(valid: Validity) -> Markup:
 
 
 def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
-    """Return the box with which a page starts."""
+    """Return the box at the top of a page, with the verdict in its colours."""
     sign = element("b", SIGNS[valid], aria_hidden="true")
     words = element("div", element("p", sentence), *more)
     return element("div", sign, words, class_=f"verdict {VALIDITY_WORDS[valid]}", role="status")
@@ -130,5 +132,5 @@ def figures_list(rows: Iterable[tuple[str, str]]) -> Markup:
 
 
 def crumbs(*parts: object) -> Markup:
-    """Return the way to a page."""
+    """Return the navigation path of a page."""
     return element("p", *parts, class_="muted small")

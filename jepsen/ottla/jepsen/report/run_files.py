@@ -1,6 +1,6 @@
-"""The contents of a run's test.json and results.json, as far as they are there.
+"""The contents of a run's test.json and results.json.
 
-Pure.  A run that ended early has fewer entries; a run without a verdict is "unknown".
+Pure.  A run that ended early has fewer entries. A run without a verdict is "unknown".
 """
 
 import re
@@ -12,7 +12,7 @@ from ottla.jepsen.history import Json
 
 SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
 SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
-"""The sign of a verdict, which needs no colour."""
+"""Sign of each verdict, readable without colour."""
 VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
 """The name of a verdict, in words and as a class of the page."""
 
@@ -33,7 +33,7 @@ class RunFiles:
 
     @property
     def nemesis(self) -> str:
-        """The names of the planned faults; "none" if there were none."""
+        """The names of the planned faults, or "none"."""
         return _names(self.test.get("nemesis") or self.test.get("nemeses")) or "none"
 
     @property
@@ -43,19 +43,19 @@ class RunFiles:
 
     @property
     def started(self) -> str:
-        """Start of the run: "2026-01-01 12:00:00 UTC" where the file has ISO 8601."""
+        """Start time of the run, for example "2026-01-01 12:00:00 UTC" if the file has ISO 8601."""
         started = str(self.test.get("started") or "")
         return re.sub(r"^(\S{10})T(\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00:00)$", r"\1 \2 UTC", started)
 
     @property
     def planted(self) -> str | None:
-        """The bug planted into the servers, if any."""
+        """Name of the bug planted into the servers, or None."""
         planted = self.test.get("planted")
         return str(planted) if planted else None
 
     @property
     def is_secure(self) -> bool:
-        """Whether nodes and clients showed who they are, over TLS, and ACLs decided."""
+        """True if the run used TLS, authentication and ACLs."""
         return bool(self.test.get("secure"))
 
     @property
@@ -85,12 +85,12 @@ class RunFiles:
 
     @property
     def findings(self) -> Sequence[tuple[Verdict, Finding]]:
-        """Every finding in the file with the verdict it belongs to."""
+        """Every finding in results.json, with the verdict that contains it."""
         return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
 
     @property
     def searches(self) -> Mapping[str, Mapping[str, Json]]:
-        """By register, the longest order found where no order fits all calls."""
+        """For each register whose calls fit no order: the longest order found."""
         found: dict[str, Mapping[str, Json]] = {}
         for verdict in self.verdicts:
             if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):
@@ -99,11 +99,12 @@ class RunFiles:
 
     @property
     def reason(self) -> str:
-        """The checkers that object, with their anomalies; "" for a valid run."""
+        """The failed checkers with their anomalies, as text; "" for a valid run."""
         return str(self.results.get("reason") or "")
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of the results, or of the first verdict that has it."""
+        """Return a figure of the run's results. If they do not contain it, return it from the first
+        verdict that has it, or None."""
         for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
             value = figures.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -38,23 +38,23 @@ from ottla.jepsen.report.words import (
 )
 
 PROOFS_MAX = 12
-"""Operations listed with one finding; the timeline is better for a longer cycle."""
+"""Operations listed with one finding. A longer cycle is easier to read in the timeline."""
 FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
 FIGURE_CHARACTERS_MAX = 240
-"""Of one figure or fact; the files have longer ones in full."""
+"""Length limit of one figure or fact. The files have longer ones in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """The contents of a run's page."""
+    """The contents of a run's page, collected before the page is written."""
 
     files: RunFiles
     history: History
     faults: Sequence[Fault]
     pictures: Sequence[Picture] | None = ()
-    """None if they cannot be drawn."""
+    """Plots of the run, or None if they cannot be drawn."""
     key_tables: Sequence[Markup] = ()
-    """Tables of the keys of findings: their logs, their longest orders."""
+    """For each key with a finding, a table of its log or of its longest order."""
     other_files: Sequence[str] = ()
     """Paths of further files, below the run's directory."""
 
@@ -204,7 +204,7 @@ def _checkers(verdicts: Sequence[Verdict]) -> Markup:
 def _figure_words(figures: Mapping[str, Json]) -> str:
     words = []
     for name, value in figures.items():
-        # Longer values have a page of their own or stand in results.json alone.
+        # Longer values have a page of their own or are only in results.json.
         is_long = isinstance(value, list | dict) and len(value) > PARTS_MAX
         if value not in ({}, [], "") and name != "linear" and not is_long:
             words.append(f"{name.replace('_', ' ')}: {_short(value)}")

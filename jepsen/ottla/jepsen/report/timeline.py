@@ -1,7 +1,8 @@
-"""timeline.html: the operations of a run and its faults in the order of their starts.
+"""timeline.html: the operations and the faults of a run, in the order of their start times.
 
-Pure.  The page stays below `BYTES_MAX` by leaving operations out: those of findings and their
-neighbours come first, then those around the start and the end of faults, then the run's start.
+Pure.  Operations are left out so that the page stays below `BYTES_MAX`. Operations of findings and
+their neighbours are kept first, then operations around the start and the end of faults, then the
+first operations of the run.
 """
 
 from bisect import bisect_left
@@ -25,9 +26,10 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Operations before and after one of a finding, and the start or end of a fault."""
+"""Operations kept before and after an operation of a finding, and around the start or end of a
+fault."""
 FAULTS_SHARE = 0.6
-"""Of all operations on the page, at most this for the neighbours of faults."""
+"""Largest share of the page's operations that are kept because they are close to a fault."""
 HEADS = ("at", "process", "outcome", "client", "operation")
 STYLE = """
 table{font-size:13px}td{padding:2px 14px 2px 0}.fault{color:var(--c4);font-weight:600}
@@ -44,7 +46,7 @@ def timeline(
     proving: Iterable[int] = (),
     operations_max: int = OPERATIONS_MAX,
 ) -> str:
-    """Return the page; `proving` are the indexes of events that findings name."""
+    """Return the page as text. `proving` are the indexes of the events that findings name."""
     operations, proving = history.operations(), set(proving)
     while True:
         kept = chosen(operations, proving, faults, operations_max)
@@ -60,7 +62,7 @@ def chosen(
     faults: Sequence[Fault],
     operations_max: int,
 ) -> Sequence[Operation]:
-    """Return the operations for the page, in the order of their starts."""
+    """Return the operations that the page shows, in the order of their start times."""
     if len(operations) <= operations_max:
         return operations
     times = [operation.invoke.time_ns for operation in operations]
@@ -80,7 +82,8 @@ def chosen(
 
 
 def places_of_events(operations: Sequence[Operation], indexes: Iterable[int]) -> Mapping[int, int]:
-    """Return, by index of an event, the place of its operation among the operations."""
+    """Return by event index the position in `operations` of the operation that the event belongs
+    to."""
     wanted = set(indexes)
     found: dict[int, int] = {}
     for place, operation in enumerate(operations if wanted else ()):
@@ -140,7 +143,8 @@ def _rows(
 
 
 def cells_of(one: Operation, key: str | None = None) -> Sequence[object]:
-    """Return the row of an operation in a table with `HEADS`; see `operation_words` for `key`."""
+    """Return the cells of an operation's row in a table with the columns `HEADS`. See
+    `operation_words` for `key`."""
     words, error = operation_words(one, key), one.completion.error if one.completion else None
     return (
         f"{one.invoke.time_ns / 1e9:.3f} s",

@@ -1,6 +1,6 @@
-"""Numbers, durations, operations and faults in words.
+"""Text for numbers, durations, operations and faults.
 
-Pure.  The words of an operation fit into one line: long lists are cut, with an ellipsis.
+Pure.  The text of an operation fits into one line: long lists are truncated, with an ellipsis.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from ottla.jepsen.history import Event, EventKind, Json, Operation
 
 WORDS_MAX = 160
-"""Characters of an operation's words; more would break the tables that hold them."""
+"""Maximum length of an operation's text in characters. Longer text would break the tables."""
 RUN_RECORDS_MAX = 3
-"""Records of one poll that are listed; a longer run has its first and last one."""
+"""Maximum number of records of one poll that are all listed. Of more, only the first and the last
+one are."""
 KIND_WORDS = {EventKind.OK: "ok", EventKind.FAIL: "failed", EventKind.INFO: "unknown"}
 
 
@@ -25,7 +26,7 @@ def duration_words(ns: float) -> str:
 
 
 def seconds_words(seconds: float) -> str:
-    """Return a length of time: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
+    """Return a duration in words: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
     if seconds < 60:
         return f"{_three(seconds)} s"
     whole = round(seconds)
@@ -43,7 +44,7 @@ def clock_words(seconds: float) -> str:
 
 
 def count_words(value: float) -> str:
-    """Return a count with its thousands apart; large ones as 1.2 M."""
+    """Return a count with thousands separators, or abbreviated as 1.2 M if large."""
     if abs(value) >= 10_000_000:
         return f"{_three(value / 1e6)} M"
     if value == int(value):
@@ -53,7 +54,7 @@ def count_words(value: float) -> str:
 
 
 def share_words(part: int, whole: int) -> str:
-    """Return a share in percent; 100 % only if nothing is missing."""
+    """Return a share in percent. The result is 100 % only if `part` equals `whole`."""
     if not whole:
         return "–"
     share = 100 * part / whole
@@ -66,7 +67,7 @@ def many(count: float, noun: str) -> str:
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """Return text cut to a number of characters, an ellipsis at the cut."""
+    """Return text truncated to a number of characters, with an ellipsis."""
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
@@ -81,7 +82,7 @@ def operation_words(operation: Operation, key: str | None = None) -> str:
 
 
 def outcome_words(operation: Operation) -> str:
-    """Return how and after which time an operation ended: "ok after 4.25 ms"."""
+    """Return the outcome and the duration of an operation: "ok after 4.25 ms"."""
     completion = operation.completion
     if completion is None:
         return "unknown, never answered"
@@ -95,7 +96,7 @@ def where_words(extra: Mapping[str, Json]) -> str:
 
 
 def event_words(event: Event) -> str:
-    """Return the event of a fault: "kill start b1, b2"."""
+    """Return a fault event as text: "kill start b1, b2"."""
     value = event.value if isinstance(event.value, dict) else {}
     nodes = value.get("nodes")
     parts = [event.f, value.get("phase"), value_words(nodes) if nodes else None]
@@ -103,7 +104,7 @@ def event_words(event: Event) -> str:
 
 
 def value_words(value: Json) -> str:
-    """Return a value of any workload; micro-operations of logs in their own short form."""
+    """Return a value of any workload as text. Micro-operations on logs have a short form."""
     if isinstance(value, list):
         is_micro = bool(value) and all(map(_is_micro, value))
         return (
@@ -147,7 +148,8 @@ def _micro_words(part: Sequence[Json]) -> str:
 
 
 def _run_words(records: Sequence[Json]) -> str:
-    """Return records of one key as offset:value; of a long run its ends and its length."""
+    """Return the records of one key as offset:value. Of many records, return the first, the last
+    and their number."""
     if len(records) > RUN_RECORDS_MAX:
         first, last = records[0], records[-1]
         return f"{first[0]}:{first[1]} … {last[0]}:{last[1]} ({len(records)})"

@@ -1,7 +1,8 @@
 """Writes the pages and pictures of a run, and the matrix of a store.
 
-The only module here that touches files.  It reads history.jsonl, test.json and results.json, each
-of which may be missing, and writes beside them: each file whole or not at all, complete offline.
+Only this module of the package accesses files.  It reads history.jsonl, test.json and results.json,
+any of which may be missing, and writes its files beside them. Each file is written atomically and
+needs no network.
 """
 
 import json
@@ -22,15 +23,15 @@ from ottla.jepsen.report.timeline import timeline
 from ottla.model.garbage import collection_paused
 
 KEYS_MAX = 16
-"""Bad keys with a table of their log."""
+"""Maximum number of keys with findings that have a table."""
 OWN_FILES = re.compile(r"(index|timeline)\.html|.*\.svg|(orders|linear)/.*")
 RUN_FILES = ("results.json", "test.json")
 
 
 def write_report(run_directory: Path, history: History | None = None) -> Path:
-    """Write a run's pages and pictures into its directory; return the path of its index.html.
+    """Write the pages and pictures of a run into its directory. Returns the path of its index.html.
 
-    `history` saves reading history.jsonl again if the caller has it.
+    A caller that already has the history passes it, so that history.jsonl is not read again.
     """
     with collection_paused():
         if history is None:
@@ -72,11 +73,11 @@ def _key_tables(files: RunFiles, history: History) -> Sequence[Markup]:
 
 
 def write_matrix(store_directory: Path) -> Path:
-    """Write the page of all runs below a store's directory; return its path."""
+    """Write the page with all runs of a store into its directory. Returns the path of the page."""
     runs = []
     found = {path.parent for name in RUN_FILES for path in store_directory.glob(f"*/*/{name}")}
     for directory in sorted(found):
-        # A link such as "latest" names a run that is listed already.
+        # A link such as "latest" leads to a run that is listed already.
         if directory.is_symlink() or directory.parent.is_symlink():
             continue
         is_finished = (directory / "results.json").exists()

@@ -1,20 +1,20 @@
-"""What load is sent, and what is read back.
+"""The operations that a run sends to a cluster, and the final reads that check their effect.
 
-load.py             a generator, a client, an operation and how it ended (pure)
+load.py             interfaces: generator, client, operation, completion (pure)
 table.py            the workloads by name: generators with their clients
 
 queue.py            unique values sent to logs and polled from them (pure)
 offsets.py          committed offsets as registers (pure)
-group.py            members that come, go and crash (pure)
-metadata.py         topics made, changed, deleted and asked about (pure)
-producer_ids.py     ids that nobody else was given (pure)
-list_offsets.py     where logs end (pure)
-transactions.py     transfers, copies with their offsets, readers of what is committed (pure)
+group.py            members that join, leave and crash (pure)
+metadata.py         topics created, changed, deleted and described (pure)
+producer_ids.py     producer ids, none of which may be allocated twice (pure)
+list_offsets.py     end offsets of logs (pure)
+transactions.py     transfers between logs, copies of consumed records, committed reads (pure)
 
-keys.py             keys of logs, and topics that make room for new ones (pure)
-log_model.py        what a generator knows of logs (pure)
-pace.py             how fast a run goes at most (pure)
-crashes.py          when clients die (pure)
-final_reads.py      the reads at the end (pure)
-subscribers.py      which threads share a group (pure)
+keys.py             keys of logs, and the replacement of full topics (pure)
+log_model.py        the offsets written and read so far, for generators (pure)
+pace.py             limit of the operations per second (pure)
+crashes.py          times at which clients crash (pure)
+final_reads.py      the reads at the end of a run (pure)
+subscribers.py      the consumer group of each thread (pure)
 """

@@ -1,4 +1,4 @@
-"""When clients die: each thread's about every half minute, never all at once.
+"""Times at which clients crash: each thread's client about every 30 seconds, never all at once.
 
 Pure.
 """
@@ -13,17 +13,19 @@ CRASH = Op("crash")
 
 
 class Crashes:
-    """The clients' remaining lives."""
+    """Random lifetimes of all threads' clients."""
 
     def __init__(self, life_ns: int = LIFE_NS) -> None:
         self._life_ns = life_ns
         self._ends_ns: dict[int, int] = {}
 
     def is_due(self, thread: int, now_ns: int, rng: Random) -> bool:
-        """Return whether a thread's client dies now; then its next life begins."""
+        """Return whether a thread's client must crash now. If so, draw the lifetime of the thread's
+        next client."""
         end_ns = self._ends_ns.get(thread)
         if end_ns is not None and now_ns < end_ns:
             return False
-        # From half a life to one and a half: the first ends are spread as all others.
+        # A lifetime is 0.5 to 1.5 times the mean, so that the first crashes are as spread as later
+        # ones.
         self._ends_ns[thread] = now_ns + self._life_ns // 2 + rng.randrange(self._life_ns)
         return end_ns is not None

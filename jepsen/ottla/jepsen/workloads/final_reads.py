@@ -1,8 +1,8 @@
-"""The reads at the end: fresh clients read every key from its beginning until nothing is missing.
+"""Final reads of a run: fresh clients read every key from its beginning until nothing is missing.
 
-Pure.  A thread throws its client away, assigns all keys and polls; after ten seconds without news
-it does so again, so a client that got stuck costs a turn and not the verdict.  What is still unseen
-when the time is over is lost or late, and the log checker says so.
+Pure.  A thread discards its client, assigns all keys to a new one and polls. After ten seconds
+without progress it repeats this. So a client that is stuck costs time but does not affect the
+verdict. The log checker reports records that are still unread at the deadline as lost or late.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ TURN_NS = 10 * SECOND
 TIME_NS = 120 * SECOND
 FINAL = {"final": True}
 READERS_MAX = 2
-"""Threads of each client kind that read everything: each reads all there is."""
+"""Number of threads of each client kind that do final reads. Each thread reads every record."""
 
 
 class Goal(Protocol):
-    """What there is to read."""
+    """The offsets that the final reads must reach."""
 
     def highest(self) -> Mapping[str, int]:
-        """Return, for each key, the highest offset that anybody was told of."""
+        """Return by key the highest offset that any client has received."""
         ...
 
 
 class FinalReads:
-    """Where the final readers stand."""
+    """Progress of the threads that do final reads."""
 
     def __init__(self, kinds: tuple[str, ...], goal: Goal) -> None:
         self.readers = frozenset(
@@ -41,11 +41,12 @@ class FinalReads:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every reader came to the end of every key."""
+        """Return whether every reader reached the end of every key."""
         return all(self._is_through(thread) for thread in self.readers)
 
     def next_op(self, thread: int, now_ns: int) -> Op | None:
-        """Return the thread's next step; None when it is through, or out of time."""
+        """Return the thread's next operation. Returns None if the thread is finished, or its time
+        is over."""
         if self._began_ns is None:
             self._began_ns = now_ns
         goal = self._goal.highest()
@@ -71,11 +72,11 @@ class FinalReads:
         return all(read.get(key, -1) >= offset for key, offset in self._goal.highest().items())
 
     def on_assigned(self, thread: int) -> None:
-        """All keys are assigned, from their beginnings."""
+        """Record that the thread has assigned all keys, and starts at the beginning of each."""
         self._is_assigned[thread] = True
 
     def on_read(self, thread: int, key: str, offset: int) -> None:
-        """A final poll came so far."""
+        """Record that a final poll of a key reached an offset."""
         read = self._read.setdefault(thread, {})
         if offset > read.get(key, -1):
             read[key] = offset

@@ -1,24 +1,25 @@
-"""The group workload: members come, go and crash, while every partition keeps one reader.
+"""The group workload: members join, leave and crash, while each partition has at most one reader.
 
 Pure.  Operations of a thread, each with the group it belongs to:
 
 - `join`, value `{"group", "topics", "protocol", "instance"}`: `protocol` is one of PROTOCOLS,
   `instance` the name of a static member, or null;
-- `poll`, value `{"group"}` -> `{"group", "member", "generation", "keys"}`, the last one
-  `{key: [[offset, value], …]}`;
-- `commit`, value `{"group"}` -> the same with keys `{key: next_offset}`: how far it has read;
-- `fetch`, value `{"group"}` -> `{"group", "keys": {key: offset | null}}`: what is committed;
-- `leave`, `crash`, and `send` as the queue's, so that there is something to read.
+- `poll`, value `{"group"}` -> `{"group", "member", "generation", "keys"}`, with keys `{key:
+  [[offset, value], …]}`;
+- `commit`, value `{"group"}` -> the same with keys `{key: next_offset}`: the position of the
+  member;
+- `fetch`, value `{"group"}` -> `{"group", "keys": {key: offset | null}}`: the committed offsets;
+- `leave`, `crash`, and `send` as in the queue workload, which provides records to read.
 
-What happens to a member beside its operations is noted at that moment, by `assigned`, `revoked` and
-`lost` with `{"group", "member", "generation", "keys": [key, …]}`.  A generation is null where the
-client does not tell it (librdkafka), or where it changed during the operation.  Commits and fetches
-have extra `node`, the coordinator's address, where the client tells it.
+Rebalance callbacks of a member are recorded when they run: `assigned`, `revoked` and `lost` with
+`{"group", "member", "generation", "keys": [key, …]}`.  A generation is null if the client does not
+expose it (librdkafka), or if it changed during the operation.  Commits and fetches have extra
+`node`, the coordinator's address, if the client exposes it.
 
-What Kafka promises: within one generation (KIP-848: epoch) a partition belongs to one member.  Who
-was cut off may go on reading under an older one, and learns only when it commits: such a commit is
-refused.  So what is committed is never overwritten from an older generation, and a new owner begins
-where the last acknowledged commit was.
+Guarantee of Kafka: within one generation (KIP-848: epoch) a partition belongs to one member.  A
+member that was cut off may continue to read under an older generation. It learns of the newer one
+when it commits: such a commit is refused.  So a committed offset is never overwritten from an older
+generation, and a new owner begins at the last acknowledged commit.
 """
 
 from collections import Counter
@@ -37,23 +38,24 @@ from ottla.jepsen.workloads.subscribers import CONSUMER
 RANGE: Final = "range"
 COOPERATIVE: Final = "cooperative-sticky"
 PROTOCOLS = (RANGE, COOPERATIVE, CONSUMER)
-"""Two assignors of the classic protocol, one that stops all and one that does not, and KIP-848."""
+"""Group protocols: the classic protocol with an assignor that stops all members, the classic
+protocol with one that does not, and KIP-848."""
 
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""How many of the members have a name that outlives them."""
+"""One member in this many is static: its name is kept when the member crashes or leaves."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3
 COMMIT_SHARE = 0.25
 FETCH_SHARE = 0.05
 FINAL_NS = 60 * SECOND
-"""How long the groups may take to read all, once everything is healed."""
+"""Time limit in ns for the groups to read all records after all faults are healed."""
 
 
 class GroupLoad:
-    """The generator."""
+    """Generator of the group workload."""
 
     name = "group"
     checkers: tuple[str, ...] = ("groups", "availability", "servers")
@@ -67,33 +69,33 @@ class GroupLoad:
             for topic in self._topics
             for partition in range(PARTITION_COUNT)
         ]
-        # Each group has members of both clients, where there are so many.
+        # Each group has members of both client kinds if there are enough threads.
         ranks = [plan.kinds[:thread].count(kind) for thread, kind in enumerate(plan.kinds)]
         self._protocols = [PROTOCOLS[rank % len(PROTOCOLS)] for rank in ranks]
         self._values: Counter[str] = Counter()
         self._sent: dict[str, int] = {}
         self._read: dict[tuple[str, str], int] = {}
-        """How far each group has read each key."""
+        """Highest offset that each group has read, by group and key."""
         self._is_in: dict[int, bool] = {}
         self._turn_ns: dict[int, int] = {}
-        """When each thread joins or leaves next."""
+        """Time at which each thread joins or leaves next."""
         self._is_thrown_out: set[int] = set()
-        """Threads whose members found themselves out of their group, and join again soon."""
+        """Threads whose members were removed from their group. They join again soon."""
         self._crashes = Crashes()
         self._final_ns: int | None = None
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         return tuple(NewTopic(topic, PARTITION_COUNT) for topic in self._topics)
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every group has read all that was sent."""
+        """Return whether every group has read every record that was sent."""
         return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next."""
+        """Return the thread's next operation."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         is_in = self._is_in.get(thread, False)
@@ -112,7 +114,7 @@ class GroupLoad:
         return Op(self._member_f(rng), {"group": self._group(thread)})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         if op.f == "poll" and done.value is not None:
@@ -124,19 +126,20 @@ class GroupLoad:
             self._is_thrown_out.add(thread)
         elif op.f in ("crash", "leave"):
             if op.f == "crash" and self._is_in.get(thread, False):
-                # It comes back as one that left does.
+                # The thread joins again like one that left.
                 self._turn_ns[thread] = 0
             self._is_in[thread] = False
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next poll, until its group has read all."""
+        """Return the thread's next poll, or None if its group has read all records."""
         if self._final_ns is None:
             self._final_ns = now_ns
         is_late = now_ns - self._final_ns >= FINAL_NS
         if is_late or self._is_group_caught_up(self._protocols[thread]):
             return None
         if thread in self._is_thrown_out:
-            # Others of its group read on; its place is free only when its session is over.
+            # Other members of the group continue to read. The partitions of this one are reassigned
+            # only when its session has expired.
             return None
         if not self._is_in.get(thread, False):
             join = self._join(thread)

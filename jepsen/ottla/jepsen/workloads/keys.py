@@ -1,7 +1,8 @@
-"""Keys of a log, "topic-partition", and the topics that make room for new ones.
+"""Keys of logs, "topic-partition", and the replacement of full topics, which keeps each history
+short.
 
-Pure.  A history is judged key by key, and a key's history stays short: after `values_max` values a
-topic gives its place to the next one, which was made while there was still room in the old one.
+Pure.  A history is judged key by key. After `values_max` values a topic is replaced by the next
+one, which was created before the old one was full.
 """
 
 from random import Random
@@ -9,9 +10,10 @@ from random import Random
 from ottla.jepsen.workloads.load import NewTopic
 
 PARTITION_COUNT = 2
-"""Of each topic: two keys that share a leader as often as not."""
+"""Partitions of each topic. Two keys of a topic share a leader about half of the time."""
 READY_COUNT = 2
-"""Topics made before they are needed: a controller that is away for long must not end the load."""
+"""Topics created in advance. With fewer, the load stops when the controller is unavailable for
+long."""
 
 
 def key_of(topic: str, partition: int) -> str:
@@ -20,19 +22,19 @@ def key_of(topic: str, partition: int) -> str:
 
 
 def partition_of(key: str) -> tuple[str, int]:
-    """Return topic and partition of a key."""
+    """Return the topic and partition of a key."""
     topic, _, partition = key.rpartition("-")
     return topic, int(partition)
 
 
 class Topics:
-    """Which topics are written, which come next, which are full."""
+    """The topics being written, those created in advance, and those that are full."""
 
     def __init__(self, prefix: str, *, open_count: int, values_max: int) -> None:
         self._prefix = prefix
         self._values_max = values_max
         self._values: dict[str, int] = {}
-        """How many values a key was given."""
+        """Number of values already generated for each key."""
         self._made_count = open_count + READY_COUNT
         self.first = tuple(self._name(index) for index in range(self._made_count))
         self.open = list(self.first[:open_count])
@@ -41,11 +43,11 @@ class Topics:
 
     @property
     def new_topics(self) -> tuple[NewTopic, ...]:
-        """Return what must be there before the load begins."""
+        """Return the topics to create before the load begins."""
         return tuple(NewTopic(name, PARTITION_COUNT) for name in self.first)
 
     def keys(self) -> list[str]:
-        """Return the keys that are written at present."""
+        """Return the keys being written."""
         return [key for topic in self.open for key in self.keys_of(topic)]
 
     def keys_of(self, topic: str) -> list[str]:
@@ -53,7 +55,7 @@ class Topics:
         return [key_of(topic, partition) for partition in range(PARTITION_COUNT)]
 
     def next_value(self, rng: Random) -> tuple[str, int]:
-        """Return a key and a value it never had."""
+        """Return a key and a value that was not used for this key before."""
         slot = rng.randrange(len(self.open))
         topic = self.open[slot]
         key = key_of(topic, rng.randrange(PARTITION_COUNT))
@@ -64,14 +66,15 @@ class Topics:
         return key, value
 
     def to_make(self) -> str | None:
-        """Return a topic that somebody should make now; it is in the making then."""
+        """Return the next topic to create and mark it as being created, or None if enough exist."""
         if self._in_making is not None or len(self._ready) >= READY_COUNT:
             return None
         self._in_making = self._name(self._made_count)
         return self._in_making
 
     def on_made(self, topic: str, *, is_made: bool) -> None:
-        """Learn whether it is there; if not, somebody will try again."""
+        """Record whether the creation of a topic succeeded. If it failed, another thread tries
+        again."""
         if topic != self._in_making:
             return
         self._in_making = None

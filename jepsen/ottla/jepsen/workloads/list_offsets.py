@@ -1,15 +1,17 @@
-"""The list-offsets workload: where a log ends is behind all that was acknowledged before.
+"""The list-offsets workload: end offsets are above every offset acknowledged before.
 
-Pure.  Operations: `send`, `create-topic` and `crash` as the queue's, and `end-offset`, value
-`[key, null]` -> `[key, offset]`, with extra `leader_epoch` where the client tells it; `own_view` is
-false where the client that asks is another one than the client that sends (librdkafka's).
+Pure.  Operations: `send`, `create-topic` and `crash` as in the queue workload, and `end-offset`,
+value `[key, null]` -> `[key, offset]`, with extra `leader_epoch` if the client exposes it. Extra
+`own_view` is false if another client object sends the ListOffsets request than the one that
+produces (librdkafka).
 
-What Kafka promises: the leader of the newest epoch answers with its high watermark, which is behind
-every acknowledged record (a new leader that does not know it yet answers OFFSET_NOT_AVAILABLE,
-KIP-207).  A leader that was deposed and has not heard of it may answer with less, to whoever asks
-it: a client that knows of the newer epoch says so, and is refused there (KIP-320).  So an end that
-is too small is allowed only with an epoch older than another answer's, and never to the client that
-got the acknowledgement; our own asks through the producer's own view of the cluster.
+Guarantee of Kafka: the leader of the newest epoch answers with its high watermark, which is above
+every acknowledged record. A new leader that does not know its high watermark yet answers
+OFFSET_NOT_AVAILABLE (KIP-207).  A deposed leader that has not learned of its successor may answer
+with a lower offset. A client that knows the newer epoch sends it and is refused there (KIP-320).
+So an end offset that is too low is allowed only with an epoch older than that of another response,
+and never to the client that received the acknowledgement. Ottla's own client sends the request with
+the producer's view of the cluster.
 """
 
 from random import Random
@@ -27,7 +29,7 @@ VALUES_MAX = 512
 
 
 class ListOffsetsLoad:
-    """The generator."""
+    """Generator of the list-offsets workload."""
 
     name = "list-offsets"
     checkers: tuple[str, ...] = ("list-offsets", "availability", "servers")
@@ -38,22 +40,23 @@ class ListOffsetsLoad:
         self._model = OffsetModel()
         self._crashes = Crashes()
         self._own: dict[int, str] = {}
-        """The key each thread has written last."""
+        """The key that each thread wrote last."""
         self._left: dict[int, list[str]] = {}
-        """What each thread has yet to ask for at the end."""
+        """The keys whose final end offset each thread has not requested yet."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         return self._topics.new_topics
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every thread was told the end of every key."""
+        """Return whether every thread received the end offset of every key."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next: half of it sends, half of it asks."""
+        """Return the thread's next operation: a send or an end-offset request, with equal
+        chance."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         to_make = self._topics.to_make()
@@ -67,7 +70,7 @@ class ListOffsetsLoad:
         return Op("end-offset", [rng.choice(self._topics.keys()), None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the generator's state with the completion of an operation."""
         self._model.on_completion(op, done)
         for key, _ in sent_of(op, done):
             self._own[thread] = key
@@ -77,7 +80,8 @@ class ListOffsetsLoad:
             self._left[thread].remove(op.value[0])
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the next key whose end is asked for once more."""
+        """Return an end-offset request for the thread's next key, or None if it has requested all
+        final end offsets."""
         if thread not in self._left:
             self._left[thread] = sorted(self._model.highest())
             return Op("crash", None, FINAL)

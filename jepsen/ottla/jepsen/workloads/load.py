@@ -1,8 +1,9 @@
-"""What a workload is made of: a generator that says what comes next, and clients that do it.
+"""Interfaces of a workload: a generator chooses the operations, and clients perform them.
 
-Pure.  A generator has a model of its own, which learns from completions; chance and time are handed
-in.  A client never raises: whatever happens to an operation is its completion.  OK is what
-certainly happened, FAIL what certainly did not, INFO what may have, now or at any time to come.
+Pure.  A generator has a model of its own, which it updates from completions. Its random generator
+and the time are arguments.  A client never raises: it reports each outcome as a completion.  OK:
+the operation certainly happened. FAIL: it certainly did not happen. INFO: it may have happened, or
+may still happen at any later time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +18,12 @@ CONFLUENT: Final = "confluent"
 CLIENTS = (OWN, CONFLUENT)
 
 NOTHING_TO_READ: Final = "nothing is assigned"
-"""The error of a poll by a client that reads nothing: it never did, or lost it with its handle."""
+"""Error of a poll by a client that has no assigned partitions: it has not received any yet, or lost
+them when its consumer was closed."""
 
 Note: TypeAlias = Callable[[str, Json], None]
-"""Notes at once what happened to a client beside its operations: `f` and value."""
+"""Callback that records an event outside a client's operations at once. Its arguments are the
+event's name `f` and its value."""
 
 MS: Final = 1_000_000
 SECOND: Final = 1_000 * MS
@@ -28,38 +31,39 @@ SECOND: Final = 1_000 * MS
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One thing to do."""
+    """One operation to perform."""
 
     f: str
     value: Json = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
-    """What belongs to the invocation beside its value, say that it is a final read."""
+    """Facts about the invocation beside its value, for example that it is a final read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """How it ended."""
+    """Outcome of one operation."""
 
     kind: EventKind
     value: Json = None
-    """None: as it was asked for."""
+    """Value of the completion. None means the value of the invocation."""
     error: str | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """Who sends the load, and where its names begin."""
+    """The client kind of each thread, and the names that the workload uses."""
 
     prefix: str = ""
-    """Of topics and groups: unique on a cluster that belongs to others."""
+    """Prefix of the names of topics and groups. It is unique on a cluster that has other users."""
     kinds: tuple[str, ...] = (OWN,)
-    """The client of each thread, one of CLIENTS."""
+    """The client kind of each thread, one of CLIENTS."""
     idempotent: bool = True
     record_key_count: int = 0
-    """Of each log of the queue workload, whose topics are compacted then; 0: records have none."""
+    """Number of record keys in each log of the queue workload, whose topics are then compacted. 0:
+    records have no key."""
     broker_count: int = 3
-    """Found out when a workload is set up."""
+    """Number of brokers, determined when the workload is set up."""
 
     def __post_init__(self) -> None:
         assert self.kinds
@@ -67,52 +71,54 @@ class LoadPlan:
 
     @property
     def thread_count(self) -> int:
-        """Return how many threads send load."""
+        """Return the number of threads that send load."""
         return len(self.kinds)
 
 
 class NewTopic(NamedTuple):
-    """A topic that is there before the load begins."""
+    """A topic to create before the load begins."""
 
     name: str
     partition_count: int
 
 
 class Generator(Protocol):
-    """Says what each thread does next."""
+    """Source of the operations of all threads."""
 
     name: str
     checkers: tuple[str, ...]
-    """Names in `ottla.jepsen.checkers.table`."""
+    """Names of the checkers of this workload, as in `ottla.jepsen.checkers.table`."""
     ops_per_s_max: int
-    """How often all threads together are asked for an operation."""
+    """Maximum number of operations per second, over all threads."""
 
     @property
     def topics(self) -> Sequence[NewTopic]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         ...
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the final reads came to the end of all there is."""
+        """Return whether the final reads reached the end of every partition."""
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next; None when there is nothing at present."""
+        """Return the thread's next operation, or None if the thread has nothing to do at
+        present."""
         ...
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         ...
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does once all is healed; None when it has done its part."""
+        """Return the thread's next operation after all faults are healed, or None if the thread is
+        finished."""
         ...
 
 
 class LoadClient(Protocol):
-    """Does a thread's operations, one at a time."""
+    """Client of one thread, which performs one operation at a time."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Do it, within its deadline."""
+        """Perform an operation within its deadline, and return its completion."""
         ...

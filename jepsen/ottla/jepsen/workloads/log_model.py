@@ -1,6 +1,6 @@
-"""What a generator knows of logs: how far they were written, and how far they were read.
+"""A generator's model of its logs: the highest offsets written and read so far.
 
-Pure.  It learns from completions only; it is no judge.
+Pure.  The model is updated from completions only. It does not judge them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,25 +10,25 @@ from ottla.jepsen.workloads.load import Completion, Op
 
 
 class OffsetModel:
-    """The highest offsets anybody was told of, by key."""
+    """The highest offsets that any client has received, by key."""
 
     def __init__(self) -> None:
         self._sent: dict[str, int] = {}
         self._read: dict[str, int] = {}
 
     def highest(self) -> Mapping[str, int]:
-        """Return, for each key, the highest offset that anybody was told of."""
+        """Return by key the highest offset that any client has received."""
         return {
             key: max(self._sent.get(key, -1), self._read.get(key, -1))
             for key in self._sent.keys() | self._read.keys()
         }
 
     def unseen(self) -> list[str]:
-        """Return the keys of which something was sent that nobody has read."""
+        """Return the keys with sent records that no client has read."""
         return sorted(key for key, sent in self._sent.items() if sent > self._read.get(key, -1))
 
     def on_completion(self, op: Op, done: Completion) -> None:
-        """Learn what was sent, and what was read."""
+        """Update the model with the offsets that an operation sent or read."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         for key, offset in read_of(op, done):
@@ -36,16 +36,17 @@ class OffsetModel:
 
 
 def sent_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
-    """Yield key and offset of each send that is known to be in the log."""
-    for told in _parts(op, done, "send"):
-        if done.kind is EventKind.OK and isinstance(told[2], list) and told[2][0] is not None:
-            yield told[1], told[2][0]
+    """Yield (key, offset) of each record that is known to be in the log after a send."""
+    for step in _parts(op, done, "send"):
+        if done.kind is EventKind.OK and isinstance(step[2], list) and step[2][0] is not None:
+            yield step[1], step[2][0]
 
 
 def read_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
-    """Yield key and last offset of what an operation has read, even where it failed."""
-    for told in _parts(op, done, "poll"):
-        for key, records in told[1].items() if len(told) > 1 else ():
+    """Yield (key, offset) of the last record that an operation has read of each key. A failed
+    operation may have read records too."""
+    for step in _parts(op, done, "poll"):
+        for key, records in step[1].items() if len(step) > 1 else ():
             if records:
                 yield key, records[-1][0]
 

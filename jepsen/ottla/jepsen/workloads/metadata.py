@@ -1,32 +1,32 @@
-"""The metadata workload: topics are made, changed and deleted; every broker is asked about them.
+"""The metadata workload: topics are created, changed, deleted and described by every broker.
 
 Pure.  Operations:
 
 - `create`, value `{"topic", "count"}` -> with `"id"`;
-- `partitions`, value `{"topic", "count"}`: so many from now on;
+- `partitions`, value `{"topic", "count"}`: the new number of partitions;
 - `set-config`, value `{"topic", "config": {name: value}}`: values are unique within a topic's name;
 - `delete`, value `{"topic"}`;
-- `describe`, value `{"topic", "part"}`: what one broker says, asked by itself; for `part` "topic"
-  -> `{"topic", "broker", "id", "count"}`, both null where there is no such topic, for "config" ->
-  `{"topic", "broker", "config": {name: value | null} | null}`, a value null being the default;
+- `describe`, value `{"topic", "part"}`: a request to one chosen broker; for `part` "topic" ->
+  `{"topic", "broker", "id", "count"}`, both null if the topic does not exist, for "config" ->
+  `{"topic", "broker", "config": {name: value | null} | null}`, where a null value is the default;
 - `crash`, and `settle` before the final reads.
 
-What Kafka promises, and what not.  A write that was acknowledged is in the metadata log, which has
-one order: acknowledged writes are linearizable.  A broker shows a prefix of that log, which grows;
-it may be behind, so nothing is promised of one broker after what another one has shown.
+Guarantees of Kafka, and their limits.  An acknowledged write is in the metadata log, which has one
+order: acknowledged writes are linearizable.  A broker shows a prefix of that log, which grows. It
+may lag, so there is no guarantee about one broker relative to another.
 
-- A refusal is no read.  A controller that was deposed and has not heard of it has nothing that it
-  must wait for, so it refuses at once, from a state that is old.
-- A refusal is no proof that nothing was done.  A broker passes a request on until it is answered: a
-  first attempt whose answer was lost makes the second one meet a topic that exists
-  (TOPIC_ALREADY_EXISTS), is gone (UNKNOWN_TOPIC_OR_PARTITION) or is as large (INVALID_PARTITIONS).
-  Such refusals are INFO.
-- An attempt that was repeated may be done twice.  So what can be done twice to effect (create and
-  delete, settings back and forth) is done to a name by one thread alone, which leaves the name when
-  it does not know how something ended.  All threads at once make one more topic, and widen it:
-  there a second time is refused.
+- A refusal is not a read.  A deposed controller that has not learned of its successor has nothing
+  to wait for, so it refuses at once, from an old state.
+- A refusal does not prove that the write did not happen.  A broker forwards a request until it gets
+  a response. If the response to a first attempt is lost, the second attempt meets a topic that
+  exists (TOPIC_ALREADY_EXISTS), is deleted (UNKNOWN_TOPIC_OR_PARTITION) or is as large
+  (INVALID_PARTITIONS). Such refusals are INFO.
+- A repeated attempt may take effect twice.  So an operation that can take effect twice (create and
+  delete, settings back and forth) is done to a name by one thread alone, which abandons the name
+  after an unknown outcome.  All threads together create and enlarge one more topic, where a second
+  attempt is refused.
 
-librdkafka does not let one choose the broker that is asked, so its threads only write.
+librdkafka does not let its user choose the broker of a request, so its threads only write.
 """
 
 from dataclasses import dataclass
@@ -41,27 +41,28 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 DESCRIBE_SHARE = 0.9
 RACE_SHARE = 0.015
-"""Of all operations: writes to the topic that all threads make and widen."""
+"""Share of operations that write to the single topic which all threads create and enlarge."""
 LIFE_WRITES = 40
-"""Writes to one topic from its creation to its deletion: each makes and deletes real logs."""
+"""Writes to one topic between its creation and its deletion. With a smaller number, real logs are
+created and deleted more often."""
 NAME_LIVES = 3
-"""How often a name is made and deleted before another one is taken."""
+"""Number of times that a topic name is created and deleted before the next name is used."""
 PARTITIONS_MAX = 4
 RACE_PARTITIONS_MAX = 8
 RACE_UNKNOWN_MAX = 8
 CONFIG = "retention.ms"
 FIRST_VALUE = 86_400_000
 SETTLE_S = 2.0
-"""After everything is healed a broker may be behind for a moment."""
+"""Seconds to wait after all faults are healed, in which a broker may still lag."""
 
 
 @dataclass(slots=True)
 class Name:
-    """A topic as its only writer believes it to be."""
+    """State of a topic, as assumed by the only thread that writes to it."""
 
     topic: str
     count: int = 0
-    """0 while there is none."""
+    """Number of partitions, or 0 if the topic does not exist."""
     writes: int = 0
     lives: int = 0
     value: int = FIRST_VALUE
@@ -69,11 +70,11 @@ class Name:
 
 
 class MetadataLoad:
-    """The generator."""
+    """Generator of the metadata workload."""
 
     name = "metadata"
     checkers: tuple[str, ...] = ("metadata", "availability", "servers")
-    ops_per_s_max = 2 * OPS_PER_S_MAX  # threads of librdkafka mostly have nothing to do
+    ops_per_s_max = 2 * OPS_PER_S_MAX  # Threads of librdkafka are idle most of the time.
     topics: tuple[NewTopic, ...] = ()
 
     def __init__(self, plan: LoadPlan) -> None:
@@ -87,16 +88,16 @@ class MetadataLoad:
         self._race_unknown = 0
         self._readers = [thread for thread, kind in enumerate(plan.kinds) if kind == OWN]
         self._made: dict[str, None] = {}
-        """Every topic somebody tried to make, in order."""
+        """Every topic that any thread tried to create, in order."""
         self._left: dict[int, list[tuple[str, str]]] = {}
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every thread has read its topics once more."""
+        """Return whether every thread has described all its topics after the faults."""
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next."""
+        """Return the thread's next operation."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         draw = rng.random()
@@ -111,7 +112,7 @@ class MetadataLoad:
         return self._own_op(thread, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         if op.f == "describe":
             if "final" in op.extra and done.kind is EventKind.OK:
                 self._left[thread].remove((op.value["topic"], op.value["part"]))
@@ -135,7 +136,8 @@ class MetadataLoad:
                 name.count = op.value["count"]
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the next topic that is looked at once more."""
+        """Return a final description of the thread's next topic, or None if it has described
+        all."""
         if thread not in self._readers:
             return None
         if thread not in self._left:

@@ -1,24 +1,26 @@
-"""The offsets workload: each committed offset of a group is a register, written and read.
+"""The offsets workload: each committed offset of a group is a register that threads write and read.
 
-Pure.  Operations, all by nobody in particular (generation -1):
+Pure.  Operations, all without a group membership (generation -1):
 
 - `commit`, value `[group, key, offset]`: offsets are unique within a register;
-- `fetch`, value `[group, key, null]` -> `[group, key, offset | null]`: null where there is none;
+- `fetch`, value `[group, key, null]` -> `[group, key, offset | null]`: null if there is none;
 - `crash`.
 
-Completions have extra `node`, the coordinator's address, where the client tells it.
+Completions have extra `node`, the coordinator's address, if the client exposes it.
 
-What Kafka promises: a commit that was acknowledged is in the log of the group's coordinator, on as
-many replicas as must have it, so commits are linearizable.  A refusal may come after the append
-(NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, REQUEST_TIMED_OUT), so it is INFO; one operation of our
-client sends nothing twice.  A fetch is answered from memory: a coordinator that was deposed, and is
-cut off so that it has not heard of it, may answer a fetch with what it last knew.  So under
-partitions a stale fetch is a limit of Kafka's own; anything else must fit one order.
+Guarantee of Kafka: an acknowledged commit is in the log of the group's coordinator, on
+`min.insync.replicas` replicas, so commits are linearizable.  A refusal may come after the append
+(NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, REQUEST_TIMED_OUT), so it is INFO. One operation of
+Ottla's own client never sends a commit twice.  A fetch is answered from memory: a deposed
+coordinator that is cut off from its successor may answer with the offset that it last knew.  So a
+stale fetch under network partitions is a limit of Kafka itself. All other operations must fit one
+order.
 
 librdkafka may repeat a commit within one operation, so its threads write registers of their own.
 
-A register is judged by a search that grows quickly: groups give way to new ones after so many
-operations of one register, or as soon as it has a few whose end is unknown.
+The cost of the search that judges a register grows quickly. So a group is replaced by a new one
+when a register has had OPERATIONS_MAX operations, or UNKNOWN_MAX operations with an unknown
+outcome.
 """
 
 from collections import Counter
@@ -33,15 +35,16 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_GROUPS = 3
 SHARED_COUNT = 4
-"""Registers of a group that all threads of our own client write."""
+"""Registers of a group that are shared: all threads of Ottla's own client write them."""
 OPERATIONS_MAX = 250
-"""Of one register."""
+"""Operations of one register. More make the search for an order slow."""
 UNKNOWN_MAX = 4
-"""Writes of one register whose end is unknown: each may come at any later time."""
+"""Writes of one register with an unknown outcome. Each may take effect at any later time, so more
+make the search slow."""
 
 
 class OffsetsLoad:
-    """The generator."""
+    """Generator of the offsets workload."""
 
     name = "offsets"
     checkers: tuple[str, ...] = ("offsets", "availability", "servers")
@@ -53,7 +56,7 @@ class OffsetsLoad:
         self._topic = f"{plan.prefix}offsets"
         others = [thread for thread, kind in enumerate(plan.kinds) if kind == CONFLUENT]
         self._own = {thread: SHARED_COUNT + index for index, thread in enumerate(others)}
-        """The partition that each thread of librdkafka writes."""
+        """For each thread of librdkafka, the partition that only this thread commits."""
         self._partition_count = SHARED_COUNT + len(others)
         self._group_count = 0
         self._groups = [self._new_group() for _ in range(OPEN_GROUPS)]
@@ -64,16 +67,16 @@ class OffsetsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         return (NewTopic(self._topic, self._partition_count),)
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether every register that is open was read once more."""
+        """Return whether every register in use has been read after the faults."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next: half of it commits, half of it fetches."""
+        """Return the thread's next operation: a commit or a fetch, with equal chance."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         slot = rng.randrange(OPEN_GROUPS)
@@ -89,19 +92,19 @@ class OffsetsLoad:
             self._groups[slot] = self._new_group()
         key = key_of(self._topic, partition)
         if is_commit:
-            # The count is unique in its register, and offsets need not grow.
+            # The count is unique in its register. Offsets need not grow.
             return Op("commit", [group, key, self._operations[register]])
         return Op("fetch", [group, key, None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         if op.f == "commit" and done.kind is EventKind.INFO:
             self._on_unknown(op.value[0], op.value[1])
         elif "final" in op.extra and op.f == "fetch" and done.kind is EventKind.OK:
             self._left[thread].pop(0)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the next register that is read once more."""
+        """Return a final fetch of the next register, or None if all have been read."""
         if thread not in self._left:
             self._left[thread] = [
                 (group, partition)

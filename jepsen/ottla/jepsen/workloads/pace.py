@@ -1,4 +1,5 @@
-"""How fast a run goes at most: the machine is shared with the cluster.
+"""Limit of the operations per second of a run, needed because clients share the machine with the
+cluster.
 
 Pure.
 """
@@ -6,22 +7,24 @@ Pure.
 from ottla.jepsen.workloads.load import SECOND
 
 OPS_PER_S_MAX = 900
-"""Of all threads together: more would leave the nodes no time to recover beside the load, and make
-histories that take longer to judge than to record."""
+"""Maximum number of operations per second, over all threads. With more, nodes would lack the CPU
+time to recover under load, and a history would take longer to judge than to record."""
 
 
 class ThreadPace:
-    """When each thread may begin its next operation."""
+    """The earliest time at which each thread may begin its next operation."""
 
     def __init__(self, thread_count: int, ops_per_s_max: int = OPS_PER_S_MAX) -> None:
         self._step_ns = SECOND * thread_count // ops_per_s_max
         self._next_ns: dict[int, int] = {}
 
     def may_begin(self, thread: int, now_ns: int) -> bool:
-        """Return whether a thread may begin an operation now; if so, it has."""
+        """Return whether a thread may begin an operation now. If so, the operation counts as
+        begun."""
         next_ns = self._next_ns.get(thread, now_ns)
         if now_ns < next_ns:
             return False
-        # Who was late may catch up two steps: the threads' loop sleeps in steps of its own.
+        # A late thread may catch up two steps, because the threads' loop sleeps in steps of its
+        # own.
         self._next_ns[thread] = max(next_ns, now_ns - 2 * self._step_ns) + self._step_ns
         return True

@@ -1,8 +1,8 @@
-"""The producer-ids workload: nobody is ever given what somebody else was given.
+"""The producer-ids workload: brokers never allocate a producer id twice.
 
-Pure.  Operations: `init`, value null -> `[producer_id, epoch]`, and `crash`.  Every answer is a
-fresh id, whoever answers: brokers take blocks of ids from the controller, and a block is taken only
-once, also by a broker that died with most of it unused.
+Pure.  Operations: `init`, value null -> `[producer_id, epoch]`, and `crash`.  Every response must
+contain a new id, whichever broker sends it. Brokers receive blocks of ids from the controller. A
+block is allocated only once, even if its broker dies with most of it unused.
 """
 
 from random import Random
@@ -15,7 +15,7 @@ INIT = Op("init")
 
 
 class ProducerIdsLoad:
-    """The generator."""
+    """Generator of the producer-ids workload."""
 
     name = "producer-ids"
     checkers: tuple[str, ...] = ("producer-ids", "availability", "servers")
@@ -27,12 +27,12 @@ class ProducerIdsLoad:
         self._crashes = Crashes()
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next."""
+        """Return the thread's next operation."""
         return CRASH if self._crashes.is_due(thread, now_ns, rng) else INIT
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended: nothing follows from it."""
+        """Ignore the completion of an operation: later operations do not depend on it."""
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return None: there is nothing to read."""
+        """Return None, because there are no final reads."""
         return None

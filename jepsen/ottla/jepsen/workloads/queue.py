@@ -1,19 +1,19 @@
-"""The queue workload: unique values are sent to logs and polled from them, as Jepsen's for Kafka.
+"""The queue workload: unique values are sent to logs and polled, like Jepsen's for Kafka.
 
 Pure.  Operations:
 
 - `send`, value `[["send", key, value]]` -> `[["send", key, [offset | null, value]]]`;
-- `poll`, value `[["poll"]]` -> `[["poll", {key: [[offset, value], …]}]]`, also where it FAILs;
-- `assign`, value `[key, …]`: these keys and no others; new ones are read from their beginning;
+- `poll`, value `[["poll"]]` -> `[["poll", {key: [[offset, value], …]}]]`, also if it FAILs;
+- `assign`, value `[key, …]`: exactly these keys; new ones are read from their beginning;
 - `subscribe`, value `[topic, …]`: these topics, shared with a group;
-- `crash`: the client is torn down and made again; it is assigned nothing then;
+- `crash`: the client is closed and created again; it has no assignment then;
 - `create-topic`, value `topic`.
 
 With record keys in the plan the topics are compacted, and a value's key follows from the value.
 
-An operation sends one value: without transactions several in one would be neither all nor nothing.
-Polls carry extra `mode` ("assign" or "subscribe") and, where the group gave or took any during the
-operation, `rebalanced`: [key, …].
+An operation sends one value: without transactions, several values in one operation would not be
+atomic. Polls carry extra `mode` ("assign" or "subscribe"). They carry `rebalanced`: [key, …] if the
+group assigned or revoked keys during the operation.
 """
 
 from dataclasses import dataclass, field
@@ -30,21 +30,23 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
 VALUES_MAX = 512
-"""A key's values: enough to meet several faults, few enough to be looked at."""
+"""Number of values of one key: enough that several faults occur meanwhile, few enough that a person
+can read the history."""
 CHANGE_ONE_IN = 128
-"""How often a thread reads other keys: each time it reads them from their beginning, or makes its
-whole group share out again."""
+"""One operation in this many changes the keys that a thread reads. After each change, the thread
+reads keys from their beginning again, or its whole group rebalances."""
 KEYS_MAX = 4
-"""Keys a thread reads at a time."""
+"""Number of keys that a thread reads at a time."""
 UNSEEN_ONE_IN = 3
-"""How often keys are chosen that nobody has read to their end (Jepsen's poll-unseen)."""
+"""One change in this many selects keys that no client has read to their end (Jepsen's
+poll-unseen)."""
 
 POLL = Op("poll", [["poll"]])
 
 
 @dataclass(slots=True)
 class QueueReader:
-    """What one thread reads."""
+    """The assigned keys or the subscription of one thread."""
 
     keys: frozenset[str] = frozenset()
     is_member: bool = False
@@ -52,7 +54,7 @@ class QueueReader:
 
 
 class QueueLoad:
-    """The generator."""
+    """Generator of the queue workload."""
 
     name = "queue"
     checkers: tuple[str, ...] = ("log", "cycles", "availability", "servers")
@@ -68,16 +70,16 @@ class QueueLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         return self._topics.new_topics
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the final reads came to the end of all there is."""
+        """Return whether the final reads reached the end of every key."""
         return self._final.is_caught_up
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next: half of it sends, half of it polls."""
+        """Return the thread's next operation: a send or a poll, with equal chance."""
         reader = self._readers[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
@@ -92,7 +94,7 @@ class QueueLoad:
         return Op("send", [["send", key, value]])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         self._model.on_completion(op, done)
         reader = self._readers[thread]
         is_final = "final" in op.extra
@@ -112,11 +114,12 @@ class QueueLoad:
                 self._final.on_read(thread, key, offset)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next final read."""
+        """Return the thread's next final read, or None if the thread is finished."""
         return self._final.next_op(thread, now_ns)
 
     def _change(self, rng: Random) -> Op:
-        """Read other keys, by assignment or as a member."""
+        """Return an operation that changes the keys that a thread reads, by an assignment or a
+        subscription."""
         keys = rng.sample(self._topics.keys(), rng.randint(1, KEYS_MAX))
         if not rng.randrange(UNSEEN_ONE_IN):
             unseen = self._model.unseen()
@@ -127,7 +130,7 @@ class QueueLoad:
 
     def _on_change(self, reader: QueueReader, op: Op, done: Completion) -> None:
         if done.kind is not EventKind.OK:
-            # Whatever it reads now, it is told again before it polls.
+            # The client is assigned again before its next poll, whatever it reads now.
             reader.keys = frozenset()
             return
         reader.is_member = op.f == "subscribe"
@@ -139,12 +142,12 @@ class QueueLoad:
         reader.seen = {key: offset for key, offset in reader.seen.items() if key in before}
 
     def _is_over(self, reader: QueueReader) -> bool:
-        """Return whether all its keys are full and read to their ends."""
+        """Return whether all keys of a reader are full and read to their ends."""
         if not reader.keys.isdisjoint(self._topics.keys()):
             return False
         highest = self._model.highest()
         unseen = set(self._model.unseen())
         if reader.is_member:
-            # Others of its group may have read them.
+            # Other members of its group may have read them.
             return reader.keys.isdisjoint(unseen)
         return all(reader.seen.get(key, -1) >= highest.get(key, -1) for key in reader.keys)

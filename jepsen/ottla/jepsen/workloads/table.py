@@ -1,4 +1,4 @@
-"""The workloads by name: each a generator with the clients that do its operations."""
+"""The workloads by name: for each, its generator and the clients that perform its operations."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -48,19 +48,20 @@ from ottla.jepsen.workloads.transactions import TransactionsLoad
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
-    """What one workload is made of."""
+    """Generator, clients and plan of one workload."""
 
     generator: Callable[[LoadPlan], Generator]
     own: Callable[..., Any]
-    """Makes a client of our own, of nursery, bootstrap, thread, note, plan."""
+    """Factory of Ottla's own client, with arguments nursery, bootstrap, thread, note, plan."""
     confluent: Callable[..., Any]
-    """Makes one of confluent-kafka, of bootstrap, thread, note, plan."""
+    """Factory of the confluent-kafka client, with arguments bootstrap, thread, note, plan."""
     record_key_count: int = 0
-    """As a plan has it."""
+    """Number of record keys, as in `LoadPlan.record_key_count`."""
 
 
 RECORD_KEYS = 8
-"""Keys of a compacted log's records: few, so that most records are superseded within a run."""
+"""Number of record keys in a compacted log. It is small, so that most records are superseded within
+a run."""
 
 ROWS: Mapping[str, WorkloadRow] = {
     "queue": WorkloadRow(QueueLoad, OwnQueueClient, ConfluentQueueClient),
@@ -77,7 +78,7 @@ ROWS: Mapping[str, WorkloadRow] = {
 
 
 class Workload:
-    """One workload of one run."""
+    """One workload as it runs: its generator and its clients."""
 
     def __init__(self, name: str, row: WorkloadRow, plan: LoadPlan) -> None:
         self.name = name
@@ -88,16 +89,16 @@ class Workload:
 
     @property
     def checkers(self) -> tuple[str, ...]:
-        """Return the names of the checkers that judge it."""
+        """Return the names of the checkers of the workload."""
         return self._generator.checkers
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the final reads came to the end of all there is."""
+        """Return whether the final reads reached the end of every key."""
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:
-        """Return what checkers must know beside the history."""
+        """Return the facts that the checkers need beside the history."""
         return {
             "workload": self.name,
             "idempotent": self.plan.idempotent,
@@ -106,37 +107,40 @@ class Workload:
         }
 
     async def set_up(self, bootstrap: str) -> None:
-        """Make its first topics; RefusedError or ConnectionLostError where that fails.
+        """Create the first topics. Raises RefusedError or ConnectionLostError if that fails.
 
-        The group coordinators are there then, too: the first to ask for one has it made.
+        It also makes the cluster create its topic of group coordinators, by a first FindCoordinator
+        request.
         """
         self.plan = replace(self.plan, broker_count=await count_brokers(bootstrap))
         await make_topics(bootstrap, self.plan, self._generator.topics)
         await warm_up(bootstrap, self.plan)
 
     async def tear_down(self, bootstrap: str) -> None:
-        """Delete its topics and groups, by their prefix: for a cluster that lives on."""
+        """Delete the topics and groups with the workload's prefix. Needed on a cluster that still
+        runs after the run."""
         await clear_away(bootstrap, self.plan.prefix)
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next; None when there is nothing at present."""
+        """Return the thread's next operation, or None if there is none at present."""
         if not self._pace.may_begin(thread, now_ns):
             return None
         return self._generator.next_op(thread, now_ns, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the generator with the completion of an operation."""
         self._generator.on_completion(thread, op, done)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does once all is healed; None when it has done its part."""
+        """Return the thread's next operation after all faults are healed, or None if the thread is
+        finished."""
         return self._generator.final_op(thread, now_ns, rng)
 
     @asynccontextmanager
     async def open_client(
         self, bootstrap: str, thread: int, note: Note
     ) -> AsyncIterator[LoadClient]:
-        """Open a thread's client; ConfigError when its library is not installed."""
+        """Open a thread's client. Raises ConfigError if its library is not installed."""
         opened: AbstractAsyncContextManager[LoadClient]
         if self.plan.kinds[thread] == OWN:
             make_own = partial(self._row.own, plan=self.plan)

@@ -1,18 +1,18 @@
-"""The transactions workload: transfers between logs, copies that go with their offsets, readers.
+"""The transactions workload: transfers between logs, copies with consumed offsets, and readers.
 
 Pure.  Operations:
 
-- `init`: a new producer takes its transactional id over; two threads share one, so each fences
-  the other now and then; value null -> `[producer_id, epoch]` where the client tells it;
-- `txn`, value `[["send", key, value], …]` -> `[["send", key, [offset, value]], …]`: a transaction,
-  with extra `abort` one that its program gives up, with `pause_s` one that stands still in the
-  middle, long enough for its successor to fence it; with `move` its records are made of what a
-  member of a group polls, and the group's offsets go with them;
-- `poll` and `assign`: as in the queue workload, of what is committed;
-- at the end `settle` waits until no transaction is open, `committed` tells the group's offsets, and
-  one more transaction to every key shows the final reads where the logs end.
+- `init`: a new producer initialises its transactional id. Two threads share one id, so each fences
+  the other at times. Value null -> `[producer_id, epoch]` if the client exposes it;
+- `txn`, value `[["send", key, value], …]` -> `[["send", key, [offset, value]], …]`: a transaction.
+  Extra `abort`: its program aborts it. Extra `pause_s`: it pauses in the middle, long enough for
+  its successor to fence it. Extra `move`: its records are copies of records that a member of a
+  group polls, and the group's offsets are committed with them;
+- `poll` and `assign`: as in the queue workload, with isolation level read_committed;
+- at the end `settle` waits until no transaction is open, `committed` returns the group's offsets,
+  and one more transaction to every key marks the ends of the logs for the final reads.
 
-Values, amounts and outputs are as `checkers.transactions` has them.
+Values, amounts and outputs are in the form that `checkers.transactions` defines.
 """
 
 from collections.abc import Mapping
@@ -35,28 +35,29 @@ from ottla.jepsen.workloads.log_model import OffsetModel
 from ottla.jepsen.workloads.log_model import read_of as reads_of
 
 OPS_PER_S_MAX = 300
-"""Of all threads together: a transaction is some ten requests."""
+"""Operations per second of all threads together. A transaction is about ten requests."""
 ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
 MOVER_ONE_IN = 3
-"""Of the threads of our own client; the other one only transfers and reads."""
+"""One thread of Ottla's own client in this many copies records. The others only transfer and
+read."""
 THREADS_PER_ID = 2
 RECORDS_MAX = 4
 ABORT_ONE_IN = 5
 PAUSE_ONE_IN = 40
 RESTART_ONE_IN = 50
-"""How often a thread takes its transactional id over by a new producer."""
+"""One operation in this many initialises the transactional id with a new producer."""
 CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3
 END_TRIES = 15
-"""How often the end is waited for, some ten seconds each."""
+"""Maximum number of attempts of the final `settle` operation, about ten seconds each."""
 
 POLL = Op("poll", [["poll"]])
 
 
 @dataclass(slots=True)
 class TransactionThread:
-    """Where one thread is."""
+    """State of one thread."""
 
     transactional_id: str
     is_mover: bool
@@ -67,7 +68,7 @@ class TransactionThread:
 
 
 class TransactionsLoad:
-    """The generator."""
+    """Generator of the transactions workload."""
 
     name = "transactions"
     checkers: tuple[str, ...] = (
@@ -86,7 +87,8 @@ class TransactionsLoad:
         self._crashes = Crashes()
         self._final = FinalReads(plan.kinds, self._model)
         self._ends_at = 0
-        """How many steps of the end are done; one thread does them, the others wait for it."""
+        """Number of final steps (`settle`, `committed`, the last transaction) that are done. One
+        thread does these steps while the others wait."""
         self._tries_left = END_TRIES
         self._threads: list[TransactionThread] = []
         writers = 0
@@ -100,37 +102,37 @@ class TransactionsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to make before it begins."""
+        """Return the topics to create before the load begins."""
         return tuple(
             NewTopic(self._prefix + name, PARTITION_COUNT) for name in (ACCOUNTS, INPUT, OUTPUT)
         )
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the final reads came to the end of all there is."""
+        """Return whether the final reads reached the end of every key."""
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:
-        """Return the keys of some of its topics."""
+        """Return the keys of the given topics of the workload."""
         return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return what a thread does next."""
+        """Return the thread's next operation."""
         state = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         if state.producer is None or not rng.randrange(RESTART_ONE_IN):
             return self._init(thread, state)
         if state.is_mover:
-            told = self._names(state)
-            return Op("txn", [], {**told, "move": True, "abort": not rng.randrange(ABORT_ONE_IN)})
+            extra = self._names(state)
+            return Op("txn", [], {**extra, "move": True, "abort": not rng.randrange(ABORT_ONE_IN)})
         if not state.is_reading or not rng.randrange(CHANGE_ONE_IN):
             keys = self.keys(ACCOUNTS, INPUT, OUTPUT)
             return Op("assign", sorted(rng.sample(keys, KEYS_READ)))
         return POLL if rng.random() < 0.5 else self._transfer(state, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Learn how it ended."""
+        """Update the model with the completion of an operation."""
         self._model.on_completion(op, done)
         state = self._threads[thread]
         is_done = done.kind is EventKind.OK
@@ -155,7 +157,8 @@ class TransactionsLoad:
             self._tries_left -= 1
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next step of the end."""
+        """Return the thread's next operation after all faults are healed, or None if the thread is
+        finished."""
         state = self._threads[thread]
         if thread not in self._final.readers:
             return None
@@ -169,7 +172,7 @@ class TransactionsLoad:
 
     @property
     def group(self) -> str:
-        """The movers' group."""
+        """Return the group of the copying threads."""
         return f"{self._prefix}movers"
 
     def _inputs(self) -> Mapping[str, Json]:
@@ -188,21 +191,21 @@ class TransactionsLoad:
     def _transfer(self, state: TransactionThread, rng: Random) -> Op:
         amounts = [rng.randint(1, 9) for _ in range(rng.randint(1, RECORDS_MAX - 1))]
         amounts.append(-sum(amounts))
-        told = self._names(state)
+        extra = self._names(state)
         keys = self.keys(ACCOUNTS, INPUT)
         steps = [
-            ["send", rng.choice(keys), f"{told['name']}/{amount:+d}/{place}"]
+            ["send", rng.choice(keys), f"{extra['name']}/{amount:+d}/{place}"]
             for place, amount in enumerate(amounts)
         ]
-        told["abort"] = not rng.randrange(ABORT_ONE_IN)
+        extra["abort"] = not rng.randrange(ABORT_ONE_IN)
         if not rng.randrange(PAUSE_ONE_IN):
-            told["pause_s"] = 0.5 + 2 * rng.random()
-        return Op("txn", steps, told)
+            extra["pause_s"] = 0.5 + 2 * rng.random()
+        return Op("txn", steps, extra)
 
     def _mark_ends(self, thread: int, state: TransactionThread) -> Op:
         if state.producer is None:
             return self._init(thread, state)
-        told = self._names(state)
+        extra = self._names(state)
         keys = self.keys(ACCOUNTS, INPUT, OUTPUT)
-        steps = [["send", key, f"{told['name']}/+0/{place}"] for place, key in enumerate(keys)]
-        return Op("txn", steps, {**told, **FINAL})
+        steps = [["send", key, f"{extra['name']}/+0/{place}"] for place, key in enumerate(keys)]
+        return Op("txn", steps, {**extra, **FINAL})

@@ -1,27 +1,25 @@
-"""The deterministic world: the seams' second implementations, driven by one seed.
+"""The deterministic simulator: simulated disks, networks and clocks, driven by one seed.
 
-engine.py            what a search engine is, what a run tells, the table of all of them
-chance.py            every choice of a run, drawn from its seed, written down, played again
-trace.py             what happened, as one hash
-rare.py              counters of rare states that must be reached
-noted_errors.py      unexpected errors that a run must not have
-violation.py         a broken invariant, by its name
-runner.py            many seeds over processes
-report.py            what a search found, as words and figures
-soak.py              some time spent on every engine, each to its share
-soak_table.py        what came of it, as one table
-shrink.py            makes a failing run small
-corpus.py            failures worth keeping, as files
-walk/                engine `walk`: walks without a clock
+engine.py            interface of a search engine, outcome of a run, table of the engines
+chance.py            every random choice of a run, drawn from its seed, recorded, and replayed
+trace.py             the events of a run, as one hash
+rare.py              counters of rare states that a search must reach
+noted_errors.py      unexpected errors, each of which ends a run
+violation.py         the exception for a broken invariant
+runner.py            runs many seeds over several processes
+report.py            results of a search, as text and figures
+soak.py              a search with all engines, each with its share of the time
+soak_table.py        results of a soak, as one table
+shrink.py            reduction of a failing run
+corpus.py            failing runs worth keeping, as files
+walk/                engine `walk`: random walks without a clock
 whole/               engine `whole`: whole nodes and clients on trio, in virtual time
-invariants/          what must hold, one domain a file
+invariants/          the invariants, one domain per file
 bugs/                the bug bank: mutants that the engines must find
-rng.py               chance from a seed
-disk.py              a disk in memory that forgets, tears and fails on demand
-inode.py             a file of it: as processes see it, as the device holds it, what is in memory
-simulated_file.py    a handle on one, whose descriptor may be given back
-disk_faults.py       what goes wrong with it: calls that fail, directories that hang or are gone
-disk_conformance.py  what every Disk promises; the real one passes too
-rpc_conformance.py   what every Rpc promises; gRPC passes too
-transport_conformance.py  what every server and way to it promise; sockets pass too
+rng.py               random numbers from a seed
+disk_waits.py        reads that wait for the disk
+disk.py              a disk in memory that loses, tears and fails writes on demand
+inode.py             a file of that disk: as processes see it, on the device, and in the page cache
+simulated_file.py    a file handle, whose descriptor may be closed while it is idle
+disk_faults.py       faults of the disk: failing calls, directories that hang or are lost
 """

@@ -1,9 +1,10 @@
-"""The world's chance: every choice of a run, drawn from its seed, written down, and played again.
+"""The random choices of a run: drawn from its seed, recorded, and replayed.
 
-A run is its decisions: the list that `below` and `chance` wrote down.  Played again, whole or with
-parts cut out, it gives the same choices for as long as the list lasts and 0 from then on, so 0 must
-mean the quiet choice: no fault, the oldest message, the first of a row.  The numbers are those of
-Python's Mersenne Twister, which every version of Python deals alike.
+A run is determined by its decisions, which are the numbers that `below` and `chance` return and
+record. A replay of the list, whole or with parts removed, gives the same choices until the list
+ends, and then 0. So 0 must mean the quiet choice: no fault, the oldest message, the first of
+several. The numbers are those of Python's Mersenne Twister, which is the same in every version of
+Python.
 """
 
 import random
@@ -15,11 +16,12 @@ from uuid import UUID
 T = TypeVar("T")
 
 FLOAT_STEPS = 1 << 53
-"""As many values as a float in `[0, 1)` can take with equal chance."""
+"""Number of equally likely values of a float in `[0, 1)`."""
 
 
 class Chance:
-    """One stream of choices; it satisfies the seam `Rng`, so that cores may draw from it."""
+    """One stream of random choices. It implements the protocol `Rng`, so that the code under test
+    can draw from it."""
 
     __slots__ = ("_at", "_draw", "_is_logged", "_replay", "decisions", "seed")
 
@@ -28,7 +30,7 @@ class Chance:
     ) -> None:
         self.seed = seed
         self.decisions: list[int] = []
-        """What was chosen so far, in order."""
+        """The choices made so far, in order."""
         self._draw = random.Random(seed).random
         self._replay = replay
         self._at = 0
@@ -36,7 +38,8 @@ class Chance:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a replay has come to the end of its list; an engine may stop there."""
+        """Return whether a replay has used all decisions of its list. An engine may stop the run
+        then."""
         return self._replay is not None and self._at >= len(self._replay)
 
     def below(self, bound: int) -> int:
@@ -47,7 +50,7 @@ class Chance:
         return value
 
     def chance(self, p: float) -> bool:
-        """Return True with probability `p`; written down as 1 or 0."""
+        """Return True with probability `p`. The result is recorded as 1 or 0."""
         value = self._draw() < p if self._replay is None else self._replayed() > 0 and p > 0
         if self._is_logged:
             self.decisions.append(int(value))
@@ -58,20 +61,20 @@ class Chance:
         return self.below(FLOAT_STEPS) / FLOAT_STEPS
 
     def pick(self, things: Sequence[T]) -> T:
-        """Return one of a row of things."""
+        """Return one of `things`, chosen at random."""
         return things[self.below(len(things))]
 
     def uuid(self) -> UUID:
-        """Return a fresh random id of version 4."""
+        """Return a new random id of version 4."""
         half = 1 << 32
         words = [self.below(half) for _ in range(4)]
         return UUID(int=sum(word << (32 * at) for at, word in enumerate(words)), version=4)
 
     def stream(self, name: str) -> "Chance":
-        """Return a stream of its own, made from the seed and a name; it is not written down.
+        """Return a separate stream, derived from the seed and a name. Its choices are not recorded.
 
-        What is drawn from it changes nothing in this one: for what a shrunk run should keep as it
-        was, such as the bytes of a disk's torn write.
+        Choices from the new stream do not affect this one. It is used for choices that should stay
+        the same when a run is shrunk, such as the bytes of a torn write.
         """
         digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest()
         return Chance(int.from_bytes(digest, "big"), is_logged=False)

@@ -1,6 +1,8 @@
-"""Failures worth keeping: a run as a JSON file, played again by every test run.
+"""Failing runs worth keeping: JSON files, each with the decisions that reproduce one broken
+invariant.
 
-A case of the corpus broke an invariant once; since it was fixed it must run clean.
+The test suite replays the cases in `tests/jepsen/corpus`. Each of these cases names the commit that
+fixed its bug, so its replay must find no violation. A newly saved case names no commit yet.
 """
 
 import json
@@ -15,7 +17,7 @@ from ottla.model.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One run that failed."""
+    """One failing run, with the decisions that reproduce it."""
 
     engine: str
     subject: str
@@ -23,17 +25,18 @@ class Case:
     budget: int
     decisions: tuple[int, ...]
     invariant: str
-    """What it broke."""
+    """The invariant that the run broke."""
     what: str
-    """One sentence: what went wrong."""
+    """One sentence about the failure."""
     mutant: str = ""
-    """The planted bug that it shows; empty: a bug of our own."""
+    """Name of the planted mutant that the case reveals. Empty for a real bug."""
     fixed_in: str = ""
-    """The commit that put it right; empty while it is open."""
+    """Commit that fixed the bug, or "" if the bug is not fixed yet. The test suite accepts only
+    cases with a commit."""
 
     @property
     def file_name(self) -> str:
-        """Return the name it is kept under."""
+        """Return the name of the file in which the case is saved."""
         return f"{self.engine}-{self.subject}-{self.invariant}-{self.seed}.json"
 
 
@@ -49,7 +52,7 @@ def save(case: Case, folder: Path) -> Path:
 
 
 def load(path: Path) -> Case:
-    """Read a case; CorruptDataError when the file is none."""
+    """Return the case in a file. Raises CorruptDataError if the file is malformed."""
     try:
         fields = json.loads(path.read_text())
         fields["decisions"] = tuple(int(value) for value in fields["decisions"])
@@ -59,13 +62,14 @@ def load(path: Path) -> Case:
 
 
 def cases_in(folder: Path) -> Iterator[tuple[Path, Case]]:
-    """Yield every case of a folder, by name."""
+    """Yield every case in a folder with its path, sorted by file name."""
     for path in sorted(folder.glob("*.json")):
         yield path, load(path)
 
 
 def replay(case: Case, decisions: Sequence[int] | None = None) -> RunOutcome:
-    """Run a case again, or a variation of it."""
+    """Run a case again with its own decisions, or with `decisions` if they are given. Returns the
+    outcome."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)
     return run_once(engine, Chance(case.seed, replay=chosen), budget=case.budget)

@@ -1,11 +1,11 @@
-"""The world's disk: in memory, deterministic, and as forgetful as POSIX allows.
+"""The simulated disk: in memory, deterministic, with the weakest guarantees that POSIX allows.
 
-It implements the seam of `ottla.storage.disk_seam` beside the real one.  What was written but not
-flushed may be lost, kept, torn, kept out of order or turned to zeros by `crash`; a name that was
-made, renamed or removed is durable only once its directory was flushed, and any of several changes
-that were not may be kept.  Faults are asked for by `fail` and by
-`capacity_bytes`.  Handles from before a crash are dead; whoever
-crashes a node also cancels its tasks, so nothing of the old process writes on.
+It implements the interface in `ottla.storage.disk.disk_seam`, like the real disk. At a `crash`,
+data that was written but not flushed may be lost, kept, torn, reordered or replaced by zeros. A
+name that was created, renamed or removed is durable only after a flush of its directory; any of
+several unflushed changes may be kept. Faults are injected by `fail` and `capacity_bytes`. A crash
+invalidates all handles. The code that crashes a node must also cancel its tasks, so that nothing of
+the old process continues to write.
 """
 
 import errno
@@ -18,19 +18,22 @@ from ottla.jepsen.world.inode import Inode, Write
 from ottla.jepsen.world.simulated_file import OpenFiles, SimulatedFile
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
-from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
-from ottla.storage.disk_seam import DirectorySurvey, DiskFile, Space
-from ottla.storage.slice import FileSlice
+from ottla.storage.disk.descriptor_cache import CLEAN, OLD_DIRT
+from ottla.storage.disk.disk_seam import DirectorySurvey, DiskFile, Space
+from ottla.storage.disk.slice import FileSlice
 
 Pause = Callable[[], Awaitable[None]]
-"""Runs before each awaitable operation takes effect: where the world lets others go first."""
+"""Function that is called before each awaitable operation takes effect, so that other tasks can run
+first."""
 
 OPEN_FILES_MAX = 8
-"""Files that keep their descriptors though nothing demands it: few, so that many open again."""
+"""Number of idle files that keep their descriptors open. It is small, so that files are often
+reopened."""
 
 
 class _Directory:
-    """Names: as processes see them, as the device holds them, and the changes between."""
+    """Names in a directory: as processes see them, as the device has them, and the unflushed
+    changes."""
 
     __slots__ = ("durable", "entries", "pending")
 
@@ -44,7 +47,8 @@ class _Directory:
         self.pending.append(change)
 
     def lose_power(self, rng: Rng) -> None:
-        """Keep what chance keeps of the changes that were not flushed: the first, or any."""
+        """Apply a random part of the unflushed changes, and lose the rest: keep the first ones, or
+        any of them."""
         is_ordered = rng.below(2) == 0
         kept_count = rng.below(len(self.pending) + 1)
         for index, change in enumerate(self.pending):
@@ -56,33 +60,37 @@ class _Directory:
 
 _Node = Inode | _Directory
 _NameChange = dict[str, _Node | None]
-"""What becomes of names together: a rename within one directory is atomic."""
+"""New nodes of the names that change together. A rename within one directory changes two names
+atomically."""
 
 
 class SimulatedDisk:
-    """Files and directories in memory; see the module's docstring for what it may do to them."""
+    """A disk with files and directories in memory. The module's docstring lists the faults it can
+    have."""
 
     def __init__(self, rng: Rng, *, pause: Pause | None = None) -> None:
         self.life = 0
-        """Which process's handles are valid: counts crashes."""
+        """Number of crashes and kills so far. Handles opened before the last crash or kill are
+        invalid."""
         self.capacity_bytes: int | None = None
         self.has_lost_writes = False
-        """Whether a process ended that could not flush what it had written: only memory has it."""
-        """Bytes all files may hold together before writing fails with ENOSPC."""
+        """True if a process ended after a failed flush. The writes it failed to flush are then only
+        in the page cache."""
+        """Total bytes of all files above which writes fail with ENOSPC."""
         self.wall_ms: Callable[[], int] | None = None
-        """The clock that stamps files as they are written; without one nothing is ever old."""
+        """Clock for the modification times of files. Without a clock, no file ever becomes old."""
         self.descriptor_count_max: int | None = None
-        """Files that may be open before opening one fails with EMFILE."""
+        """Number of open files above which an open fails with EMFILE."""
         self.files = OpenFiles(OPEN_FILES_MAX)
         self.refused_count = 0
-        """Writes that found no room."""
+        """Number of writes that failed with ENOSPC."""
         self._rng = rng
         self._pause = pause
         self._root = _Directory()
         self.faults = DiskFaults()
         self._replacing: set[str] = set()
 
-    # ---- what a test asks for
+    # ---- faults that a test injects
 
     def fail(
         self,
@@ -93,9 +101,10 @@ class SimulatedDisk:
         skip_count: int = 0,
         times: int = 1,
     ) -> DiskFault:
-        """Have the next `times` operations on paths holding `path_part` fail, after some skipped.
+        """Make the next `times` operations on paths that contain `path_part` fail, after
+        `skip_count` successful ones.
 
-        A write that fails leaves a drawn part of its bytes behind.
+        A failed write leaves a random part of its bytes in the file.
         """
         fault = DiskFault(
             operation=operation,
@@ -108,19 +117,20 @@ class SimulatedDisk:
         return fault
 
     def evict(self, path_part: str = "") -> None:
-        """Take from memory what is flushed of the files whose path holds `path_part`."""
+        """Drop flushed pages from the page cache, for files whose path contains `path_part`."""
         for path in self.files_in("/"):
             node = self._node(path)
             if path_part in path and isinstance(node, Inode) and not node.pending:
                 node.evict()
 
     def heal(self) -> None:
-        """Take all faults back."""
+        """Remove all faults."""
         self.faults.clear()
         self.capacity_bytes = None
 
     def crash(self) -> None:
-        """Lose power: what was not flushed survives in part, as chance has it; handles die."""
+        """Cut the power: a random part of the unflushed data survives, and all handles become
+        invalid."""
         self._end_process()
         for directory in list(self._directories(self._root)):
             directory.lose_power(self._rng)
@@ -128,9 +138,10 @@ class SimulatedDisk:
             inode.lose_power(self._rng)
 
     def kill(self) -> None:
-        """End the process but not the machine: the page cache lives on, handles die.
+        """End the process but not the machine: the page cache survives, and all handles become
+        invalid.
 
-        Whether an fsync failed is forgotten, too: the next process finds what memory shows.
+        A failed fsync is forgotten as well: the next process reads the contents of the page cache.
         """
         self._end_process()
         for inode in self._inodes(self._root):
@@ -142,7 +153,7 @@ class SimulatedDisk:
         self.files = OpenFiles(OPEN_FILES_MAX)
 
     def flush_everything(self) -> None:
-        """Make all durable: the state a test starts from."""
+        """Make all data and names durable, as the initial state of a test."""
         for directory in self._directories(self._root):
             directory.durable = dict(directory.entries)
             directory.pending.clear()
@@ -151,12 +162,12 @@ class SimulatedDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """Return how many files are open."""
+        """Return the number of open files."""
         return len(self.files.descriptors)
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes written to all files that have a name now."""
+        """Return the total size of all files that have a name."""
         waiting, found = [self._root], dict[int, Inode]()
         while waiting:
             for node in waiting.pop().entries.values():
@@ -169,7 +180,8 @@ class SimulatedDisk:
     # ---- the seam
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        """Open a file for reading and writing."""
+        """Open a file for reading and writing, and return a handle on it. If `create`, a missing
+        file is created."""
         self.strike(DiskOperation.OPEN, path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
@@ -184,14 +196,15 @@ class SimulatedDisk:
         return SimulatedFile(self, path, node)
 
     def at(self, path: str) -> SimulatedFile:
-        """Return a handle on a file that is there; its first use opens it."""
+        """Return a handle on an existing file. The file is opened at the first use of the
+        handle."""
         inode = self.inode_at(path)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return SimulatedFile(self, path, inode, is_open=False)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name is there."""
+        """Return whether a file or directory with this path exists."""
         if self.faults.is_gone(path):
             return False
         try:
@@ -201,7 +214,7 @@ class SimulatedDisk:
         return True
 
     def unlink_empty(self, path: str) -> None:
-        """Remove a file that holds nothing, at once."""
+        """Remove an empty file immediately, without waiting."""
         self.strike(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
@@ -209,13 +222,14 @@ class SimulatedDisk:
             parent.change({name: None})
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the file is open, and the first and the last byte are in memory."""
+        """Return whether the file is open and the first and last byte of the range are in the page
+        cache."""
         simulated = _simulated(file)
         inode, last = simulated.inode, position + max(0, size - 1)
         return simulated.is_open and not (inode.is_cold(position, 1) or inode.is_cold(last, 1))
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Open the file and bring a range into memory."""
+        """Open the file and load a range into the page cache."""
         await self._wait(file.path)
         simulated = _simulated(file)
         simulated.check_usable()
@@ -223,21 +237,24 @@ class SimulatedDisk:
         file.pread(position, size)
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Do what `pread` does."""
+        """Return up to `size` bytes from `position`, like `pread`."""
         await self.read_ahead(file, position, size)
         return file.pread(position, size)
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Show what the device has, but for what waits to be flushed."""
+        """Drop the file's flushed data from the page cache, so that later reads return the data on
+        the device."""
         await self._wait(file.path)
         _simulated(file).inode.forget_flushed()
 
     async def write_back(self, file: DiskFile) -> None:
-        """Wait as the disk does; what the device has by then is left to a crash."""
+        """Wait like the real disk, without making data durable. A crash decides at random how much
+        of the file's data has reached the device."""
         await self._wait(file.path)
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make durable what was written before the call; after one failure it always fails."""
+        """Make durable all data written before the call. After one failure, every later fsync of
+        the file fails."""
         simulated = _simulated(file)
         inode = simulated.inode
         simulated.check_usable()
@@ -260,7 +277,7 @@ class SimulatedDisk:
             simulated.note_flushed(dirt)
 
     async def flush_idle(self, directory: str) -> None:
-        """Flush files that were not written for a while, so that they can be given back."""
+        """Flush files without recent writes, so that their descriptors can be closed."""
         descriptors = self.files.descriptors
         for file in descriptors.stale(lambda file: file.path.startswith(directory + "/")):
             if file.dirt == OLD_DIRT:
@@ -268,12 +285,12 @@ class SimulatedDisk:
                 descriptors.release(file)
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         await self._wait(file.path)
         file.renew_size(size)
 
     async def read_file(self, path: str) -> bytes:
-        """Return the whole file."""
+        """Return the content of a file."""
         await self._wait(path)
         self.strike(DiskOperation.READ, path)
         node = self._node(path)
@@ -282,9 +299,11 @@ class SimulatedDisk:
         return node.content.read(0, node.content.size)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably, in the real disk's steps; a crash may fall between them.
+        """Replace the file durably, in the same steps as the real disk. A crash may happen between
+        the steps.
 
-        One after the other, as the real disk's one worker does: they share a temporary file.
+        Replacements run one after the other, as on the real disk's single worker, because they
+        share a temporary file.
         """
         while path in self._replacing:
             await self._wait(path)
@@ -331,7 +350,7 @@ class SimulatedDisk:
             old_parent.change({old_name: None})
 
     async def fsync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the creations, renames and removals of names in a directory durable."""
         await self._wait_to_name(path)
         directory = self._directory(path)
         directory.durable = dict(directory.entries)
@@ -345,7 +364,8 @@ class SimulatedDisk:
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return what each of several directories holds."""
+        """Return, for each directory, its names and the contents of the files that `wanted`
+        selects, or the OSError of reading it."""
         found: list[DirectorySurvey | OSError] = []
         for path in paths:
             await self._wait(path)
@@ -373,14 +393,14 @@ class SimulatedDisk:
         return self.exists(path) and isinstance(self._node(path), _Directory)
 
     async def space(self, path: str) -> Space:
-        """Return the room of the whole world's one volume."""
+        """Return the free and total space of the simulator's single volume."""
         await self._wait(path)
         self._node(path)
         total_bytes = INT64_MAX if self.capacity_bytes is None else self.capacity_bytes
         return Space(total_bytes, max(0, total_bytes - self.used_bytes))
 
     async def makedirs(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         await self._wait_to_name(path)
         directory = self._root
         for name in _names(path):
@@ -393,7 +413,7 @@ class SimulatedDisk:
             directory = node
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory with files in it, in the real disk's steps."""
+        """Create a directory with the given files, in the same steps as the real disk."""
         await self.makedirs(path)
         for name, data in files.items():
             file = self.open(f"{path}/{name}", create=True)
@@ -403,7 +423,8 @@ class SimulatedDisk:
             await self._wait(path)
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durable, in the real disk's steps."""
+        """Write the given files into a directory and make both durable, in the same steps as the
+        real disk."""
         for name, data in files.items():
             with closing(self.open(f"{path}/{name}")) as file:
                 file.pwrite(0, [data])
@@ -413,16 +434,17 @@ class SimulatedDisk:
         await self.fsync_directory(posixpath.dirname(path))
 
     async def remove_tree(self, path: str) -> None:
-        """Remove a directory and all it holds."""
+        """Remove a directory and its content."""
         await self._wait_to_name(path)
         if self.exists(path):
             parent, name = self._parent(path)
             parent.change({name: None})
 
-    # ---- what handles call
+    # ---- called by handles
 
     def write(self, file: SimulatedFile, position: int, data: bytes) -> None:
-        """Write for a handle; a fault or a full disk leaves a part."""
+        """Write data to the file of a handle. A fault or a full disk may leave the write
+        incomplete."""
         try:
             self.strike(DiskOperation.WRITE, file.path)
         except OSError:
@@ -438,13 +460,14 @@ class SimulatedDisk:
         self._write_part(file.inode, position, data)
 
     def strike(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that waits for this operation."""
+        """Raise the OSError of a fault that was injected for this operation, if there is one."""
         self.faults.strike(operation, path)
 
     def take_descriptor(self, path: str) -> None:
-        """Have a descriptor free, that of an idle file if need be.
+        """Make a descriptor available for a file that is about to be opened, by closing the
+        descriptor of an idle file if necessary.
 
-        Raises OSError(EMFILE) if there is none.
+        Raises OSError(EMFILE) if no descriptor can be freed.
         """
         descriptors = self.files.descriptors
         while self.descriptor_count_max is not None and len(descriptors) >= (
@@ -454,7 +477,7 @@ class SimulatedDisk:
                 raise OSError(errno.EMFILE, "no descriptor left in the world", path)
 
     def inode_at(self, path: str) -> Inode | None:
-        """Return the file of a name, None if there is none."""
+        """Return the inode of the file with this path, or None."""
         try:
             node = self._node(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -462,7 +485,7 @@ class SimulatedDisk:
         return node if isinstance(node, Inode) else None
 
     def _unname(self, path: str) -> None:
-        """Let the handles of a file that loses its name keep their descriptors."""
+        """Keep the descriptors of a file's handles open when its name is removed."""
         for file in self.files.places.at(path):
             file.keep_open()
         self.files.places.unname(path)
@@ -483,7 +506,8 @@ class SimulatedDisk:
     # ---- inside
 
     async def _wait(self, path: str) -> None:
-        """Let others go first; whoever waits across a crash belongs to the dead process."""
+        """Let other tasks run first. Raises OSError if the disk crashes meanwhile, since the
+        calling task then belongs to a dead process."""
         life = self.life
         while (until := self.faults.hanging(path)) is not None:
             await until()
@@ -504,7 +528,7 @@ class SimulatedDisk:
                 inode.modified_ms = self.wall_ms()
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
-        """Yield every directory that some name leads to, seen or durable."""
+        """Yield every directory that a name leads to, in the view of processes or on the device."""
         yield directory
         for node in _nodes_of(directory):
             if isinstance(node, _Directory):
@@ -547,7 +571,8 @@ def _change_names(entries: dict[str, _Node], change: _NameChange) -> None:
 
 
 def _nodes_of(directory: _Directory) -> list[_Node]:
-    """Return what the directory's names lead to: seen, durable, or in between."""
+    """Return the nodes under the directory's names: as processes see them, on the device, and in
+    unflushed changes."""
     nodes = [*directory.entries.values(), *directory.durable.values()]
     for change in directory.pending:
         nodes += [node for node in change.values() if node is not None]
@@ -560,7 +585,7 @@ def _names(path: str) -> list[str]:
 
 
 def brought_in(piece: FileSlice, _done: object) -> bool:
-    """Bring a range into memory at once, for a walk; return that it is here."""
+    """Load a range into the page cache immediately, for a walk. Returns True."""
     _simulated(piece.file).bring_in(piece.position, piece.length)
     return True
 

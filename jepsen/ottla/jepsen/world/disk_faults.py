@@ -1,6 +1,7 @@
-"""What goes wrong with the world's disk because somebody asked for it.
+"""Faults injected into the simulated disk, and damage to the files of a stopped node.
 
-Calls that fail, on all paths or on some; directories that hang; directories that are gone.
+Calls fail, on all paths or on some of them. Directories hang or are lost. A damaged file is
+removed, emptied, halved, or has one byte changed.
 """
 
 import errno
@@ -9,23 +10,24 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Comes back when a directory that hangs goes on."""
+"""Function whose awaitable returns when a directory no longer hangs."""
 
 
 class DiskOperation(Enum):
-    """What a fault may strike."""
+    """Kinds of operations that a fault may affect."""
 
     OPEN = auto()
     WRITE = auto()
     READ = auto()
     FSYNC = auto()
     NAME = auto()
-    """Making, renaming, removing and flushing names."""
+    """Creation, renaming and removal of names, and flushes of directories."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
-    """Calls that fail; `struck_count` of them have."""
+    """A rule that makes matching calls fail. `struck_count` is the number of calls that it made
+    fail."""
 
     operation: DiskOperation
     error_number: int
@@ -33,11 +35,11 @@ class DiskFault:
     skip_count: int
     times_left: int
     spared_parts: tuple[str, ...] = ()
-    """Paths that hold one of these never fail."""
+    """Calls on paths that contain one of these texts never fail."""
     struck_count: int = 0
 
     def strikes(self, operation: DiskOperation, path: str) -> bool:
-        """Return whether this call fails, and count it."""
+        """Return whether the fault makes this call fail, and count the call if so."""
         if operation is not self.operation or self.path_part not in path:
             return False
         if any(part in path for part in self.spared_parts):
@@ -53,7 +55,7 @@ class DiskFault:
 
 
 class DiskFaults:
-    """All that is wrong with one disk now."""
+    """The active faults of one disk."""
 
     def __init__(self) -> None:
         self._faults: list[DiskFault] = []
@@ -62,39 +64,39 @@ class DiskFaults:
 
     @property
     def may_strike(self) -> bool:
-        """Whether some call may still fail."""
+        """Return whether any call may still fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: DiskFault) -> None:
-        """Let calls fail."""
+        """Add a fault."""
         self._faults.append(fault)
 
     def take_back(self, fault: DiskFault) -> None:
-        """Let these calls succeed again."""
+        """Remove one fault."""
         if fault in self._faults:
             self._faults.remove(fault)
 
     def hang(self, directory: str, until: Until) -> None:
-        """Let whatever is awaited of a directory wait until `until` comes back."""
+        """Delay every awaited call on a directory until `until` returns."""
         self._hanging[directory] = until
 
     def lose(self, directory: str) -> None:
-        """Let every call on a directory and on what lies in it fail."""
+        """Make every call on a directory and its content fail."""
         self._gone.add(directory)
 
     def give_back(self, directory: str) -> None:
-        """Let a directory that hung or was gone be as it was."""
+        """End the hang or the loss of a directory. Later calls on it succeed."""
         self._gone.discard(directory)
         self._hanging.pop(directory, None)
 
     def clear(self) -> None:
-        """Take everything back."""
+        """Remove all faults."""
         self._faults.clear()
         self._hanging.clear()
         self._gone.clear()
 
     def strike(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that waits for this operation."""
+        """Raise the OSError of a fault that was injected for this operation, if there is one."""
         if self.is_gone(path):
             raise OSError(errno.EIO, "the world's directory is gone", path)
         for fault in self._faults:
@@ -102,11 +104,12 @@ class DiskFaults:
                 raise OSError(fault.error_number, "the world's disk fails as asked", path)
 
     def is_gone(self, path: str) -> bool:
-        """Return whether the path lies in a directory that was lost."""
+        """Return whether the path is in a lost directory."""
         return any(_lies_in(path, directory) for directory in self._gone)
 
     def hanging(self, path: str) -> Until | None:
-        """Return what a call on the path waits for."""
+        """Return the function whose awaitable delays a call on the path, or None if the path does
+        not hang."""
         for directory, until in self._hanging.items():
             if _lies_in(path, directory):
                 return until
@@ -114,17 +117,18 @@ class DiskFaults:
 
 
 class FileDamage(IntEnum):
-    """Damage of one file of a stopped node."""
+    """Kind of damage to one file of a stopped node."""
 
     REMOVED = 0
     EMPTIED = 1
     HALVED = 2
     FLIPPED = 3
-    """One byte differs."""
+    """One byte of the file is changed."""
 
 
 def damaged(data: bytes, kind: FileDamage, below: Callable[[int], int]) -> bytes | None:
-    """Return a file's bytes after a damage, None if it is gone; `below` draws from [0, n)."""
+    """Return the bytes of a damaged file, or None if the damage removes the file. `below(n)` draws
+    a number from [0, n)."""
     match kind:
         case FileDamage.REMOVED:
             return None

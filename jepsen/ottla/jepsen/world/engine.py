@@ -1,7 +1,8 @@
-"""What a search engine is, what a run of it tells, and the table of all of them.
+"""Interface of a search engine, outcome of a run, and table of the engines.
 
-An engine runs one seed at a time: it makes everything again, draws every choice from the chance it
-is handed, and comes back with an `RunOutcome`; a broken invariant is part of it, never raised.
+An engine runs one seed at a time. It builds all objects again for each run, and draws every choice
+from the given chance. It returns a `RunOutcome`. A broken invariant is part of the outcome, and is
+never raised.
 """
 
 from importlib import import_module
@@ -15,55 +16,61 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class RunOutcome(NamedTuple):
-    """What one run did and found."""
+    """Events, figures and violation of one run."""
 
     engine: str
     subject: str
     seed: int
     event_count: int
     sim_ms: int
-    """Virtual milliseconds that passed; 0 in an engine without a clock."""
+    """Virtual time that the run took, in ms. 0 in an engine without a clock."""
     figures: dict[str, int]
-    """What the run counts: sums over runs make sense.  What every engine may count has one name,
-    those of `COMMON_FIGURES`."""
+    """Counts of the run. They can be added up over several runs. Counts common to all engines have
+    the names in `COMMON_FIGURES`."""
     rare: dict[str, int]
     trace_hash: str
     violation: Violation | None
     decisions: tuple[int, ...]
-    """Of the main stream of chance; with the seed, all it takes to see the run again."""
+    """Decisions drawn from the main stream of chance. Together with the seed they determine the
+    run."""
 
 
 COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits")
-"""Processes that ended alone; machines that lost power, their process counted with them; leaders
-that took office; in-sync sets that changed (walks count what the controller was asked and decided);
-records, entries or offsets that were committed."""
+"""Names of the counts that all engines report:
+
+- crashes: processes that were killed without a power cut;
+- power cuts: machines that lost power;
+- elections: leaders elected;
+- ISR changes: in-sync sets changed (walks count requests to the controller and its decisions);
+- commits: records, entries or offsets committed.
+"""
 
 
 class Engine(Protocol):
-    """One way of searching one subject."""
+    """A method of search for one subject."""
 
     name: str
-    """`walk` or `whole`."""
+    """Name of the method: `walk` or `whole`."""
     subject: str
     budget: int
-    """Events of a run unless told otherwise."""
+    """Default number of events of a run."""
     required: tuple[str, ...]
-    """Rare states that a long run must reach."""
+    """Names of the rare states that a long run must reach."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run once, for at most `budget` events."""
+        """Run once, for at most `budget` events, and return the outcome."""
         ...
 
 
-class Named(Protocol):
-    """Which engine it was, on what."""
+class EngineIdentity(Protocol):
+    """The name and subject of an engine, which its outcomes report."""
 
     name: str
     subject: str
 
 
 class WalkCourse(Protocol):
-    """What a walk leaves behind, however it ended."""
+    """Record of one random walk. It is complete even if an invariant failed."""
 
     trace: Trace
     rare: Rare
@@ -71,14 +78,14 @@ class WalkCourse(Protocol):
 
 
 def outcome_of(
-    engine: Named,
+    engine: EngineIdentity,
     chance: Chance,
     course: WalkCourse,
     violation: Violation | None,
     *,
     sim_ms: int = 0,
 ) -> RunOutcome:
-    """Return what a walk did and found."""
+    """Return the outcome of a walk, built from its record and its violation."""
     return RunOutcome(
         engine.name,
         engine.subject,
@@ -94,7 +101,8 @@ def outcome_of(
 
 
 def run_once(engine: Engine, chance: Chance, *, budget: int) -> RunOutcome:
-    """Run once; what breaks before the engine's own `try`, or in it, is a violation as well."""
+    """Run once, and return the outcome. An exception that the engine does not handle itself is also
+    returned as a violation."""
     try:
         return engine.run(chance, budget=budget)
     except Exception as error:
@@ -118,14 +126,17 @@ ENGINES: dict[str, dict[str, str]] = {
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "raft-disk": "ottla.jepsen.world.walk.raft_disk:DiskRaftWalk",
         "raft-damaged": "ottla.jepsen.world.walk.raft_disk:DamagedRaftWalk",
-        "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
+        "replication": "ottla.jepsen.world.walk.replication.replication_walk:ReplicationWalk",
         "replication-forged": (
-            "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"
+            "ottla.jepsen.world.walk.replication.replication_forgeries:ForgedReplicationWalk"
         ),
-        "replication-losses": "ottla.jepsen.world.walk.replication_losses:LossReplicationWalk",
+        "replication-losses": (
+            "ottla.jepsen.world.walk.replication.replication_losses:LossReplicationWalk"
+        ),
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",
+        "log-sequences": "ottla.jepsen.world.walk.log_sequences:SequencesLogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
     },
     "whole": {
@@ -144,12 +155,13 @@ ENGINES: dict[str, dict[str, str]] = {
         "transactions-coordinators": (
             "ottla.jepsen.world.whole.transactions:CoordinatorsOfCluster"
         ),
+        "transactions-clients": ("ottla.jepsen.world.whole.transactions:ClientVersionsOfCluster"),
         "transactions-compacted": (
             "ottla.jepsen.world.whole.transactions:CompactedTransactionsOfCluster"
         ),
     },
 }
-"""By engine and subject: where its class lies.  The first subject is the one meant by default."""
+"""Import path of each engine's class, by engine and subject. The first subject is the default."""
 
 SENTENCES = {
     "walk": "no clock: any timer may fire, any message may be next, crashes everywhere",
@@ -158,14 +170,14 @@ SENTENCES = {
 
 
 def subjects_of(name: str) -> tuple[str, ...]:
-    """Return what an engine can be run on; RefusedError when there is no such engine."""
+    """Return the subjects of an engine. Raises RefusedError if there is no such engine."""
     if name not in ENGINES:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no engine {name!r}")
     return tuple(ENGINES[name])
 
 
 def make_engine(name: str, subject: str | None = None) -> Engine:
-    """Return a fresh engine; RefusedError when there is none for the subject."""
+    """Return a new engine. Raises RefusedError if there is no engine for the subject."""
     known = subjects_of(name)
     if not known:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"engine {name} has no subject yet")

@@ -1,4 +1,4 @@
-"""A file of the world's disk: what processes see, what the device holds, what lies in memory."""
+"""A file on the simulated disk: as processes see it, on the device, and in the page cache."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 
 SECTOR_BYTES = 512
-"""What a device writes whole or not at all."""
+"""Number of bytes that a device writes atomically."""
 
 PAGE_BYTES = 4096
-"""What memory holds of a file, or does not, as one."""
+"""Size in bytes of a page, the unit of the page cache."""
 
 
 class ColdReadError(AssertionError):
-    """A read that would have held the loop until the disk answered."""
+    """Raised when a read would have blocked the event loop until the disk responded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes that were written, and where."""
+    """A write of bytes at a position."""
 
     position: int
     data: bytes
@@ -27,13 +27,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A size that was set."""
+    """A change of a file's size."""
 
     size: int
 
 
 class Bytes:
-    """What a file holds; a hole at its end, such as of a preallocated index, takes no memory."""
+    """Content of a file. A hole at its end, such as that of a preallocated index, uses no
+    memory."""
 
     __slots__ = ("data", "size")
 
@@ -42,7 +43,7 @@ class Bytes:
         self.size = size
 
     def apply(self, operation: Write | Resize) -> None:
-        """Do what was asked of the file."""
+        """Apply a write or a resize to the content."""
         if isinstance(operation, Resize):
             del self.data[operation.size :]
             self.size = operation.size
@@ -59,7 +60,8 @@ class Bytes:
 
 
 class Inode:
-    """A file's bytes: as processes see them, as the device holds them, and what lies between."""
+    """A file's content as processes see it, its content on the device, and the unflushed
+    changes."""
 
     __slots__ = (
         "allocated_bytes",
@@ -74,34 +76,35 @@ class Inode:
 
     def __init__(self) -> None:
         self.allocated_bytes = 0
-        """Bytes up to the last one written: a hole at the end takes no space."""
+        """Number of bytes up to the last one written. A hole at the end uses no space."""
         self.content = Bytes()
         self.durable = Bytes()
         self.pending: list[Write | Resize] = []
         self.flushed_count = 0
-        """Changes that are durable, so that overlapping fsyncs know which one took what."""
+        """Number of durable changes. It tells overlapping fsyncs which changes each of them
+        flushed."""
         self.cold_pages: set[int] = set()
-        """Numbers of the pages that are not in memory."""
+        """Numbers of the pages that are not in the page cache."""
         self.modified_ms = INT64_MAX
         self.has_failed_fsync = False
 
     def evict(self) -> None:
-        """Take all pages from memory."""
+        """Drop all pages from the page cache."""
         self.cold_pages = set(_pages(0, len(self.content.data)))
 
     def bring_in(self, position: int, size: int) -> None:
-        """Take the pages of a range into memory."""
+        """Load the pages of a range into the page cache."""
         if self.cold_pages:
             self.cold_pages.difference_update(_pages(position, size))
 
     def is_cold(self, position: int, size: int) -> bool:
-        """Return whether some page of a range is not in memory."""
+        """Return whether any page of a range is missing from the page cache."""
         return bool(self.cold_pages) and not self.cold_pages.isdisjoint(
             _pages(position, min(size, self.content.size - position))
         )
 
     def change(self, operation: Write | Resize) -> None:
-        """Do what was asked; it is durable only after `flush`."""
+        """Apply a change, which is durable only after `flush`."""
         self.content.apply(operation)
         self.pending.append(operation)
         if isinstance(operation, Resize):
@@ -118,7 +121,8 @@ class Inode:
         self.flushed_count += count
 
     def forget_failure(self) -> bool:
-        """Count what an fsync could not write as flushed, which it is not; return whether any."""
+        """Count the changes of a failed fsync as flushed, although they are not durable. Returns
+        whether there were any."""
         is_lost = self.has_failed_fsync and bool(self.pending)
         if self.has_failed_fsync:
             self.flushed_count += len(self.pending)
@@ -127,7 +131,8 @@ class Inode:
         return is_lost
 
     def forget_flushed(self) -> None:
-        """Show what is durable, and what waits to be; the size stays as it is seen."""
+        """Make reads return the durable data and the changes not yet flushed, as if flushed pages
+        had left the page cache. The size does not change."""
         size = self.content.size
         self.content = Bytes(self.durable.data, self.durable.size)
         for operation in self.pending:
@@ -135,11 +140,12 @@ class Inode:
         self.content.apply(Resize(size))
 
     def lose_power(self, rng: Rng) -> None:
-        """Keep what chance keeps of the changes that were not flushed.
+        """Keep a random part of the unflushed changes, and lose the rest.
 
-        Of the changes a prefix whose last write is torn, or any of them, or any of their sectors.
-        The size may be the one that was seen, with zeros where bytes are lost: a file system that
-        allocates late writes the two apart.
+        The survivors are one of these: the first changes, with the last write torn; any of the
+        changes; or any of their sectors. The size may be the one that processes saw, with zeros in
+        place of lost bytes, because a file system with delayed allocation writes size and data
+        separately.
         """
         size = self.content.size
         match rng.below(3):
@@ -178,7 +184,8 @@ def _pages(position: int, size: int) -> range:
 
 
 def _sectors(operation: Write | Resize) -> Iterator[Write | Resize]:
-    """Yield a change in the parts that a device writes one by one."""
+    """Yield the parts of a change that a device writes one after the other: sectors, or the resize
+    itself."""
     if isinstance(operation, Resize):
         yield operation
         return

@@ -1,4 +1,4 @@
-"""Unexpected errors that a run must not have."""
+"""Registry of unexpected errors for simulated nodes, where the first error ends the run."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,14 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class NotedErrors(UnexpectedErrors):
-    """What a node catches at its edges and serves on after: here it is the end of the run."""
+    """Registry of unexpected errors. A real node logs them and continues; in a simulation, the
+    first one ends the run."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         super().__init__()
         self._on_error = on_error
 
     def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        """Count and log the error, and hand it on."""
+        """Count and log the error, and report it to the run. The report ends the run."""
         super().note(owner_kind, owner, error)
         self._on_error(error)

@@ -1,11 +1,11 @@
-"""Counters of rare states: a search that never meets them has not looked.
+"""Counters of rare states. They show whether a search reached the states that it is meant to test.
 
-An engine names the states it must reach; a long run that misses one of them fails.
+An engine lists the states it must reach. A long run that misses one of them fails.
 """
 
 
 class Rare:
-    """How often each rare state was reached."""
+    """Counts how many times each rare state was reached."""
 
     __slots__ = ("counts",)
 
@@ -13,5 +13,5 @@ class Rare:
         self.counts: dict[str, int] = {}
 
     def sometimes(self, name: str) -> None:
-        """Count a rare state."""
+        """Count one occurrence of the rare state with this name."""
         self.counts[name] = self.counts.get(name, 0) + 1

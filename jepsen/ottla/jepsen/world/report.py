@@ -1,4 +1,4 @@
-"""What a search found, as words and figures: for people, for machines, and for the corpus."""
+"""Results of a search, as text, as JSON figures, and as cases of the corpus."""
 
 import time
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from ottla.jepsen.world.shrink import TRIALS_MAX, shrink
 from ottla.jepsen.world.trace import Part, listening
 
 SHRINK_SECONDS = 30.0
-"""Time for making one failure small; what is smallest by then is kept."""
+"""Time limit for shrinking one failure, in seconds. After it, the smallest failing run so far is
+used."""
 
 
 def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Case:
-    """Return a failing run as a case of the corpus, made as small as there is time for.
+    """Return a failing run as a case of the corpus, shrunk as far as the time allows.
 
-    A job's mutant must be applied; `trials_max` bounds the runs that shrinking takes.
+    If the job has a mutant, the caller must have applied it. `trials_max` limits the number of runs
+    while shrinking.
     """
     violation = outcome.violation
     assert violation is not None
@@ -33,7 +35,7 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
             again = run_once(engine, Chance(outcome.seed, replay=decisions), budget=job.budget)
             return again.violation is not None and again.violation.invariant == violation.invariant
 
-        # A run that fails only together with what other runs left behind cannot be replayed.
+        # A run that fails only because of state left by earlier runs cannot be replayed.
         if trials_max != 0 and fails(decisions):
             decisions = shrink(
                 decisions,
@@ -54,7 +56,7 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
 
 
 def story_of(case: Case) -> tuple[RunOutcome, list[str]]:
-    """Run a case again; return what came of it and every event as a line."""
+    """Run a case again. Returns its outcome, and its events, each as a line of text."""
     lines: list[str] = []
 
     def hear(parts: tuple[Part, ...]) -> None:
@@ -68,7 +70,7 @@ def story_of(case: Case) -> tuple[RunOutcome, list[str]]:
 
 
 def command_of(job: Job, seed: int) -> str:
-    """Return the one command that shows a seed's run again."""
+    """Return the shell command that repeats the run of a seed."""
     words = ["ottla world run", f"--engine {job.engine}", f"--subject {job.subject}"]
     if job.mutant is not None:
         words.append(f"--mutant {job.mutant}")
@@ -76,7 +78,7 @@ def command_of(job: Job, seed: int) -> str:
 
 
 def figures_of(job: Job, first_seed: int, tally: Tally, seconds: float) -> dict[str, Any]:
-    """Return everything a search counted, for JSON."""
+    """Return all figures of a search in a form that can be written as JSON."""
     required = make_engine(job.engine, job.subject).required
     return {
         "engine": job.engine,

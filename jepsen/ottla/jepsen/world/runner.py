@@ -1,7 +1,7 @@
-"""Runs many seeds over processes, adds up what they did, and keeps what failed.
+"""Runs many seeds over several processes, adds up their figures, and keeps the failing runs.
 
-A seed's run depends on the seed alone; which process ran it, and after which others, must not show.
-The sum of all trace hashes is the same however the seeds were dealt out.
+A run depends on its seed alone, and not on the process or on earlier runs. So the sum of all trace
+hashes is the same however the seeds are distributed.
 """
 
 import os
@@ -22,34 +22,37 @@ from ottla.jepsen.world.engine import Engine, RunOutcome, make_engine, run_once
 from ottla.jepsen.world.violation import Violation
 
 RUN_SECONDS_MAX = 120
-"""A run that computes for longer hangs; a core that loops would stop the whole search."""
+"""CPU time in seconds after which a run counts as hung. Without the limit, an endless loop in the
+code under test would stop the whole search."""
 
 WALL_FACTOR_MAX = 20
-"""How many times as long a run may take by the clock: the machine may be busy with others."""
+"""Factor by which the wall-clock time of a run may exceed its CPU time, because the machine may be
+busy with other work."""
 
 BATCH_SECONDS = 0.5
-"""Work handed to a process at once: shorter costs messages, longer makes the progress jerky."""
+"""Duration of the work given to a process at once, in seconds. Shorter batches cost more messages;
+longer ones make the progress display jerky."""
 
 VIOLATIONS_KEPT_MAX = 20
-"""Failing runs kept whole; the rest are counted."""
+"""Number of failing runs that are kept completely. Further ones are only counted."""
 
 _HASH_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is run for every seed."""
+    """The engine, subject, budget and mutant with which every seed is run."""
 
     engine: str
     subject: str
     budget: int
     mutant: str | None = None
-    """A mutant of the bug bank that is switched on meanwhile."""
+    """Name of the mutant that is active during the runs, or None."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a number of runs did."""
+    """Sums of the figures of several runs, and the failing runs among them."""
 
     run_count: int = 0
     event_count: int = 0
@@ -58,19 +61,19 @@ class Tally:
     rare: Counter[str] = field(default_factory=Counter)
     violation_count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
-    """Violations by what was broken."""
+    """Number of violations of each invariant."""
     failures: list[RunOutcome] = field(default_factory=list)
-    """The first failing runs, by seed."""
+    """The failing runs with the lowest seeds."""
     hash_sum: int = 0
     only_hash: str = ""
-    """The trace's hash of the run that was taken in last."""
+    """Trace hash of the run that was added last."""
     busy_seconds: float = 0.0
-    """Summed over the processes."""
+    """Wall-clock time, summed over the processes."""
     cpu_seconds: float = 0.0
-    """What the processes computed of them; other work on the machine does not count."""
+    """CPU time of the processes. Other work on the machine does not count."""
 
     def take_in(self, outcome: RunOutcome) -> None:
-        """Add one run."""
+        """Add the outcome of one run."""
         self.run_count += 1
         self.only_hash = outcome.trace_hash
         self.event_count += outcome.event_count
@@ -84,7 +87,7 @@ class Tally:
             self._keep([outcome])
 
     def merge(self, other: "Tally") -> None:
-        """Add what another process did."""
+        """Add the sums that another process collected."""
         self.run_count += other.run_count
         self.only_hash = other.only_hash
         self.event_count += other.event_count
@@ -100,11 +103,12 @@ class Tally:
 
     @property
     def trace_hash(self) -> str:
-        """Return the one run's hash, or one for all of them in whatever order they were made."""
+        """Return the trace hash of a single run, or one hash over several runs that does not depend
+        on their order."""
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
-        """Return the rare states that were never reached."""
+        """Return those of the `required` rare states that no run reached."""
         return [name for name in required if not self.rare.get(name)]
 
     def _add_hash(self, number: int) -> None:
@@ -119,12 +123,12 @@ OnProgress = Callable[[Tally], None]
 
 
 def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
-    """Run one seed."""
+    """Run one seed, and return the outcome."""
     return run_once(engine, Chance(seed), budget=budget)
 
 
 def run_batch(job: Job, first_seed: int, count: int) -> Tally:
-    """Run some seeds in a row, in this process."""
+    """Run `count` consecutive seeds in this process, and return the sums of their figures."""
     engine = make_engine(job.engine, job.subject)
     tally = Tally()
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -143,13 +147,15 @@ def run_many(
     *,
     count: int | None = None,
     seconds: float | None = None,
+    cpu_seconds: float | None = None,
     processes: int = 1,
     ends_at_failure: bool = False,
     on_progress: OnProgress = lambda tally: None,
 ) -> Tally:
-    """Run `count` seeds from `first_seed` on, or as many as `seconds` allow."""
-    assert count is not None or seconds is not None
-    deal = Deal(first_seed, count, seconds)
+    """Run `count` seeds, beginning at `first_seed`, or as many as `seconds` of wall-clock time or
+    `cpu_seconds` of all processes allow."""
+    assert (count, seconds, cpu_seconds) != (None, None, None)
+    deal = Deal(first_seed, count, seconds, cpu_seconds)
     tally = Tally()
 
     def take_in(batch: Tally) -> bool:
@@ -182,14 +188,15 @@ def run_many(
 
 
 def open_pool(processes: int) -> ProcessPoolExecutor:
-    """Return processes to run batches in; when to end is their parent's to say."""
+    """Return a pool of processes that run batches until the parent ends it."""
     return ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_begin_process
     )
 
 
 def _begin_process() -> None:
-    """Leave signals that reach all of a terminal's processes to the parent; end with it."""
+    """Initialise a worker process: ignore terminal signals, which the parent handles, and end when
+    the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -203,17 +210,27 @@ def _end_with_parent() -> None:
 
 
 class Deal:
-    """Deals out seeds in shares of about BATCH_SECONDS each."""
+    """Divides the seeds into batches that each take about BATCH_SECONDS."""
 
-    def __init__(self, first_seed: int, count: int | None, seconds: float | None) -> None:
+    def __init__(
+        self,
+        first_seed: int,
+        count: int | None,
+        seconds: float | None,
+        cpu_seconds: float | None = None,
+    ) -> None:
         self._next_seed = first_seed
+        self._cpu_seconds_left = cpu_seconds
         self._end_seed = None if count is None else first_seed + count
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._share_count = 1
 
     def next_share(self) -> tuple[int, int] | None:
-        """Return the first seed and the number of seeds of the next share; None: enough."""
+        """Return the first seed and the number of seeds of the next batch, or None if no seeds or
+        no time is left."""
         if self._deadline is not None and time.monotonic() >= self._deadline:
+            return None
+        if self._cpu_seconds_left is not None and self._cpu_seconds_left <= 0:
             return None
         count = self._share_count
         if self._end_seed is not None:
@@ -225,14 +242,17 @@ class Deal:
         return share
 
     def learn(self, batch: Tally) -> None:
-        """Choose the next shares' size from how long a finished one took."""
+        """Adjust the size of the next batches to the duration of a finished one, and count its CPU
+        time."""
+        if self._cpu_seconds_left is not None:
+            self._cpu_seconds_left -= batch.cpu_seconds
         seconds_a_run = batch.busy_seconds / max(1, batch.run_count)
         fitting = int(BATCH_SECONDS / max(1e-6, seconds_a_run))
         self._share_count = max(1, min(fitting, 4 * self._share_count))
 
 
 def _number_of(outcome: RunOutcome) -> int:
-    """Return a run's seed and trace as one number that may be summed."""
+    """Return the hash of a run's seed and trace hash as one number, which can be added up."""
     digest = blake2b(f"{outcome.seed}/{outcome.trace_hash}".encode(), digest_size=16).digest()
     return int.from_bytes(digest, "big")
 
@@ -247,7 +267,8 @@ def _mutated(name: str | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def bounded_runs() -> Iterator[Callable[[], None]]:
-    """Yield what starts a run's clock; a run that hangs ends with a violation."""
+    """Yield a function that starts the time limit of a run. A run that exceeds it ends with a
+    violation."""
 
     def strike(signal_number: int, frame: FrameType | None) -> None:
         raise Violation("EveryRunEnds", f"a run computed for longer than {RUN_SECONDS_MAX} s")

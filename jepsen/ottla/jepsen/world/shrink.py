@@ -1,6 +1,7 @@
-"""Makes a failing run small: fewer decisions, and smaller ones (delta debugging, ddmin).
+"""Reduces a failing run: fewer decisions, and smaller ones (delta debugging, ddmin).
 
-The run need not fail in the same place, only in the same way: the caller says what counts.
+The reduced run need not fail at the same place, but it must fail in the same way. The caller
+defines which failures are the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,16 +10,16 @@ StillFails = Callable[[Sequence[int]], bool]
 HasTime = Callable[[], bool]
 
 TRIALS_MAX = 4_000
-"""Runs that one shrinking may take; beyond them, or when there is no time left, the smallest found
-so far is what there is."""
+"""Number of runs that one reduction may use. After them, or when the time is over, the result is
+the smallest failing run so far."""
 
 
-class _Spent(Exception):  # noqa: N818 - an event, not a fault
-    """No more trials."""
+class _TrialsExhausted(Exception):  # noqa: N818 - an event, not a fault
+    """Raised when all trials are used up."""
 
 
 class _Trials:
-    """Counts the runs and keeps the smallest failing list."""
+    """Runs candidates, counts the runs, and keeps the smallest failing list of decisions."""
 
     def __init__(
         self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime
@@ -29,9 +30,10 @@ class _Trials:
         self._has_time = has_time
 
     def accept(self, candidate: list[int]) -> bool:
-        """Take a smaller list if it fails too."""
+        """Run the candidate, and keep it if it is smaller and fails as well. Returns whether it was
+        kept."""
         if self._left <= 0 or not self._has_time():
-            raise _Spent
+            raise _TrialsExhausted
         self._left -= 1
         if not self._still_fails(candidate):
             return False
@@ -46,7 +48,8 @@ def shrink(
     trials_max: int = TRIALS_MAX,
     has_time: HasTime = lambda: True,
 ) -> list[int]:
-    """Return a list that still fails, from which no tried part can be taken."""
+    """Return a shorter list of decisions that still fails. No further part that was tried can be
+    removed."""
     trials = _Trials(decisions, still_fails, trials_max, has_time)
     try:
         _cut_end(trials)
@@ -56,13 +59,13 @@ def shrink(
             _cut_parts(trials)
             _quieten(trials)
             _cut_end(trials)
-    except _Spent:
+    except _TrialsExhausted:
         pass
     return trials.best
 
 
 def _cut_end(trials: _Trials) -> None:
-    """Find by halving how short a beginning still fails."""
+    """Find the shortest prefix of the decisions that still fails, by bisection."""
     low, high = 0, len(trials.best)
     while low < high:
         middle = (low + high) // 2
@@ -73,7 +76,7 @@ def _cut_end(trials: _Trials) -> None:
 
 
 def _cut_parts(trials: _Trials) -> None:
-    """Take out runs of decisions, long ones first."""
+    """Remove sequences of decisions, the longest first."""
     length = max(1, len(trials.best) // 2)
     while length >= 1:
         at = 0
@@ -84,7 +87,7 @@ def _cut_parts(trials: _Trials) -> None:
 
 
 def _quieten(trials: _Trials) -> None:
-    """Make each decision the quiet one, else half of what it was."""
+    """Replace each decision by 0, or by half its value if 0 removes the failure."""
     for at in range(len(trials.best)):
         value = trials.best[at]
         for smaller in (0, value // 2):

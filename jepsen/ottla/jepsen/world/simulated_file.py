@@ -1,7 +1,8 @@
-"""A handle on a file of the world's disk, whose descriptor may be given back as the real one's is.
+"""A handle on a file of the simulated disk. As on the real disk, its descriptor may be closed while
+the file is idle.
 
-So a walk finds who reads an idle file after its name is gone, keeps files open without an end, or
-meets EMFILE where it expects none.
+Walks can thereby find reads of an idle file after its name was removed, files that stay open
+permanently, and unexpected EMFILE errors.
 """
 
 import errno
@@ -10,14 +11,14 @@ from typing import Protocol
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.inode import ColdReadError, Inode, Resize
-from ottla.storage.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
-from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Chunk, NotCachedError
-from ottla.storage.file_places import FilePlaces, Folder, place_of
+from ottla.storage.disk.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.disk_seam import Chunk, NotCachedError
+from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
 
 
 class OpenFiles:
-    """The handles of one process that are open, and where their files lie."""
+    """The open handles of one process, and the paths of their files."""
 
     def __init__(self, count_max: int) -> None:
         self.descriptors: DescriptorCache[SimulatedFile] = DescriptorCache(count_max)
@@ -25,35 +26,36 @@ class OpenFiles:
 
 
 class FileDisk(Protocol):
-    """What a handle needs of its disk."""
+    """Interface of the disk that a handle uses."""
 
     life: int
     wall_ms: Callable[[], int] | None
 
     @property
     def files(self) -> OpenFiles:
-        """The open files of the process."""
+        """Open files of the process that uses the disk."""
         ...
 
     def strike(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that waits for this operation."""
+        """Raise the OSError of a fault that was injected for this operation, if there is one."""
         ...
 
     def take_descriptor(self, path: str) -> None:
-        """Raise OSError(EMFILE) if the process has no descriptor left."""
+        """Make a descriptor available for a file that is about to be opened. Raises OSError(EMFILE)
+        if the process has none left."""
         ...
 
     def inode_at(self, path: str) -> Inode | None:
-        """Return the file of a name."""
+        """Return the inode of the file with this path, or None."""
         ...
 
     def write(self, file: "SimulatedFile", position: int, data: bytes) -> None:
-        """Write for a handle."""
+        """Write data to the file of a handle."""
         ...
 
 
 class SimulatedFile:
-    """A handle on an inode; it keeps working after its name is gone, as on POSIX."""
+    """A handle on an inode. It remains usable after the file's name is removed, as on POSIX."""
 
     __slots__ = (
         "_disk",
@@ -93,35 +95,37 @@ class SimulatedFile:
 
     @property
     def path(self) -> str:
-        """Return the path the file was opened under."""
+        """Return the path under which the file was opened."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the file now."""
+        """Return the current size of the file."""
         self.check_usable()
         return self.inode.content.size
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written or cut, by the disk's clock."""
+        """Time of the last write or truncation, by the disk's clock."""
         self.check_usable()
         return self.inode.modified_ms
 
     @property
     def is_closed(self) -> bool:
-        """Whether the owner gave the file up."""
+        """Return whether the owner has closed the file."""
         return self._is_closed
 
     @property
     def is_kept(self) -> bool:
-        """Whether the descriptor must not be given back."""
+        """Return whether the descriptor must stay open: the handle is pinned, has unflushed data,
+        has lost its name, or is in the metadata directory."""
         is_unflushed = self.dirt and not self._is_rewritten
         is_nameless = self.folder is None or METADATA_DIRECTORY in self._path
         return bool(self._pin_count or is_unflushed or is_nameless)
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks; a fault or a full disk may leave the first part of them written."""
+        """Write all chunks. A fault or a full disk may leave only the first part of them
+        written."""
         if self._is_closed:
             raise OSError(errno.EBADF, "the file is closed", self._path)
         self.check_usable()
@@ -130,7 +134,7 @@ class SimulatedFile:
         self._disk.write(self, position, data)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`, which must be in memory."""
+        """Return up to `size` bytes from `position`. The bytes must be in the page cache."""
         self.check_usable()
         self.was_used = True
         self._disk.strike(DiskOperation.READ, self._path)
@@ -139,26 +143,27 @@ class SimulatedFile:
         return self.inode.content.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Do what `pread` does.  Raises NotCachedError if that would wait for the disk."""
+        """Read like `pread`. Raises NotCachedError if the read would have to wait for the disk."""
         self.check_valid()
         if not self.is_open or self.inode.is_cold(position, size):
             raise NotCachedError(self, position, size)
         return self.pread(position, size)
 
     def bring_in(self, position: int, size: int) -> None:
-        """Take a range into memory, for a judge."""
+        """Load a range into the page cache, for an invariant check."""
         self.keep_open()
         self.inode.bring_in(position, size)
 
     def set_size(self, size: int) -> None:
-        """Cut the file, or extend it by a hole."""
+        """Truncate the file, or extend it by a hole. Does nothing if the file already has this
+        size."""
         self.check_usable()
         self._disk.strike(DiskOperation.WRITE, self._path)
         if self.inode.content.size != size:
             self._change_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Cut the file, or extend it by a hole; the next fsync makes its size durable."""
+        """Truncate the file, or extend it by a hole. The next fsync makes the new size durable."""
         self.check_usable()
         self._disk.strike(DiskOperation.WRITE, self._path)
         self._change_size(size)
@@ -171,12 +176,12 @@ class SimulatedFile:
             self.inode.modified_ms = self._disk.wall_ms()
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Set when the file was last written."""
+        """Set the modification time of the file."""
         self.check_usable()
         self.inode.modified_ms = modified_ms
 
     def fileno(self) -> int:
-        """Raise OSError: there is no descriptor in the world."""
+        """Raise OSError, because simulated files have no descriptor number."""
         raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self._path)
 
     def pin(self) -> None:
@@ -184,7 +189,7 @@ class SimulatedFile:
         self._pin_count += 1
 
     def unpin(self) -> None:
-        """Take back one `pin`."""
+        """Undo one `pin`."""
         assert self._pin_count > 0
         self._pin_count -= 1
         if not self._pin_count:
@@ -194,11 +199,12 @@ class SimulatedFile:
                 self._files.descriptors.settle(self)
 
     def expect_rewrite(self) -> None:
-        """Count no write of this file as unflushed."""
+        """Stop counting writes of this file as unflushed, because its owner rewrites the whole file
+        before it relies on the content."""
         self._is_rewritten = True
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file on behalf of its owner."""
         if self._pin_count and not self._is_closed and self._life == self._disk.life:
             self.keep_open()
         self._is_closed = True
@@ -206,32 +212,35 @@ class SimulatedFile:
             self._forget()
 
     def give_back(self) -> None:
-        """Close the descriptor; the next use opens the file again."""
+        """Close the descriptor. The next use of the handle opens the file again."""
         assert not self.is_kept
         self.is_open = False
 
     def note_flushed(self, dirt: int) -> None:
-        """Let the descriptor go, if nothing else keeps it; `dirt` is left."""
+        """Record that `dirt` changes of the file are still unflushed after a flush. The descriptor
+        may then be closed if no other reason keeps it open."""
         self.dirt = max(dirt, self.dirt)
         self._files.descriptors.note_flushed(self)
 
     def keep_open(self) -> None:
-        """Open the file before its name is gone; nothing fails here."""
+        """Open the file because its name is about to be removed. Injected faults do not affect this
+        call."""
         if not self.is_open:
             self.is_open = True
             self._files.descriptors.add(self)
 
     def check_valid(self) -> None:
-        """Raise OSError if the handle is closed or from before a crash."""
+        """Raise OSError if the handle is closed or was opened before a crash."""
         if self._life != self._disk.life:
             raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
         if self._is_closed and self._pin_count == 0:
             raise OSError(errno.EBADF, "the file is closed", self._path)
 
     def check_usable(self) -> None:
-        """Open the file if its descriptor was given back.
+        """Open the file if its descriptor was closed while idle.
 
-        Raises OSError if the handle is closed or from before a crash, or the file cannot be opened.
+        Raises OSError if the handle is closed, was opened before a crash, or the file cannot be
+        opened.
         """
         self.check_valid()
         if self.is_open:

@@ -1,8 +1,9 @@
-"""Some time spent on every engine and subject, each to its stated share, and what came of it.
+"""A soak: a search with every engine and subject, each for its share of the time, and its results.
 
-Who is furthest behind its share is dealt the next few seeds, so everybody has had its part wherever
-the time ends.  A violation ends nothing: it is counted and kept as a file at once; the first of
-each kind is then made small, within bounded time, while the others go on.
+The subject that is furthest behind its share gets the next few seeds, so that the shares are right
+whenever the time ends. A violation does not end the search: it is counted and saved as a file at
+once. The first violation of each kind is then shrunk, within bounded time, while the search
+continues.
 """
 
 import time
@@ -21,22 +22,24 @@ from ottla.jepsen.world.report import case_of
 from ottla.jepsen.world.runner import Deal, Job, Tally, open_pool, run_batch
 
 SHRUNK_MAX = 12
-"""Failures that are made small; each costs one process half a minute at most."""
+"""Number of failures that are shrunk. Each occupies one process for up to 30 s."""
 
 WAIT_SECONDS = 0.5
-"""Between two looks at the clock and at whether to stop."""
+"""Interval in seconds between checks of the time and of requests to stop."""
 
 STOP_SECONDS = 20.0
-"""What is under way when the search is told to stop may take so long, and counts; no more does."""
+"""Time in seconds in which running batches may finish after a request to stop. Their results still
+count."""
 
 POOLS_MAX = 20
-"""Times that dead processes are replaced; whatever kills more of them is not a rare event."""
+"""Number of times that dead worker processes are replaced. If they die more often, something is
+broken."""
 
 MakePool = Callable[[int], Executor]
 
 
 class Part(NamedTuple):
-    """How much of the time one subject gets."""
+    """One subject, and its share of the time in percent."""
 
     engine: str
     subject: str
@@ -52,8 +55,9 @@ PLAN = (
     Part("walk", "replication-losses", 4),
     Part("walk", "replication-forged", 2),
     Part("walk", "controller", 6),
-    Part("walk", "log", 7),
+    Part("walk", "log", 5),
     Part("walk", "log-failing", 3),
+    Part("walk", "log-sequences", 2),
     Part("walk", "group", 6),
     Part("whole", "cluster", 8),
     Part("whole", "disks", 5),
@@ -66,16 +70,18 @@ PLAN = (
     Part("whole", "encrypted", 3),
     Part("whole", "acls", 2),
     Part("whole", "throttled", 2),
-    Part("whole", "transactions", 4),
+    Part("whole", "transactions", 3),
+    Part("whole", "transactions-clients", 1),
     Part("whole", "transactions-coordinators", 2),
     Part("whole", "transactions-compacted", 2),
 )
-"""Most for what has broken most often."""
+"""The subjects and their shares in percent. Subjects that have had the most violations so far have
+the largest shares."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SubjectRow:
-    """What one subject has had of the time, and what it did in it."""
+    """Time that one subject has used, and the results of its runs."""
 
     job: Job
     percent: int
@@ -83,26 +89,27 @@ class SubjectRow:
     deal: Deal
     tally: Tally = field(default_factory=Tally)
     under_way_count: int = 0
-    """Runs dealt and not yet told of."""
+    """Number of runs that processes were given and whose results are still missing."""
 
     @property
     def debt(self) -> float:
-        """Return seconds spent per percent; the lowest is furthest behind."""
+        """Return the seconds that the subject has used per percent of its share, including an
+        estimate for the runs in progress. The subject with the lowest value is furthest behind."""
         tally = self.tally
         seconds_a_run = tally.busy_seconds / tally.run_count if tally.run_count else 1.0
         return (tally.busy_seconds + self.under_way_count * seconds_a_run) / self.percent
 
 
 class _Share(NamedTuple):
-    """Seeds that a process runs just now."""
+    """Seeds of one subject that a worker process is running now."""
 
     row: SubjectRow
     first_seed: int
     run_count: int
 
 
-class _Shrinking(NamedTuple):
-    """A failure that a process makes small just now."""
+class _ShrinkTask(NamedTuple):
+    """A failure that a worker process is shrinking now."""
 
     row: SubjectRow
     outcome: RunOutcome
@@ -110,7 +117,7 @@ class _Shrinking(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class KeptFailure:
-    """A failure that has a file of its own."""
+    """A failure saved in a file."""
 
     engine: str
     subject: str
@@ -122,7 +129,8 @@ class KeptFailure:
 
 
 class Soak:
-    """One search of everything; `run` does it, the rest tells how it stands."""
+    """One search over all subjects. `run` performs the search; the other methods report its
+    progress."""
 
     def __init__(
         self,
@@ -139,46 +147,46 @@ class Soak:
         self.processes = processes
         self.rows = [_row_of(part, first_seed) for part in plan]
         self.kept: list[KeptFailure] = []
-        """The first failure of each kind."""
+        """First failure of each kind that was saved."""
         self.lost: list[str] = []
-        """Seeds of which nothing is known."""
+        """Seeds whose results were lost, because their process died."""
         self.is_stopped = False
         self._folder = folder
         self._make_pool = make_pool
-        self._to_shrink: deque[_Shrinking] = deque()
+        self._to_shrink: deque[_ShrinkTask] = deque()
         self._shrunk_count = 0
-        self._running: dict[Future[Any], _Share | _Shrinking] = {}
+        self._running: dict[Future[Any], _Share | _ShrinkTask] = {}
         self._started = time.monotonic()
         self._ended: float | None = None
 
     @property
     def seconds(self) -> float:
-        """Return how long it has been running, or ran."""
+        """Return the duration of the search so far."""
         return (self._ended or time.monotonic()) - self._started
 
     @property
     def violation_count(self) -> int:
-        """Return how many runs broke something."""
+        """Return the number of runs with a violation."""
         return sum(row.tally.violation_count for row in self.rows)
 
     def run(
         self,
         *,
-        is_told_to_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
         on_progress: Callable[["Soak"], None] = lambda soak: None,
     ) -> None:
-        """Search until time is over, or told to stop."""
+        """Search until the time is over or a stop is requested."""
         self._started = time.monotonic()
         for _ in range(POOLS_MAX):
             pool = self._make_pool(self.processes)
             try:
-                self._search(pool, is_told_to_stop, on_progress)
+                self._search(pool, should_stop, on_progress)
                 break
             except BrokenProcessPool:
                 for task in self._running.values():
                     self._lose(task, "a process died, perhaps of another's seeds")
             finally:
-                if self._running:  # told to stop, or some processes died
+                if self._running:  # a stop was requested, or some processes died
                     for child in active_children():
                         child.kill()
                 pool.shutdown(cancel_futures=True)
@@ -188,12 +196,12 @@ class Soak:
     def _search(
         self,
         pool: Executor,
-        is_told_to_stop: Callable[[], bool],
+        should_stop: Callable[[], bool],
         on_progress: Callable[["Soak"], None],
     ) -> None:
         stop_deadline: float | None = None
         while True:
-            if stop_deadline is None and is_told_to_stop():
+            if stop_deadline is None and should_stop():
                 self.is_stopped = True
                 stop_deadline = time.monotonic() + STOP_SECONDS
                 self._to_shrink.clear()
@@ -213,7 +221,7 @@ class Soak:
             result = future.result()
         except BrokenProcessPool:
             raise
-        except Exception as error:  # a batch that cannot tell what it did must not end all others
+        except Exception as error:  # one failed batch must not end the others
             self._lose(self._running.pop(future), repr(error))
             return
         task = self._running.pop(future)
@@ -227,8 +235,8 @@ class Soak:
     # --- dealing ------------------------------------------------------------------------------
 
     def _deal_out(self, pool: Executor) -> None:
-        """Give every idle process something to do; at most one of them makes failures small."""
-        is_shrinking = any(isinstance(task, _Shrinking) for task in self._running.values())
+        """Give every idle process some work. At most one of them shrinks failures."""
+        is_shrinking = any(isinstance(task, _ShrinkTask) for task in self._running.values())
         if self._to_shrink and not is_shrinking and len(self._running) < self.processes:
             task = self._to_shrink.popleft()
             self._running[pool.submit(case_of, task.row.job, task.outcome)] = task
@@ -241,14 +249,15 @@ class Soak:
             self._running[future] = share
 
     def _next_share(self) -> _Share | None:
-        """Return seeds for who is furthest behind; None when nobody has any left."""
+        """Return the next seeds of the subject that is furthest behind its share, or None if no
+        subject has seeds left."""
         for row in sorted(self.rows, key=lambda row: row.debt):
             seeds = row.deal.next_share()
             if seeds is not None:
                 return _Share(row, *seeds)
         return None
 
-    # --- what came of it ----------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     def _take_in(self, share: _Share, batch: Tally) -> None:
         row = share.row
@@ -261,7 +270,7 @@ class Soak:
                 self._keep(case_of(row.job, outcome, trials_max=0), is_small=False)
                 if self._shrunk_count < SHRUNK_MAX:
                     self._shrunk_count += 1
-                    self._to_shrink.append(_Shrinking(row, outcome))
+                    self._to_shrink.append(_ShrinkTask(row, outcome))
 
     def _is_new(self, outcome: RunOutcome) -> bool:
         assert outcome.violation is not None
@@ -269,7 +278,7 @@ class Soak:
         return all((one.engine, one.subject, one.invariant) != kind for one in self.kept)
 
     def _keep(self, case: Case, *, is_small: bool) -> None:
-        """Write a failure into its file; what is small takes the place of what was not."""
+        """Write a failure to its file. A shrunk case replaces the original."""
         found = KeptFailure(
             engine=case.engine,
             subject=case.subject,
@@ -281,8 +290,8 @@ class Soak:
         )
         self.kept = [*(one for one in self.kept if one.path != found.path), found]
 
-    def _lose(self, task: _Share | _Shrinking, why: str) -> None:
-        """Note seeds of which nothing is known, but that something ended their process."""
+    def _lose(self, task: _Share | _ShrinkTask, why: str) -> None:
+        """Record the seeds of a worker process that died. Their results are unknown."""
         if isinstance(task, _Share):
             row, end_seed = task.row, task.first_seed + task.run_count
             row.under_way_count -= task.run_count

@@ -1,8 +1,8 @@
-"""What a soak did, as one table: for people, for machines, and for a page of the docs.
+"""Results of a soak as one table: as text, as JSON, and as a section of the docs.
 
-Every number is a sum of what the runs' own outcomes count; a subject that cannot count a thing has
-no number there, which is not 0.  Rates are per second of one core's time: what else the machine
-does makes a search longer, not slower.
+Every number is a sum over the outcomes of the runs. If a subject cannot count something, its cell
+is empty, which does not mean 0. Rates are per second of one core's CPU time, so other work on the
+machine does not change them.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ HEADERS = (
 )
 NONE = "–"
 COMMANDS_MAX = 10
-"""Violations of a subject that are told one by one; all are counted."""
+"""Number of violations listed for each subject. All of them are counted."""
 
 
 def facts_of(soak: Soak) -> dict[str, Any]:
-    """Return everything, for JSON."""
+    """Return all figures of a soak, for JSON."""
     rows = [_facts(row) for row in soak.rows]
     return {
         "seed": soak.first_seed,
@@ -58,19 +58,19 @@ def facts_of(soak: Soak) -> dict[str, Any]:
 
 
 def cells_of(facts: dict[str, Any]) -> list[list[str]]:
-    """Return the table of a soak's facts, under `HEADERS`."""
+    """Return the cells of the table, with the columns `HEADERS`."""
     rows = facts["rows"]
     lines = [[f"{row['engine']} {row['subject']}", *_cells(row)] for row in rows]
     return [*lines, ["all", *_cells(facts["totals"])]]
 
 
 def words_of(facts: dict[str, Any]) -> str:
-    """Return in one sentence how long it was searched, and what was found."""
+    """Return one sentence with the duration of the search and its findings."""
     minutes, core_minutes = facts["seconds"] / 60, facts["core_seconds"] / 60
     count = facts["totals"]["violations"]
     seeds = f"seeds from {facts['seed']} on"
     found = "no violation" if count == 0 else f"{count:,} violation{'s' if count > 1 else ''}"
-    early = ", told to stop early" if facts["is_stopped_early"] else ""
+    early = ", stopped early" if facts["is_stopped_early"] else ""
     return (
         f"{minutes:.1f} minutes on {facts['processes']} processes{early}, "
         f"{core_minutes:.1f} minutes of one core's time, {seeds}: {found}."
@@ -78,7 +78,8 @@ def words_of(facts: dict[str, Any]) -> str:
 
 
 def notes_of(facts: dict[str, Any]) -> list[str]:
-    """Return what the table has no room for: what broke, what was missed, what else was counted."""
+    """Return notes on facts that the table does not contain: violations, missed rare states, and
+    other counts."""
     notes: list[str] = []
     for row in facts["rows"]:
         name = f"{row['engine']} {row['subject']}"
@@ -105,7 +106,7 @@ def notes_of(facts: dict[str, Any]) -> list[str]:
 
 
 def markdown_of(facts: dict[str, Any]) -> str:
-    """Return the table with all that belongs to it, as a page's section."""
+    """Return the table and its notes as a section of a page."""
     lines = [words_of(facts), "", _line(HEADERS), _line(["---"] + ["---:"] * (len(HEADERS) - 1))]
     lines += [_line(cells) for cells in cells_of(facts)]
     notes = [f"- {note}" for note in notes_of(facts)]
@@ -151,7 +152,8 @@ def _facts(row: SubjectRow) -> dict[str, Any]:
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums; a rate over different things means nothing."""
+    """Return the row of sums. Rates are left out, because rates of different subjects cannot be
+    added."""
     names = ["schedules", "events", "sim_s", *map(_key, COMMON_FIGURES)]
     names += ["violations", "rare_reached", "rare_required"]
     totals: dict[str, Any] = {name: sum(row[name] or 0 for row in rows) for name in names}
@@ -177,7 +179,7 @@ def _shown(value: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    """Show three digits that count, or the whole number."""
+    """Return a rate as text, with three significant digits or as an integer."""
     if value is None:
         return NONE
     if value >= 100:

@@ -1,7 +1,7 @@
-"""What happened in a run, as one hash: equal hashes mean equal runs, on any machine.
+"""The events of a run as one hash: equal hashes mean equal runs, on any machine.
 
-Parts are numbers, texts and bytes, never objects: nothing that depends on an address, on
-`hash()` or on the order of a set may enter.
+The parts of an event are numbers, texts and bytes, never objects. So the hash cannot depend on an
+address, on `hash()` or on the order of a set.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,8 @@ Part = int | str | bytes
 Listener = Callable[[tuple[Part, ...]], None]
 
 _CHUNK_EVENTS = 512
-"""Events hashed at once: one costs little more than a list's append."""
+"""Number of events hashed at once, so that adding an event costs little more than appending to a
+list."""
 
 _listener: Listener | None = None
 
@@ -29,7 +30,7 @@ class Trace:
         self._listener = _listener
 
     def add(self, *parts: Part) -> None:
-        """Note one event."""
+        """Add one event."""
         self._chunk.append(parts)
         if self._listener is not None:
             self._listener(parts)
@@ -38,7 +39,7 @@ class Trace:
 
     @property
     def event_count(self) -> int:
-        """Return how many events there were."""
+        """Return the number of events."""
         return self._hashed_count + len(self._chunk)
 
     @property
@@ -48,7 +49,7 @@ class Trace:
         return self._hasher.hexdigest()
 
     def _take_in(self) -> None:
-        # One text for the whole chunk, the same wherever chunks begin and end.
+        # One text for the whole chunk, the same for every division into chunks.
         self._hasher.update(repr(self._chunk)[1:-1].encode() + b", " if self._chunk else b"")
         self._hashed_count += len(self._chunk)
         self._chunk.clear()
@@ -56,7 +57,8 @@ class Trace:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have every event of the runs within the `with` told as it happens: a replay's story."""
+    """Return a context in which `listener` receives every event as it happens, to print a replayed
+    run."""
     global _listener
     before, _listener = _listener, listener
     try:

@@ -1,4 +1,4 @@
-"""A broken invariant, by its name."""
+"""The exception for a broken invariant, which names the invariant."""
 
 import re
 from collections.abc import Callable
@@ -6,14 +6,15 @@ from collections.abc import Callable
 _NAMED = re.compile(r"([A-Z][A-Za-z]+): (.*)", re.DOTALL)
 
 NO_ASSERTION_FAILS = "NoAssertionFails"
-"""The invariant that a core's own unnamed assertions hold."""
+"""Name of the invariant that no assertion fails. It is used if the assertion names no other
+invariant."""
 
 NOTHING_ESCAPES = "NothingEscapes"
-"""The invariant that no core ends with an error which is not its to raise."""
+"""Name of the invariant that the code under test raises no exception outside its contract."""
 
 
 class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong here
-    """An invariant does not hold; `detail` says where and how."""
+    """A broken invariant. `detail` says where it was broken, and by which values."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -21,14 +22,15 @@ class Violation(AssertionError):  # noqa: N818 - what was found, not what went w
         self.detail = detail
 
     def __reduce__(self) -> tuple[type["Violation"], tuple[str, str]]:
-        """Travel between processes whole."""
+        """Support pickling between processes."""
         return Violation, (self.invariant, self.detail)
 
 
 def violation_of(error: Exception) -> Violation:
-    """Return what an error that ended a run says about the cores.
+    """Return the violation that an exception of a run proves.
 
-    Their own assertions often begin with the invariant's name.
+    The message of an assertion may begin with the name of an invariant, which the violation then
+    has.
     """
     if isinstance(error, Violation):
         return error
@@ -42,7 +44,7 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """Run to the end or to the first error; return what that one says, None when there is none."""
+    """Call `run`. Returns the violation that it raised, or None if it returned."""
     try:
         run()
     except Exception as error:
@@ -51,7 +53,8 @@ def violation_in(run: Callable[[], None]) -> Violation | None:
 
 
 def _place_of(error: Exception) -> str:
-    """Return the function and line that raised, without the machine's paths."""
+    """Return the name of the function and the number of the line that raised the error, without
+    paths of this machine."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -1,4 +1,7 @@
-"""What brokers and controllers share of quotas.
+"""Limits of clients, and the measurement of rates that are subject to them.
 
-quota_callback.py       limits that code of the operator's own decides
+rates.py           a rate over sampled windows, and the time until it is below a bound
+token_bucket.py    credit that fills evenly and is spent in bursts
+quota_limits.py    the eight levels at which a client's limit may be set
+quota_callback.py  limits computed by an operator's own code
 """

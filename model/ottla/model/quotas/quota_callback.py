@@ -1,9 +1,9 @@
-"""Code of the operator's own that decides limits: `client.quota.callback.class=module:Class`.
+"""An operator's own code that decides limits: `client.quota.callback.class=module:Class`.
 
-It has the methods of Kafka's ClientQuotaCallback, in Python's spelling: see `QuotaCallback`.  The
-code is not ours: what it raises, and limits that are none, are noted at this edge, and the client
-has no limit then.  A broker calls it on its loop, a controller beside it while it decides; in
-neither place may it wait for anything.  Feature QU26.
+The class has the methods of Kafka's ClientQuotaCallback, with Python's naming: see `QuotaCallback`.
+Exceptions in the operator's code and invalid limits are logged here, and the client then has no
+limit. A broker calls the code on its event loop, and a controller calls it during a decision. In
+neither case may the code wait for anything. Feature QU26.
 """
 
 import math
@@ -12,36 +12,38 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from ottla.model.errors import ConfigError
-from ottla.model.quota_limits import ClientEntity, Level, Limits, Match
+from ottla.model.quotas.quota_limits import ClientEntity, Level, Limits, Match
 from ottla.model.settings.quotas import CALLBACK_CLASS
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 T = TypeVar("T")
 
 TAGS_MAX = 8
-"""Tags of a client that count; its usage is kept under them."""
+"""Maximum number of tags of a client, under which its usage is counted."""
 
 CUSTOM = Level(None, None)
 
 
 class QuotaCallback(Protocol):
-    """What the class of the setting has.
+    """Interface of the class that the setting names.
 
-    `quota_type` is PRODUCE, FETCH or REQUEST on a broker, CONTROLLER_MUTATION on a controller.
+    `quota_type` is a name of Kafka's `ClientQuotaType`: CONTROLLER_MUTATION on a controller, and on
+    a broker the names of all its other client quotas.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Accept the node's settings, once, at the start; it may refuse them by raising."""
+        """Accept the node's settings. Called once, at the start. The callback may refuse the
+        settings by raising an exception."""
         ...
 
     def quota_metric_tags(
         self, quota_type: str, principal: str, client_id: str
     ) -> Mapping[str, str] | None:
-        """Return under which tags a client's use is counted; None: it has no limit."""
+        """Return the tags under which a client's usage is counted, or None if it has no limit."""
         ...
 
     def quota_limit(self, quota_type: str, metric_tags: Mapping[str, str]) -> float | None:
-        """Return the limit of these tags; None: no limit."""
+        """Return the limit for these tags, or None if there is none."""
         ...
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
@@ -49,50 +51,51 @@ class QuotaCallback(Protocol):
         ...
 
     def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
-        """Accept that a limit was removed."""
+        """Accept the removal of a limit."""
         ...
 
     def quota_reset_required(self, quota_type: str) -> bool:
-        """Return whether limits changed since the last question."""
+        """Return whether limits have changed since the last call."""
         ...
 
 
 class CustomLimits(Limits):
-    """The limits of one quota, as a callback decides them."""
+    """The limits of one quota as decided by a callback."""
 
     def __init__(self, quota_type: str, callback: QuotaCallback, errors: UnexpectedErrors) -> None:
         super().__init__()
         self._type = quota_type
         self._callback = callback
         self._errors = errors
-        self._told: dict[ClientEntity, float] = {}
+        self._reported: dict[ClientEntity, float] = {}
 
     def __bool__(self) -> bool:
-        """Return True: only the callback knows whether there is any."""
+        """Return True, because only the callback knows whether there are limits."""
         return True
 
     def tell(self, limits: Limits) -> None:
-        """Report the limits that are set in the cluster, where they changed."""
+        """Pass the limits that are set in the cluster to the callback, as far as they have
+        changed."""
         now = dict(limits.by_entity)
-        for entity in self._told.keys() - now.keys():
+        for entity in self._reported.keys() - now.keys():
             self._guarded(None, self._callback.remove_quota, self._type, entity)
         for entity, limit in now.items():
-            if self._told.get(entity) != limit:
+            if self._reported.get(entity) != limit:
                 self._guarded(None, self._callback.update_quota, self._type, entity, limit)
-        self._told = now
+        self._reported = now
 
     @property
     def may_change(self) -> bool:
-        """Return True: the callback decides each time it is asked."""
+        """Return True, because the callback may decide differently at each look-up."""
         return True
 
     @property
     def have_changed(self) -> bool:
-        """Whether limits found before may not hold now."""
+        """True if results of earlier look-ups may have changed."""
         return bool(self._guarded(False, self._callback.quota_reset_required, self._type))
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the limit that the callback has for a client."""
+        """Return the callback's limit for a client, or None."""
         return self._guarded(None, self._find, user, client_id)
 
     def _find(self, user: str, client_id: str) -> Match | None:
@@ -118,11 +121,12 @@ class CustomLimits(Limits):
 
 
 def load_callback(name: str, configs: Mapping[str, str]) -> QuotaCallback:
-    """Return the callback of a setting, configured.  Raises ConfigError if there is none."""
+    """Return the callback that a setting names, configured. Raises ConfigError if it cannot be
+    loaded."""
     module_name, _, class_name = name.partition(":")
     try:
         callback: QuotaCallback = getattr(import_module(module_name), class_name)()
         callback.configure(configs)
-    except Exception as error:  # the code is not ours; the sentence names it
+    except Exception as error:  # not our code; the sentence names it
         raise ConfigError(CALLBACK_CLASS, f"{name} cannot start: {error}") from error
     return callback

@@ -1,30 +1,24 @@
 """Every Kafka setting, declared once: name, unit, Kafka key, default, check.
 
-declare.py          what a declaration is; reading texts into values; the sentence a bad value gets
-endpoints.py        listeners, voters: settings that are lists of addresses
-security.py         settings for protection: served, else refused, never ignored
-sasl.py             who the clients of a listener must be, and how a broker logs in
-authorizer.py       what clients may do
-oauth.py            which tokens brokers take, and where they come from
-delegation_tokens.py  whether there are delegation tokens, and how long they hold
-jaas.py             the login modules of Kafka's own files
-tls.py              TLS of a listener: certificates, trust, what is negotiated
-tls_ciphers.py      the cipher suites that may be named
-topic.py            settings of one topic, with the broker key that gives each its default
-throttled_replicas.py  replicas of a topic whose replication is throttled
-quorum.py           how fast a quorum notices things, and when it writes snapshots
-groups.py           how groups are coordinated, and how their offsets are kept
-transactions.py     how transactions are coordinated, and how their state is kept
-group_overrides.py  what one group may have for itself
-cleaner.py          how compacted logs are cleaned
-client_metrics.py   what clients are asked to report
-exporters.py        where metrics go: collectors, a topic, plug-ins
-telemetry.py        whether, and how much of it at once
-cordoned.py         log directories that take no new replica
+declare.py          declarations of settings: kinds, parsing, and the error of a bad value
 broker.py           settings of one broker process
 controller.py       settings of one controller process
-client_security.py  how clients log in
-client.py           settings of producers and consumers
-resources.py        what settings belong to, and how one is changed, by number
-dynamic.py          checks for settings that are changed while the cluster runs
+client.py           settings of producers, consumers and admin clients
+kafka_clients.py    conversion of the keys of Java's clients and librdkafka to client settings
+connections.py      numbers and rates of connections that a broker accepts
+endpoints.py        listeners and voters: lists of addresses
+quorum.py           timeouts of the quorum, and the interval of snapshots
+groups.py           coordination of groups, and retention of their offsets
+group_overrides.py  settings of one group
+transactions.py     coordination of transactions, and the log of their state
+quotas.py           windows of quotas, and the limits of one entity
+offset_reset.py     `auto.offset.reset`
+logs.py             level, form and target of a process's log messages
+dynamic.py          checks of settings that are changed while the cluster runs
+resources.py        types of resources and of changes, by Kafka's numbers
+kafka_keys.py       Kafka's keys that have no effect in Ottla
+misspelt.py         suggestion of a valid key for a misspelt one
+security/           encryption, authentication, authorization
+storage/            topics, log directories, compaction
+telemetry/          metrics, traces, clients' telemetry
 """

@@ -8,13 +8,8 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX, MIB
-from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
-from ottla.model.settings.cleaner import CleanerConfig
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
-from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
-from ottla.model.settings.delegation_tokens import DelegationTokenConfig, check_tokens
-from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
@@ -22,36 +17,41 @@ from ottla.model.settings.endpoints import (
     parse_listeners,
     parse_voters,
 )
-from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
-from ottla.model.settings.metrics import MetricsConfig
-from ottla.model.settings.node_tls import dialled_listener, node_tls_of
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
-from ottla.model.settings.sasl import (
+from ottla.model.settings.security.authorizer import AuthorizerConfig, authorizer_values
+from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig, check_tokens
+from ottla.model.settings.security.node_tls import dialled_listener, node_tls_of
+from ottla.model.settings.security.sasl import (
     FAILURE_DELAY_MS,
     NO_SASL,
     SaslConfig,
     is_sasl_key,
     sasl_of,
 )
-from ottla.model.settings.security import (
+from ottla.model.settings.security.security_keys import (
     INTER_BROKER_PROTOCOL,
     SECURITY_KEYS,
     check_security,
     node_listeners,
     with_protocols,
 )
-from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.tls import TlsConfig, check_server, is_tls_key, tls_of
-from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.settings.security.tls import TlsConfig, check_server, is_tls_key, tls_of
+from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.settings.telemetry.client_telemetry import TelemetryConfig
+from ottla.model.settings.telemetry.exporters import PLUGIN_PREFIX, ExporterConfig
+from ottla.model.settings.telemetry.metrics import MetricsConfig
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.model.values import frozen
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
-"""Hosts to listen on, and none to connect to."""
+"""Wildcard addresses, which are valid for listening but not for connecting."""
 
 
 QUEUED_MAX_REQUEST_BYTES = "queued.max.request.bytes"
@@ -60,12 +60,13 @@ ORDERED = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("socket.request.max.bytes", QUEUED_MAX_REQUEST_BYTES),
 )
-"""Pairs of settings of which the second may not be below the first."""
+"""Pairs of settings of which the second must not be below the first."""
 
 
 @frozen(kw_only=True)
 class BrokerConfig:
-    """What one broker is told at its start; the settings of its parts are passed on."""
+    """Settings of one broker process. Each component of the broker receives its own group of
+    settings."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -73,48 +74,48 @@ class BrokerConfig:
         kind=SettingKind.INT,
         at_least=0,
         is_null_by_default=True,
-        doc="This broker's id, unique among brokers and controllers.",
+        doc="Id of this broker, unique among brokers and controllers.",
     )
     log_dirs: tuple[str, ...] = setting(
         ("/tmp/ottla-logs",),
         key="log.dirs",
         is_blank_allowed=False,
-        doc="The directories that hold the partitions, one per disk.",
+        doc="Directories that contain the partitions, one per disk.",
     )
     cordoned_log_dirs: tuple[str, ...] = setting(
         (),
         key=CORDONED_LOG_DIRS,
         parse=parse_cordoned,
         is_dynamic=True,
-        doc="The directories of log.dirs that take no new replica, * for all of them; what lies "
-        "there is served on.",
+        doc="Directories of log.dirs that get no new replica, or * for all of them. Replicas that "
+        "are there already remain online.",
     )
     metadata_log_dir: str | None = setting(
         None,
         key="metadata.log.dir",
         kind=SettingKind.STRING,
-        doc="The directory of the metadata log; the first of log.dirs when not set.",
+        doc="Directory of the metadata log; by default the first of log.dirs.",
     )
     listeners: tuple[ListenAddress, ...] = setting(
         (ListenAddress("PLAINTEXT", "", 9092),),
         key="listeners",
         parse=parse_listeners,
         text="PLAINTEXT://:9092",
-        doc="The addresses this broker listens on for Kafka clients.",
+        doc="Addresses on which this broker listens for Kafka clients.",
     )
     advertised_listeners: tuple[ListenAddress, ...] = setting(
         (),
         key="advertised.listeners",
         parse=parse_listeners,
         is_null_by_default=True,
-        doc="The addresses clients are told; when not set, the one each client reached.",
+        doc="Addresses that are returned to clients; by default the address that each client used.",
     )
     controller_quorum_voters: tuple[ConfiguredVoter, ...] = setting(
         (),
         key="controller.quorum.voters",
         parse=parse_voters,
         text="",
-        doc="The controllers, id@host:port each.",
+        doc="The controllers, as id@host:port each.",
     )
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
         (),
@@ -122,234 +123,244 @@ class BrokerConfig:
         has_no_effect_yet="the quorum is found by controller.quorum.voters",
         parse=parse_bootstrap,
         text="",
-        doc="Controllers to find the quorum by, host:port each; the voters when not set.",
+        doc="Controllers from which to discover the quorum, as host:port each; by default the "
+        "voters.",
     )
     rack: str | None = setting(
-        None, key="broker.rack", kind=SettingKind.STRING, doc="The rack or zone, for placement."
+        None,
+        key="broker.rack",
+        kind=SettingKind.STRING,
+        doc="Rack or availability zone of this broker, for replica placement.",
     )
     failure_domain_host: str | None = setting(
         None,
         key="ottla.failure.domain.host",
         kind=SettingKind.STRING,
-        doc="Ottla's own: the machine this broker shares with others, for placement; the "
-        "machine's own id when not set.",
+        doc="Ottla's own: machine that this broker shares with other brokers, for replica "
+        "placement; by default the machine's own id.",
     )
     num_partitions: int = setting(
         1,
         key="num.partitions",
         at_least=1,
-        doc="Partitions of a topic that is created without saying how many.",
+        doc="Number of partitions of a topic that is created without a given number.",
     )
     default_replication_factor: int = setting(
         1,
         key="default.replication.factor",
         at_least=1,
-        doc="Replicas of a topic that is created without saying how many.",
+        doc="Replication factor of a topic that is created without a given one.",
     )
     auto_create_topics_enable: bool = setting(
         True,
         key="auto.create.topics.enable",
-        doc="Whether a topic is created when a client first asks for it.",
+        doc="Whether a topic is created when a client first requests its metadata.",
     )
     socket_request_bytes_max: int = setting(
         100 * MIB,
         key="socket.request.max.bytes",
         at_least=1,
-        doc="The largest request; a longer one ends its connection before memory is taken.",
+        doc="Size of the largest request. A larger one closes its connection before memory is "
+        "allocated.",
     )
     socket_listen_backlog_size: int = setting(
         50,
         key="socket.listen.backlog.size",
         at_least=1,
-        doc="Connections the kernel holds before they are accepted.",
+        doc="Number of connections that the kernel queues before they are accepted.",
     )
     queued_max_request_bytes: int = setting(
         -1,
         key=QUEUED_MAX_REQUEST_BYTES,
         kind=SettingKind.LONG,
-        doc="Request bytes held at once by the whole process before reading pauses; -1 is a "
-        "quarter of a GiB.",
+        doc="Bytes of requests that the process has in memory at once before reading pauses; -1 is "
+        "a quarter of a GiB.",
     )
     connections_max_idle_ms: int = setting(
         600_000,
         key="connections.max.idle.ms",
         kind=SettingKind.LONG,
-        doc="How long a silent connection is kept.",
+        doc="Time after which an idle connection is closed.",
     )
     fetch_bytes_max: int = setting(
         55 * MIB,
         key="fetch.max.bytes",
         at_least=1_024,
-        doc="The most record bytes of one fetch answer, whatever the client asks.",
+        doc="Maximum number of record bytes in one fetch response, whatever the client requests.",
     )
     fetch_session_count_max: int = setting(
         1_000,
         key="max.incremental.fetch.session.cache.slots",
         at_least=0,
-        doc="Fetch sessions held at once.",
+        doc="Maximum number of fetch sessions.",
     )
     heartbeat_interval_ms: int = setting(
         2_000,
         key="broker.heartbeat.interval.ms",
         at_least=1,
-        doc="How often the broker tells the controller that it lives.",
+        doc="Interval between heartbeats of the broker to the controller.",
     )
     session_timeout_ms: int = setting(
         9_000,
         key="broker.session.timeout.ms",
         at_least=1,
-        doc="How long the controller waits for a heartbeat before it fences the broker.",
+        doc="Time without a heartbeat after which the controller fences the broker.",
     )
     initial_registration_timeout_ms: int = setting(
         60_000,
         key="initial.broker.registration.timeout.ms",
         at_least=1,
-        doc="How long a starting broker tries to register before it gives up.",
+        doc="Time for which a starting broker tries to register before it exits.",
     )
     request_timeout_ms: int = setting(
         30_000,
         key="request.timeout.ms",
         at_least=1,
-        doc="How long a forwarded request may take.",
+        doc="Timeout of a forwarded request.",
     )
     recovery_threads_per_dir: int = setting(
         2,
         key="num.recovery.threads.per.data.dir",
         at_least=1,
         is_dynamic=True,
-        doc="Logs recovered at the same time per directory.",
+        doc="Number of logs recovered at the same time per directory.",
     )
     move_threads: int | None = setting(
         None,
         key="num.replica.alter.log.dirs.threads",
         kind=SettingKind.INT,
         at_least=1,
-        doc="Logs moved between directories at the same time; by default one a directory.",
+        doc="Number of logs moved between directories at the same time; by default one per "
+        "directory.",
     )
     replica_lag_time_ms_max: int = setting(
         30_000,
         key="replica.lag.time.max.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How long a follower may lag before it leaves the in-sync replicas.",
+        doc="Time for which a follower may lag before it is removed from the in-sync replicas.",
     )
     replica_fetch_wait_ms_max: int = setting(
         500,
         key="replica.fetch.wait.max.ms",
         at_least=1,
-        doc="How long a leader may hold a follower's fetch that has nothing to bring.",
+        doc="Maximum time that a leader delays the response to a follower's fetch if there are no "
+        "new records.",
     )
     replica_fetch_bytes_min: int = setting(
         1,
         key="replica.fetch.min.bytes",
         at_least=1,
-        doc="How much a leader should have for a follower before it answers.",
+        doc="Minimum number of bytes for which a leader responds to a follower's fetch without "
+        "delay.",
     )
     replica_fetch_bytes_max: int = setting(
         1 << 20,
         key="replica.fetch.max.bytes",
         at_least=0,
-        doc="How much a follower takes of one partition at a time; a larger batch comes whole.",
+        doc="Maximum number of bytes that a follower fetches of one partition at a time; a larger "
+        "batch is sent whole.",
     )
     replica_fetch_response_bytes_max: int = setting(
         10 << 20,
         key="replica.fetch.response.max.bytes",
         at_least=0,
-        doc="How much a follower takes at a time of all partitions together.",
+        doc="Maximum number of bytes that a follower fetches at a time, over all partitions.",
     )
     replica_fetch_backoff_ms: int = setting(
         1_000,
         key="replica.fetch.backoff.ms",
         at_least=0,
-        doc="How long a follower leaves a leader or a partition alone that refused, at the most.",
+        doc="Maximum pause of a follower after an error of a leader or a partition.",
     )
     replica_socket_timeout_ms: int = setting(
         30_000,
         key="replica.socket.timeout.ms",
         at_least=1,
-        doc="How long a leader may take to answer a follower, besides the wait it was asked for.",
+        doc="Timeout of a follower's fetch, in addition to the delay that the fetch requests.",
     )
     inter_broker_listener_name: str | None = setting(
         None,
         key="inter.broker.listener.name",
         kind=SettingKind.STRING,
-        doc="The listener brokers reach each other by; the first of listeners when not set.",
+        doc="Name of the listener that brokers use to connect to each other; by default the first "
+        "of listeners.",
     )
     high_watermark_checkpoint_interval_ms: int = setting(
         5_000,
         key="replica.high.watermark.checkpoint.interval.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How often high watermarks are written to their checkpoint.",
+        doc="Interval between writes of the high watermark checkpoint.",
     )
     retention_check_interval_ms: int = setting(
         300_000,
         key="log.retention.check.interval.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How often segments are checked against retention.",
+        doc="Interval between checks for segments to be deleted by retention.",
     )
     initial_task_delay_ms: int = setting(
         30_000,
         key="log.initial.task.delay.ms",
         kind=SettingKind.LONG,
         at_least=0,
-        doc="How long after the start retention is first checked, and recovery points and log "
-        "start offsets are first written to their checkpoints; 0 waits one interval.",
+        doc="Delay after the start of the first retention check, and of the first writes of the "
+        "recovery point and log start offset checkpoints; 0 waits for one interval.",
     )
     flush_scheduler_interval_ms: int = setting(
         INT64_MAX,
         key="log.flush.scheduler.interval.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How often logs are looked at for flush.ms, and the default of flush.ms where "
-        "log.flush.interval.ms is not set; with neither, flush.ms is looked at every second.",
+        doc="Interval between checks of logs for flush.ms, and the default of flush.ms if "
+        "log.flush.interval.ms is not set. If neither is set, logs are checked every second.",
     )
     recovery_point_checkpoint_interval_ms: int = setting(
         60_000,
         key="log.flush.offset.checkpoint.interval.ms",
         at_least=0,
-        doc="How often recovery points are written to their checkpoint.",
+        doc="Interval between writes of the recovery point checkpoint.",
     )
     log_start_checkpoint_interval_ms: int = setting(
         60_000,
         key="log.flush.start.offset.checkpoint.interval.ms",
         at_least=0,
-        doc="How often log start offsets are written to their checkpoint.",
+        doc="Interval between writes of the log start offset checkpoint.",
     )
     producer_id_expiration_ms: int = setting(
         86_400_000,
         key="producer.id.expiration.ms",
         at_least=1,
         is_dynamic=True,
-        doc="How long a silent producer's state is kept.",
+        doc="Time after which the state of an idle producer is removed.",
     )
     producer_id_expiration_check_interval_ms: int = setting(
         600_000,
         key="producer.id.expiration.check.interval.ms",
         at_least=1,
-        doc="How often silent producers are looked for.",
+        doc="Interval between checks for idle producers.",
     )
     transaction_partition_verification_enable: bool = setting(
         True,
         key="transaction.partition.verification.enable",
         is_dynamic=True,
-        doc="Whether the coordinator of a transaction is asked before its first batch is written "
-        "to a partition.",
+        doc="Whether the transaction coordinator verifies a transaction before its first batch is "
+        "written to a partition.",
     )
     add_partitions_to_txn_retry_backoff_ms: int = setting(
         20,
         key="add.partitions.to.txn.retry.backoff.ms",
         at_least=1,
-        doc="How long a broker waits before it adds a partition to a transaction again, while the "
-        "transaction before it is being ended.",
+        doc="Delay before a broker retries to add a partition to a transaction while the previous "
+        "transaction is being completed.",
     )
     add_partitions_to_txn_retry_backoff_ms_max: int = setting(
         100,
         key="add.partitions.to.txn.retry.backoff.max.ms",
         at_least=0,
-        doc="How long a broker tries to add a partition to a transaction before it leaves that to "
-        "the client.",
+        doc="Time for which a broker retries to add a partition to a transaction before it leaves "
+        "that to the client.",
     )
     leader_replication_throttled_rate: int = setting(
         INT64_MAX,
@@ -357,8 +368,8 @@ class BrokerConfig:
         kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that this broker, as a leader, sends to replicas that the topics' "
-        "leader.replication.throttled.replicas name and that are not in sync.",
+        doc="Maximum rate, in bytes per second, at which this broker as a leader sends to replicas "
+        "that are in the topics' leader.replication.throttled.replicas and not in sync.",
     )
     follower_replication_throttled_rate: int = setting(
         INT64_MAX,
@@ -366,8 +377,8 @@ class BrokerConfig:
         kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that this broker, as a follower, fetches for replicas that the topics' "
-        "follower.replication.throttled.replicas name and that are not in sync.",
+        doc="Maximum rate, in bytes per second, at which this broker as a follower fetches for "
+        "replicas that are in the topics' follower.replication.throttled.replicas and not in sync.",
     )
     log_dirs_move_rate_max: int = setting(
         INT64_MAX,
@@ -375,14 +386,15 @@ class BrokerConfig:
         kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that logs are copied at which move between directories of this broker.",
+        doc="Maximum rate, in bytes per second, at which logs are copied between directories of "
+        "this broker.",
     )
     admin_requests: str = setting(
         "loopback",
         key="ottla.admin.requests",
         one_of=("loopback", "any", "none"),
-        doc="Ottla's own: without an authorizer, who may send Ottla's own requests that change "
-        "state, such as draining this broker: clients on its own machine, any, or none.",
+        doc="Ottla's own: clients that may send Ottla's own state-changing requests, such as "
+        "draining this broker, if there is no authorizer: those on its own machine, any, or none.",
     )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
@@ -391,16 +403,16 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
-    """What its clients may do."""
+    """Authorization of the broker's clients."""
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
-    """Who the clients of which listener must be."""
+    """Authentication of clients, by listener."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """The TLS of listeners that encrypt, by name."""
+    """TLS settings of the listeners that use it, by listener name."""
     dial_tls: TlsConfig | None = None
-    """The TLS of calls to controllers; None where these are not encrypted."""
+    """TLS settings of calls to controllers, or None if these are not encrypted."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
@@ -408,9 +420,9 @@ class BrokerConfig:
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The topic settings this broker's own file sets, by topic key."""
+    """The topic settings in this broker's own file, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Every key as the file gave it, for DescribeConfigs."""
+    """The text of every key in the file, for DescribeConfigs."""
 
     def __post_init__(self) -> None:
         if self.session_timeout_ms <= self.heartbeat_interval_ms:
@@ -442,22 +454,22 @@ class BrokerConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener by which brokers reach each other."""
+        """Name of the listener that other brokers connect to."""
         return self.inter_broker_listener_name or self.listeners[0].name
 
     @property
     def traces_requests(self) -> bool:
-        """Whether some requests are traced: there is a share of them, and a collector."""
+        """True if requests are traced: both a sampling rate and a collector are set."""
         return self.metrics.traces_sample_ratio > 0 and bool(self.exporters.otlp_endpoints)
 
     @property
     def metadata_directory(self) -> str:
-        """The directory that holds the metadata log."""
+        """The directory that contains the metadata log."""
         return self.metadata_log_dir or self.log_dirs[0]
 
 
 def _check_distinct(log_dirs: Sequence[str]) -> None:
-    """Raise ConfigError if two paths of `log.dirs` are spellings of one path, as Kafka does."""
+    """Raise ConfigError if two entries of `log.dirs` are spellings of one path, as in Kafka."""
     known: dict[str, str] = {}
     for path in log_dirs:
         other = known.get(normpath(path))
@@ -468,9 +480,9 @@ def _check_distinct(log_dirs: Sequence[str]) -> None:
 
 
 def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]]:
-    """Build a broker's settings from its file; return them with the keys nobody knows.
+    """Return a broker's settings from the keys of its file, and the unknown keys.
 
-    Raises ConfigError with the first bad or missing setting.
+    Raises ConfigError for the first invalid or missing setting.
     """
     check_security(texts, is_broker=True)
     check_promises(texts)
@@ -535,7 +547,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
 
 
 def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
-    """Give listeners their security protocols, and find the one that is for brokers."""
+    """Set the security protocols of the listeners, and determine the inter-broker listener."""
     for name in ("listeners", "advertised_listeners"):
         if name in values:
             values[name] = with_protocols(texts, values[name])
@@ -559,7 +571,8 @@ def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:
 
 
 def _listener_tls(values: Mapping[str, Any], texts: Mapping[str, str]) -> Mapping[str, TlsConfig]:
-    """Return the TLS of the listeners that encrypt; ConfigError where one cannot be served."""
+    """Return the TLS settings of the listeners that use TLS. Raises ConfigError if a setting of one
+    of them cannot be applied."""
     listeners = values.get("listeners", BrokerConfig().listeners)
     found = tls_of(texts, (*node_listeners(texts, is_broker=True), *listeners))
     own = {one.name: found[one.name] for one in listeners if one.name in found}
@@ -569,14 +582,15 @@ def _listener_tls(values: Mapping[str, Any], texts: Mapping[str, str]) -> Mappin
 
 
 def _dial_tls(texts: Mapping[str, str]) -> TlsConfig | None:
-    """Return the TLS by which this broker calls controllers, if it does."""
+    """Return the TLS settings of this broker's calls to controllers, or None if they are not
+    encrypted."""
     controllers = node_listeners(texts, is_broker=True)
     dialled = dialled_listener(texts, controllers)
     return None if dialled is None else node_tls_of(texts, controllers).get(dialled.name)
 
 
 def _sasl(values: Mapping[str, Any], texts: Mapping[str, str]) -> SaslConfig:
-    """Return what listeners ask of their clients."""
+    """Return the SASL settings of the listeners."""
     listeners = values.get("listeners", BrokerConfig().listeners)
     inter_broker = values.get("inter_broker_listener_name") or listeners[0].name
     sasl = sasl_of(texts, listeners, inter_broker)

@@ -1,142 +1,164 @@
-"""Settings of the clients: how a producer gathers and repeats, how a consumer reads."""
+"""Settings of clients: batching and retries of a producer, fetches of a consumer."""
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
-from ottla.model.settings.client_security import ClientSecurity
 from ottla.model.settings.declare import SettingKind, check_fields, setting
 from ottla.model.settings.offset_reset import offset_reset_text
+from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""A broker remembers the last five batches of a producer: with more in flight a repeated one
-could be taken for a new one."""
+"""Maximum number of requests in flight of an idempotent producer. A broker remembers the last five
+batches of a producer; with more in flight, a retried batch could be mistaken for a new one."""
+
+ON_MISSING = "ottla.on.missing"
+"""Key of `on_missing`.  Kafka's clients have no such setting."""
 
 
 @frozen(kw_only=True)
 class ProducerConfig(ClientSecurity):
-    """How a producer gathers records into batches, and how long it tries to deliver them."""
+    """Settings of a producer: batching, retries, timeouts."""
 
-    acks: str = setting(
+    acks: str | int = setting(
         "all",
         key="acks",
         one_of=("all", "-1", "0", "1"),
-        doc="Who must have a record before it counts: every in-sync replica, the leader alone, "
-        "or nobody.",
+        doc="Replicas that must have a record before it is acknowledged: all in-sync replicas "
+        "(all or -1), only the leader (1), or none (0). The numbers may be ints; they are stored "
+        "as texts.",
     )
     enable_idempotence: bool = setting(
         True,
         key="enable.idempotence",
-        doc="Number the batches, so that one which is sent twice is written once, in order.",
+        doc="Whether batches are numbered, so that a batch that is sent twice is written once, and "
+        "in order.",
     )
     compression_type: str = setting(
         "none",
         key="compression.type",
         one_of=("none", "gzip", "snappy", "lz4", "zstd"),
-        doc="How whole batches are compressed.",
+        doc="Compression of batches.",
     )
     batch_bytes: int = setting(
         64 * KIB,
         key="batch.size",
         at_least=1,
-        doc="The size, before compression, at which a batch leaves at once. Smaller costs "
-        "requests, larger costs memory for each partition.",
+        doc="Size, before compression, at which a batch is sent at once. Smaller costs more "
+        "requests; larger costs memory per partition.",
     )
     linger_ms: int = setting(
         5,
         key="linger.ms",
         at_least=0,
-        doc="How long a batch that is not full waits for more records.",
+        doc="Time for which a batch that is not full waits for more records.",
     )
     buffer_bytes_max: int = setting(
         32 * MIB,
         key="buffer.memory",
         at_least=1,
-        doc="Records that wait or are in flight may take so much memory; beyond it send waits.",
+        doc="Memory for records that are waiting or in flight. If it is used up, send waits.",
     )
     request_bytes_max: int = setting(
         MIB,
         key="max.request.size",
         at_least=1,
-        doc="The largest request, and so the largest record.",
+        doc="Size of the largest request, and therefore of the largest record.",
     )
     in_flight_count_max: int = setting(
         5,
         key="max.in.flight.requests.per.connection",
         at_least=1,
-        doc="Requests that may wait for their answer on one connection.",
+        doc="Maximum number of requests without a response on one connection.",
     )
     delivery_timeout_ms: int = setting(
         120_000,
         key="delivery.timeout.ms",
         at_least=1,
-        doc="How long after send a record may wait, travel and be repeated before it has failed.",
+        doc="Time after send at which a record that is not acknowledged has failed, including "
+        "waits and retries.",
     )
     request_timeout_ms: int = setting(
         30_000,
         key="request.timeout.ms",
         at_least=1,
-        doc="How long one request may go unanswered before its connection counts as lost.",
+        doc="Time without a response after which the connection of a request counts as lost.",
     )
     retries: int = setting(
         INT32_MAX,
         key="retries",
         at_least=0,
-        doc="How often a batch is sent again; delivery.timeout.ms is the bound to think in.",
+        doc="Maximum number of retries of a batch; delivery.timeout.ms is usually the effective "
+        "bound.",
     )
     retry_backoff_ms: int = setting(
-        100, key="retry.backoff.ms", at_least=0, doc="The wait before the first repetition."
+        100, key="retry.backoff.ms", at_least=0, doc="Delay before the first retry."
     )
     retry_backoff_ms_max: int = setting(
         1_000,
         key="retry.backoff.max.ms",
         at_least=0,
-        doc="The wait doubles up to this with every repetition.",
+        doc="Maximum delay before a retry; the delay doubles with each retry.",
     )
     block_ms_max: int = setting(
         60_000,
         key="max.block.ms",
         at_least=0,
-        doc="How long send waits for memory or for what is known of a topic.",
+        doc="Maximum time that send waits for memory or for a topic's metadata.",
     )
     metadata_age_ms_max: int = setting(
         300_000,
         key="metadata.max.age.ms",
         at_least=1,
-        doc="After this long what is known of topics is asked again, though nothing went wrong.",
+        doc="Age at which topic metadata is refreshed even if there was no error.",
     )
     partitioner: str = setting(
         "murmur2_random",
         key="partitioner",
         one_of=("murmur2_random", "consistent_random"),
-        doc="How keys are hashed: as the Java client does, or (CRC32) as librdkafka does.",
+        doc="Hash function of keys: that of the Java client, or (CRC32) that of librdkafka.",
     )
-    client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
+    client_id: str = setting(
+        "ottla", key="client.id", doc="Name of this client in requests to brokers."
+    )
     enable_metrics_push: bool = setting(
         True,
         key="enable.metrics.push",
-        doc="Report the client's own metrics to the cluster, if that asks for them (KIP-714).",
+        doc="Whether the client's own metrics are pushed to the cluster, if it requests them "
+        "(KIP-714).",
     )
     transactional_id: str | None = setting(
         None,
         key="transactional.id",
-        doc="The name of a producer of transactions. A producer that starts under it fences all "
-        "earlier ones and ends what they left open.",
+        doc="Name of a transactional producer. A producer that starts with it fences all earlier "
+        "ones and aborts their open transactions.",
     )
     transaction_timeout_ms: int = setting(
         60_000,
         key="transaction.timeout.ms",
         at_least=1,
-        doc="How long a transaction may stay open before its coordinator aborts it.",
+        doc="Time after which the coordinator aborts an open transaction.",
+    )
+    on_missing: str = setting(
+        "warn",
+        key=ON_MISSING,
+        one_of=("wait", "warn", "raise"),
+        doc="Action if a record is sent to a topic that does not exist and is not created "
+        "automatically: wait for max.block.ms without a message, log one WARNING per topic and "
+        "wait, or raise UNKNOWN_TOPIC_OR_PARTITION after a second.",
     )
 
     def __post_init__(self) -> None:
+        if type(self.acks) is int:
+            object.__setattr__(self, "acks", str(self.acks))
         check_fields(self)
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigError("enable.idempotence", "is false; transactional.id needs true")
         if self.transactional_id == "":
             raise ConfigError("transactional.id", "is empty")
         if self.enable_idempotence and self.acks not in ("all", "-1"):
-            raise ConfigError("acks", f"is {self.acks}; enable.idempotence needs all")
+            raise ConfigError(
+                "acks", f"is {self.acks}; enable.idempotence needs all, or set it to false"
+            )
         if self.enable_idempotence and self.in_flight_count_max > IDEMPOTENT_IN_FLIGHT_MAX:
             raise ConfigError(
                 "max.in.flight.requests.per.connection",
@@ -155,134 +177,160 @@ class ProducerConfig(ClientSecurity):
 
 @frozen(kw_only=True)
 class ConsumerConfig(ClientSecurity):
-    """How a consumer reads, where it begins, and how it belongs to a group."""
+    """Settings of a consumer: fetches, start offsets, membership in a group."""
 
     auto_offset_reset: str = setting(
         "latest",
         key="auto.offset.reset",
         parse=offset_reset_text,
-        doc="Where to read on when there is no position, or it is not in the log any more; none "
-        "makes that an error, by_duration:PT1H starts at the records of the last hour (an ISO-8601 "
-        "duration; KIP-1106).",
+        doc="Offset at which to start if there is no committed offset, or if it is no longer in "
+        "the log. With none that is an error; by_duration:PT1H starts at the records of the last "
+        "hour (an ISO-8601 duration; KIP-1106).",
     )
     isolation_level: str = setting(
         "read_uncommitted",
         key="isolation.level",
         one_of=("read_uncommitted", "read_committed"),
-        doc="Whether records of transactions are read before these are committed.",
+        doc="Whether records of transactions are returned before the transactions are committed.",
     )
     check_crcs: bool = setting(
-        True, key="check.crcs", doc="Compare every batch with its checksum before it is read."
+        True, key="check.crcs", doc="Whether the checksum of every batch is verified."
     )
     fetch_bytes_min: int = setting(
         1,
         key="fetch.min.bytes",
         at_least=0,
-        doc="An answer waits until there is so much to say, or until fetch.max.wait.ms.",
+        doc="Minimum number of bytes for which a broker responds to a fetch before "
+        "fetch.max.wait.ms.",
     )
     fetch_wait_ms_max: int = setting(
-        500, key="fetch.max.wait.ms", at_least=0, doc="How long a broker parks a fetch."
+        500,
+        key="fetch.max.wait.ms",
+        at_least=0,
+        doc="Maximum time that a broker delays the response to a fetch.",
     )
     fetch_bytes_max: int = setting(
-        50 * MIB, key="fetch.max.bytes", at_least=0, doc="The largest answer of one broker."
+        50 * MIB,
+        key="fetch.max.bytes",
+        at_least=0,
+        doc="Size of the largest fetch response of one broker.",
     )
     partition_bytes_max: int = setting(
         MIB,
         key="max.partition.fetch.bytes",
         at_least=0,
-        doc="The most one answer holds of one partition; what of it is not read yet is kept.",
+        doc="Maximum number of bytes of one partition in a fetch response; records that are not "
+        "returned at once are kept.",
     )
     poll_records_max: int = setting(
-        500, key="max.poll.records", at_least=1, doc="The most records one poll returns."
+        500,
+        key="max.poll.records",
+        at_least=1,
+        doc="Maximum number of records that one poll returns.",
     )
     request_timeout_ms: int = setting(
         30_000,
         key="request.timeout.ms",
         at_least=1,
-        doc="How long one request may go unanswered before its connection counts as lost.",
+        doc="Time without a response after which the connection of a request counts as lost.",
     )
     default_api_timeout_ms: int = setting(
         60_000,
         key="default.api.timeout.ms",
         at_least=1,
-        doc="How long a call that asks the cluster something repeats itself before it fails.",
+        doc="Time for which a call to the cluster is retried before it fails.",
     )
     retry_backoff_ms: int = setting(
-        100, key="retry.backoff.ms", at_least=0, doc="The wait before a failed request is repeated."
+        100, key="retry.backoff.ms", at_least=0, doc="Delay before a failed request is retried."
     )
     metadata_age_ms_max: int = setting(
         300_000,
         key="metadata.max.age.ms",
         at_least=1,
-        doc="After this long what is known of topics is asked again, though nothing went wrong.",
+        doc="Age at which topic metadata is refreshed even if there was no error.",
     )
     group_id: str | None = setting(
         None,
         key="group.id",
         kind=SettingKind.STRING,
-        doc="The group that shares the topics' partitions.",
+        doc="Id of the group that shares the topics' partitions.",
     )
     group_instance_id: str | None = setting(
         None,
         key="group.instance.id",
         kind=SettingKind.STRING,
-        doc="A name that survives restarts: such a member keeps its partitions while it restarts.",
+        doc="Name that is kept across restarts: such a member keeps its partitions while it "
+        "restarts.",
     )
     group_protocol: str = setting(
         "classic",
         key="group.protocol",
         one_of=("classic", "consumer"),
-        doc="Who shares out the partitions: a member (classic), or the coordinator (consumer, "
-        "KIP-848), where a rebalance stops nobody.",
+        doc="Protocol of the group: partitions are assigned by a member (classic), or by the "
+        "coordinator (consumer, KIP-848), in which case no consumer stops for a rebalance.",
     )
     group_remote_assignor: str | None = setting(
         None,
         key="group.remote.assignor",
         kind=SettingKind.STRING,
-        doc="How the coordinator shares partitions under group.protocol=consumer; its own choice "
-        "where none is given.",
+        doc="Assignor of the coordinator under group.protocol=consumer; by default the "
+        "coordinator's choice.",
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "cooperative-sticky"),
         key="partition.assignment.strategy",
         kind=SettingKind.LIST,
         one_of=("range", "roundrobin", "sticky", "cooperative-sticky"),
-        doc="How a classic group may share partitions, best first; the members agree on one. With "
-        "cooperative-sticky alone they read on while the group rebalances.",
+        doc="Assignors of a classic group, in order of preference; the members agree on one. With "
+        "cooperative-sticky alone, members continue to read during a rebalance.",
     )
     session_timeout_ms: int = setting(
         45_000,
         key="session.timeout.ms",
         at_least=1,
-        doc="A member of a classic group that is silent for so long is out of it; under "
+        doc="Time without a heartbeat after which a member of a classic group is removed; under "
         "group.protocol=consumer the coordinator decides.",
     )
     heartbeat_interval_ms: int = setting(
         3_000,
         key="heartbeat.interval.ms",
         at_least=1,
-        doc="How often a member of a classic group says that it is there; a third of "
-        "session.timeout.ms or less.",
+        doc="Interval between heartbeats of a member of a classic group; at most a third of "
+        "session.timeout.ms.",
     )
     poll_interval_ms_max: int = setting(
         300_000,
         key="max.poll.interval.ms",
         at_least=1,
-        doc="A member that does not poll for so long leaves the group.",
+        doc="Maximum time between two polls before the member leaves the group.",
     )
     enable_auto_commit: bool = setting(
         True,
         key="enable.auto.commit",
-        doc="Commit, from poll to poll, what earlier polls returned.",
+        doc="Whether each poll commits the offsets of records that earlier polls returned.",
     )
     auto_commit_interval_ms: int = setting(
-        5_000, key="auto.commit.interval.ms", at_least=0, doc="How often that is done."
+        5_000,
+        key="auto.commit.interval.ms",
+        at_least=0,
+        doc="Minimum interval between these commits.",
     )
-    client_id: str = setting("ottla", key="client.id", doc="What brokers call this client.")
+    client_id: str = setting(
+        "ottla", key="client.id", doc="Name of this client in requests to brokers."
+    )
     enable_metrics_push: bool = setting(
         True,
         key="enable.metrics.push",
-        doc="Report the client's own metrics to the cluster, if that asks for them (KIP-714).",
+        doc="Whether the client's own metrics are pushed to the cluster, if it requests them "
+        "(KIP-714).",
+    )
+    on_missing: str = setting(
+        "warn",
+        key=ON_MISSING,
+        one_of=("wait", "warn", "raise"),
+        doc="Action if an assigned or subscribed topic does not exist, or no topic matches a "
+        "pattern: wait without a message, log one WARNING per topic and wait, or raise "
+        "UNKNOWN_TOPIC_OR_PARTITION from poll.",
     )
 
     def __post_init__(self) -> None:
@@ -293,3 +341,24 @@ class ConsumerConfig(ClientSecurity):
                 f"is {self.heartbeat_interval_ms}; it must be below session.timeout.ms, "
                 f"{self.session_timeout_ms}",
             )
+
+
+@frozen(kw_only=True)
+class AdminConfig(ClientSecurity):
+    """Settings of an admin client: timeouts and login."""
+
+    default_api_timeout_ms: int = setting(
+        30_000,
+        key="default.api.timeout.ms",
+        at_least=1,
+        doc="How long a call is retried before it fails.",
+    )
+    client_id: str = setting("ottla", key="client.id", doc="The name of this client for brokers.")
+    enable_metrics_push: bool = setting(
+        False,
+        key="enable.metrics.push",
+        doc="Report the client's own metrics to the cluster, if that collects them (KIP-714).",
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)

@@ -1,6 +1,7 @@
-"""Settings of connections: how many a broker holds and accepts, of all clients and of each address.
+"""Settings of connections: the number that a broker keeps open and the number that it accepts per
+second, in total and per address.
 
-`max.connections` and `max.connection.creation.rate` may be set for one listener too, with
+`max.connections` and `max.connection.creation.rate` may also be set for one listener, with
 `listener.name.NAME.` before the key.
 """
 
@@ -26,7 +27,7 @@ def parse_overrides(text: str) -> tuple[tuple[str, int], ...]:
     found: dict[str, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         host, _, count = part.rpartition(":")
-        # A name is not looked up: its addresses would change.
+        # A host name is not resolved, because its addresses may change.
         address = str(ip_address(host.strip().removeprefix("[").removesuffix("]")))
         found[address] = int(count)
         if not 0 <= found[address] <= INT32_MAX:
@@ -36,24 +37,24 @@ def parse_overrides(text: str) -> tuple[tuple[str, int], ...]:
 
 @frozen(kw_only=True)
 class ConnectionConfig:
-    """How many connections a broker holds, and how many it accepts in a second."""
+    """Bounds on a broker's open connections, and on the connections accepted per second."""
 
     max_connections: int = setting(
         INT32_MAX,
         key=MAX_CONNECTIONS,
         at_least=0,
         is_dynamic=True,
-        doc="Connections this broker holds at once; more wait in the kernel. The listener of "
-        "brokers is never kept waiting where there are others: a connection to another listener "
-        "that was silent for longest gives way. With listener.name.NAME. before it, those of one "
-        "listener.",
+        doc="Maximum number of open connections of this broker; further ones wait in the kernel. "
+        "The inter-broker listener, if there are others, never waits: the connection to another "
+        "listener that has been idle for longest is closed instead. With the prefix "
+        "listener.name.NAME., the maximum of one listener.",
     )
     max_connections_per_ip: int = setting(
         INT32_MAX,
         key=MAX_CONNECTIONS_PER_IP,
         at_least=0,
         is_dynamic=True,
-        doc="Connections that one address may have at once; more are closed at once.",
+        doc="Maximum number of connections from one address; further ones are closed at once.",
     )
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = setting(
         (),
@@ -61,18 +62,19 @@ class ConnectionConfig:
         parse=parse_overrides,
         text="",
         is_dynamic=True,
-        doc="The same for some addresses: ADDRESS:COUNT each.",
+        doc="Other maximums for single addresses, as ADDRESS:COUNT each.",
     )
     max_connection_creation_rate: int = setting(
         INT32_MAX,
         key=MAX_CONNECTION_CREATION_RATE,
         at_least=0,
         is_dynamic=True,
-        doc="Connections a second that this broker accepts; more wait in the kernel, but for those "
-        "to the listener of brokers. With listener.name.NAME. before it, those of one listener.",
+        doc="Maximum number of connections that this broker accepts per second; further ones wait "
+        "in the kernel, except those to the inter-broker listener. With the prefix "
+        "listener.name.NAME., the maximum of one listener.",
     )
     texts_by_listener: Mapping[str, str] = field(default_factory=dict)
-    """The settings of single listeners, by their whole keys."""
+    """Settings for single listeners, by full key."""
 
     def __post_init__(self) -> None:
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
@@ -84,20 +86,21 @@ class ConnectionConfig:
 
 @frozen(kw_only=True)
 class ConnectionBounds:
-    """The bounds of connections that hold at present."""
+    """The limits of connections that are currently in effect."""
 
     count_max: int = INT32_MAX
     count_max_per_ip: int = INT32_MAX
     count_max_of_ips: Mapping[str, int] = field(default_factory=dict)
-    """For some addresses, in place of `count_max_per_ip`."""
+    """Limits of single addresses, which replace `count_max_per_ip`."""
     rate_max: float = INT32_MAX
     count_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """By the listeners' names in lower case, as keys of settings have them."""
+    """Limits of single listeners, by lower-case listener name, as in keys of settings."""
     rate_max_of_listeners: Mapping[str, float] = field(default_factory=dict)
 
 
 def listener_definition(key: str) -> Definition | None:
-    """Return the definition of a setting for one listener, None if the key is of no such."""
+    """Return the definition of a setting for one listener, or None if the key is not such a
+    setting."""
     if not key.startswith(LISTENER_PREFIX):
         return None
     name, _, own_key = key.removeprefix(LISTENER_PREFIX).partition(".")
@@ -107,7 +110,7 @@ def listener_definition(key: str) -> Definition | None:
 
 
 def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of single listeners.  Raises ConfigError for a value not allowed."""
+    """Return the settings of single listeners. Raises ConfigError for an invalid value."""
     found = {}
     for key, text in texts.items():
         definition = listener_definition(key)
@@ -118,11 +121,12 @@ def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def listener_values(texts: Mapping[str, str], own_key: str) -> Iterator[tuple[str, int]]:
-    """Yield the listeners, in lower case, that have a setting of their own, with its value."""
+    """Yield the listeners, in lower case, that have their own value of a setting, with that
+    value."""
     for key, text in texts.items():
         definition = listener_definition(key)
         if definition is not None and key.endswith(f".{own_key}"):
             name = key.removeprefix(LISTENER_PREFIX).removesuffix(f".{own_key}")
-            # A release with other bounds may have stored what is not allowed.
+            # A release with other bounds may have stored a value that is now invalid.
             if allowed_texts({key: definition}, {key: text})[0]:
                 yield name.lower(), definition.value_of(text)

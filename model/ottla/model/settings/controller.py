@@ -5,33 +5,37 @@ from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.settings.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.declare import SettingKind, setting, values_of
-from ottla.model.settings.delegation_tokens import DelegationTokenConfig, check_tokens
-from ottla.model.settings.disks import DiskConfig
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
     parse_listeners,
     parse_voters,
 )
-from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
-from ottla.model.settings.metrics import MetricsConfig
-from ottla.model.settings.node_tls import dialled_listener, node_tls_of
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import MutationQuotaConfig
-from ottla.model.settings.security import SECURITY_KEYS, check_security, with_protocols
-from ottla.model.settings.tls import TlsConfig, is_tls_key
-from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.settings.security.authorizer import AuthorizerConfig, authorizer_values
+from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig, check_tokens
+from ottla.model.settings.security.node_tls import dialled_listener, node_tls_of
+from ottla.model.settings.security.security_keys import (
+    SECURITY_KEYS,
+    check_security,
+    with_protocols,
+)
+from ottla.model.settings.security.tls import TlsConfig, is_tls_key
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.settings.telemetry.exporters import PLUGIN_PREFIX, ExporterConfig
+from ottla.model.settings.telemetry.metrics import MetricsConfig
 from ottla.model.values import frozen
 
 
 @frozen(kw_only=True)
 class ControllerConfig:
-    """What one controller is told at its start."""
+    """Settings of one controller process."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -39,53 +43,53 @@ class ControllerConfig:
         kind=SettingKind.INT,
         at_least=0,
         text="",
-        doc="This controller's id, unique among brokers and controllers.",
+        doc="Id of this controller, unique among brokers and controllers.",
     )
     metadata_log_dir: str = setting(
         "/tmp/ottla-metadata",
         key="metadata.log.dir",
-        doc="The directory of the metadata log.",
+        doc="Directory of the metadata log.",
     )
     listeners: tuple[ListenAddress, ...] = setting(
         (ListenAddress("CONTROLLER", "", 9093),),
         key="listeners",
         parse=parse_listeners,
         text="CONTROLLER://:9093",
-        doc="The address this controller listens on (gRPC).",
+        doc="Address on which this controller listens (gRPC).",
     )
     controller_quorum_voters: tuple[ConfiguredVoter, ...] = setting(
         (),
         key="controller.quorum.voters",
         parse=parse_voters,
         text="",
-        doc="The controllers, id@host:port each, this one among them.",
+        doc="The controllers, as id@host:port each, including this one.",
     )
     session_timeout_ms: int = setting(
         9_000,
         key="broker.session.timeout.ms",
         at_least=1,
-        doc="How long a broker may be silent before it is fenced.",
+        doc="Time without a heartbeat after which a broker is fenced.",
     )
     early_failover: bool = setting(
         True,
         key="ottla.early.failover",
-        doc="Ottla's own: whether a process counts as gone as soon as its connection has closed "
-        "and its address, which accepted connections before, refuses another one: a broker is then "
-        "fenced before `broker.session.timeout.ms`, and the other controllers elect before "
-        "`controller.quorum.fetch.timeout.ms`. Silence, resets, timeouts and hosts out of reach "
-        "never shorten a timeout. Set it on all controllers.",
+        doc="Ottla's own: whether a process counts as dead as soon as its connection is closed and "
+        "its address, which accepted connections before, refuses a new one. A broker is then "
+        "fenced before `broker.session.timeout.ms`, and the other controllers start an election "
+        "before `controller.quorum.fetch.timeout.ms`. Silence, resets, timeouts and unreachable "
+        "hosts never shorten a timeout. Set it on all controllers.",
     )
     num_partitions: int = setting(
         1,
         key="num.partitions",
         at_least=1,
-        doc="Partitions of a topic that is created without saying how many.",
+        doc="Number of partitions of a topic that is created without a given number.",
     )
     default_replication_factor: int = setting(
         1,
         key="default.replication.factor",
         at_least=1,
-        doc="Replicas of a topic that is created without saying how many.",
+        doc="Replication factor of a topic that is created without a given one.",
     )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
@@ -93,47 +97,48 @@ class ControllerConfig:
     auto_leader_rebalance_enable: bool = setting(
         True,
         key="auto.leader.rebalance.enable",
-        doc="Whether leadership is given back to preferred replicas from time to time.",
+        doc="Whether leadership is periodically moved back to preferred replicas.",
     )
     leader_imbalance_check_interval_seconds: int = setting(
         300,
         key="leader.imbalance.check.interval.seconds",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How often leadership is given back to preferred replicas.",
+        doc="Interval between moves of leadership to preferred replicas.",
     )
     unclean_leader_election_interval_ms: int = setting(
         300_000,
         key="unclean.leader.election.interval.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="How often leaderless partitions are looked through for one that anybody may lead now.",
+        doc="Interval between checks for leaderless partitions that may now elect an unclean "
+        "leader.",
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
-    """The bounds within which a group may have settings of its own."""
+    """The limits within which a group may have settings of its own."""
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
-    """What clients may do, of what brokers forward."""
+    """Authorization of forwarded requests."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """The TLS of those listeners that encrypt, by name."""
+    """TLS settings of the listeners that use it, by listener name."""
     dial_tls: TlsConfig | None = None
-    """The TLS of calls to other controllers; None where these are not encrypted."""
+    """TLS settings of calls to other controllers, or None if these are not encrypted."""
     disks: DiskConfig = field(default_factory=DiskConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The topic settings this controller's own file sets, by topic key."""
+    """The topic settings in this controller's own file, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Every key as the file gave it."""
+    """The text of every key in the file."""
 
 
 def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, set[str]]:
-    """Build a controller's settings from its file; return them with the keys nobody knows.
+    """Return a controller's settings from the keys of its file, and the unknown keys.
 
-    Raises ConfigError with the first bad or missing setting.
+    Raises ConfigError for the first invalid or missing setting.
     """
     check_security(texts)
     check_promises(texts)

@@ -1,7 +1,9 @@
-"""A setting is a dataclass field that knows its Kafka key, its kind, its bounds and its meaning.
+"""Declarations of settings. Each is a dataclass field with its Kafka key, its kind, its bounds and
+its meaning.
 
-Texts become values here and nowhere else, so that a bad value gets the same sentence from a file,
-from the command line and from a remote AlterConfigs: the key, the value, and what is allowed.
+Texts are parsed only here, so that an invalid value gets the same error from a file, from the
+command line and from a remote AlterConfigs. The error contains the key, the value, and the allowed
+values.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ class SettingKind(IntEnum):
     """Kafka's config types, numbered as DescribeConfigs v3 sends them."""
 
     UNKNOWN = 0
-    """Only of names that no declaration has."""
+    """Kind of a name that has no declaration."""
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -50,7 +52,8 @@ _FRACTION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|Infinity)", re.A
 
 @frozen(kw_only=True)
 class Definition:
-    """One declared setting.  `default` is the text a user would write, None for "not set"."""
+    """One declared setting. `default` is the text that a user would write, or None for "not
+    set"."""
 
     key: str
     field_name: str
@@ -63,25 +66,25 @@ class Definition:
     none_of: tuple[int, ...] = ()
     """Numbers within the bounds that are not allowed."""
     is_blank_allowed: bool = True
-    """True if a list may have no item, or a text no character but blanks."""
+    """True if a list may be empty, or a text may consist of blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
-    """For a topic's setting: the broker keys that give its default, first one set wins.  For one
-    of a single listener: the key without its prefix."""
+    """For a topic setting: the broker keys that supply its default. The first key that is set
+    applies. For a setting of a single listener: the key without its prefix."""
     is_dynamic: bool = False
-    """Whether a running broker takes a change of it (topic settings always do)."""
+    """True if a running broker applies changes of the setting. Always True for topic settings."""
     has_no_effect_yet: str = ""
-    """Why it is accepted and does nothing yet; empty where it has its effect."""
+    """Reason why the setting is accepted but has no effect yet; empty if it has an effect."""
     no_effect_values: tuple[str, ...] = ()
-    """Where only some of its values do nothing: these."""
+    """The values that have no effect, if the setting has an effect with other values."""
     is_internal: bool = False
-    """True if it is left out of descriptions."""
+    """True if the setting is omitted from descriptions."""
     default_only_because: str = ""
-    """Why no value but the default is allowed; empty where others are."""
+    """Reason why only the default is allowed; empty if other values are allowed."""
 
     @property
     def documentation(self) -> str:
-        """Its meaning, with a mark where it has no effect yet."""
+        """The meaning, with a remark if the setting has no effect yet."""
         if not self.has_no_effect_yet:
             return self.doc
         subject = f"The value {' or '.join(self.no_effect_values)}" if self.no_effect_values else ""
@@ -89,18 +92,19 @@ class Definition:
 
     @property
     def full_name(self) -> str:
-        """The name of its field, and its key where that is another."""
+        """Name of the config field, followed by the Kafka key if that differs."""
         return self.key if self.field_name == self.key else f"{self.field_name} ({self.key})"
 
     def missing_effect(self, text: str) -> str | None:
-        """Return why a text that is set has no effect, None if it has one."""
+        """Return the reason why the given text has no effect, or None if it has an effect."""
         values = {part.strip() for part in text.split(",")}
         if self.no_effect_values and values.isdisjoint(self.no_effect_values):
             return None
         return self.has_no_effect_yet or None
 
     def value_of(self, text: str) -> Any:
-        """Return the value that a text stands for; raise ConfigError naming what is allowed."""
+        """Return the value that a text stands for. Raises ConfigError, with the allowed values, if
+        the text is invalid."""
         given = "not readable" if self.kind is SettingKind.PASSWORD else repr(text)
         try:
             value = self._parsed(text.strip(BLANKS))
@@ -115,7 +119,7 @@ class Definition:
         return value
 
     def allowed(self) -> str:
-        """Say in words which values are allowed."""
+        """Return a description of the allowed values."""
         if self.one_of and self.kind is SettingKind.LIST:
             return f"a list of any of {', '.join(self.one_of)}"
         if self.one_of:
@@ -143,7 +147,7 @@ class Definition:
         return noun
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value, not a text, may stand for this setting."""
+        """Return whether a parsed value (not a text) is allowed for this setting."""
         if self.parse is not None:
             return not isinstance(value, str) or self._is_text_of(self.parse, value)
         match self.kind:
@@ -161,7 +165,7 @@ class Definition:
 
     @staticmethod
     def _is_text_of(parse: Callable[[str], Any], value: str) -> bool:
-        """Return whether a text is a value itself: its parser gives texts, and accepts it."""
+        """Return whether a text is itself a value: its parser accepts it and returns text."""
         try:
             return isinstance(parse(value), str)
         except (ValueError, ConfigError):
@@ -197,9 +201,9 @@ class Definition:
 
 
 def whole_number(text: str) -> int:
-    """Return an integer written as Kafka reads it.  Raises ValueError.
+    """Return an integer, accepting the same notation as Kafka. Raises ValueError.
 
-    Python alone also reads `1_000` and blanks that Java does not strip.
+    Python alone would also accept `1_000`, and blanks that Java does not strip.
     """
     if _WHOLE_NUMBER.fullmatch(text) is None:
         raise ValueError(text)
@@ -207,9 +211,10 @@ def whole_number(text: str) -> int:
 
 
 def fraction(text: str) -> float:
-    """Return a number with a fraction, written in decimal.  Raises ValueError.
+    """Return a decimal number with a fraction. Raises ValueError.
 
-    Python alone also reads `1_0` and `inf`; Java's suffixes and hexadecimal digits are not read.
+    Python alone would also accept `1_0` and `inf`. Java's suffixes and hexadecimal digits are not
+    accepted.
     """
     if _FRACTION.fullmatch(text) is None:
         raise ValueError(text)
@@ -245,9 +250,9 @@ def setting(
 ) -> Any:
     """Declare one setting as a dataclass field.
 
-    `default` is the value, `text` how a user would write it where that is not `str(default)`, and
-    `is_null_by_default` is for a default that no text stands for;
-    `kind` is inferred from the default where it can be (an int is INT).
+    `default` is the value, and `text` is its notation if that differs from `str(default)`.
+    `is_null_by_default` is for a default without a notation. `kind` is inferred from the default if
+    possible (an int is INT).
     """
     if kind is None:
         kind = _kind_of(default)
@@ -270,7 +275,7 @@ def setting(
         "has_no_effect_yet": has_no_effect_yet,
         "no_effect_values": no_effect_values,
     }
-    # A password is not shown with the configuration it is part of.
+    # A password is not shown in the representation of its config.
     shown = kind is not SettingKind.PASSWORD
     return field(default=default, repr=shown, metadata={"setting": parts})
 
@@ -292,13 +297,14 @@ def _text_of(default: Any) -> str | None:
         return "true" if default else "false"
     if isinstance(default, tuple):
         return ",".join(str(item) for item in default)
-    # Java writes 1.0E308 where Python writes 1.0e+308.
+    # Java writes 1.0E308, Python 1.0e+308.
     return str(default).replace("e+", "E") if isinstance(default, float) else str(default)
 
 
 @cache
 def definitions(config: type) -> Mapping[str, Definition]:
-    """Return the declared settings of a config class by Kafka key, in order of declaration."""
+    """Return the settings that a config class declares, by Kafka key, in the order of
+    declaration."""
     return {
         part.metadata["setting"]["key"]: Definition(
             field_name=part.name, **part.metadata["setting"]
@@ -311,7 +317,8 @@ def definitions(config: type) -> Mapping[str, Definition]:
 def settings_without_effect(
     known: Mapping[str, Definition], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of `texts` that are accepted and do nothing yet, each with the reason."""
+    """Return the settings of `texts` that are accepted but have no effect yet, each with the
+    reason."""
     return {
         key: reason
         for key, text in texts.items()
@@ -322,9 +329,9 @@ def settings_without_effect(
 def allowed_texts(
     known: Mapping[str, Definition], texts: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, ConfigError]]:
-    """Return the stored texts of known keys that are allowed, and the errors of the others by key.
+    """Return the valid ones among stored texts of known keys, and the errors of the others by key.
 
-    A text that is not allowed may have been stored by a release with other bounds.
+    An invalid text may have been stored by a release with other bounds.
     """
     found: dict[str, str] = {}
     errors: dict[str, ConfigError] = {}
@@ -339,9 +346,9 @@ def allowed_texts(
 
 
 def check_fields(config: Any) -> None:
-    """Check the values of a config that was built by its fields' names.
+    """Check the values of a config that was created by field names and not from texts.
 
-    Raises ConfigError, which names the field and the key, for a value that no text could give.
+    Raises ConfigError, with the field and the key, for a value that no text stands for.
     """
     check_texts(config)
     for definition in definitions(cast("type", type(config))).values():
@@ -356,16 +363,16 @@ def check_fields(config: Any) -> None:
 
 
 def check_texts(config: Any) -> None:
-    """Raise ConfigError, which names the field and the key, for a text that is no Unicode."""
+    """Raise ConfigError, naming the field and the key, for a text that is not valid Unicode."""
     for definition in definitions(cast("type", type(config))).values():
         if not are_encodable(getattr(config, definition.field_name)):
             raise ConfigError(definition.full_name, "has characters that UTF-8 cannot encode")
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
-    """Return the values by field name that `texts` set, and the keys that `config` lacks.
+    """Return the values that `texts` set, by field name, and the keys that `config` does not have.
 
-    Raises ConfigError for a value that is not allowed, or that is no Unicode text.
+    Raises ConfigError for a value that is invalid or not Unicode text.
     """
     known = definitions(config)
     for key, text in texts.items():
@@ -380,6 +387,6 @@ def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], s
 
 
 def load(config: type[C], texts: Mapping[str, str]) -> tuple[C, set[str]]:
-    """Build a config from texts by Kafka key; return it with the keys it does not know."""
+    """Return a config from texts by Kafka key, and the unknown keys."""
     values, unknown = values_of(config, texts)
     return cast("Any", config)(**values), unknown

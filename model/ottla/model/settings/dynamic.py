@@ -1,20 +1,14 @@
-"""Checks for settings that are changed while the cluster runs (IncrementalAlterConfigs).
+"""Checks of settings that are changed while the cluster runs (IncrementalAlterConfigs).
 
-The codes are Kafka's: what may not be set on a broker is an INVALID_REQUEST (KAFKA-13609), what may
-not be set on a topic or a group is an INVALID_CONFIG.
+The error codes are Kafka's: INVALID_REQUEST for a setting that may not be set on a broker
+(KAFKA-13609), and INVALID_CONFIG for a setting that may not be set on a topic or a group.
 """
 
 from collections.abc import Mapping
 from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.settings.authorizer import AuthorizerConfig
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.cleaner import CleanerConfig
-from ottla.model.settings.client_metrics import (
-    CLIENT_METRICS_DEFINITIONS,
-    check_subscription_texts,
-)
 from ottla.model.settings.connections import (
     LISTENER_PREFIX,
     MAX_CONNECTION_CREATION_RATE,
@@ -24,42 +18,49 @@ from ottla.model.settings.connections import (
     listener_definition,
 )
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.cordoned import CORDONED_LOG_DIRS
 from ottla.model.settings.declare import Definition, definitions
-from ottla.model.settings.delegation_tokens import DelegationTokenConfig
-from ottla.model.settings.disks import DiskConfig
-from ottla.model.settings.dynamic_tls import DYNAMIC_TLS_KEYS, listener_tls_definition
-from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import UNKEPT_PROMISES, idle_definitions
 from ottla.model.settings.logs import LogOutputConfig
-from ottla.model.settings.metrics import MetricsConfig
-from ottla.model.settings.oauth import OAuthSettings
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import MutationQuotaConfig, QuotaConfig
 from ottla.model.settings.resources import ConfigKind
-from ottla.model.settings.sasl import SaslSettings
-from ottla.model.settings.security import (
+from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig
+from ottla.model.settings.security.dynamic_tls import DYNAMIC_TLS_KEYS, listener_tls_definition
+from ottla.model.settings.security.oauth import OAuthSettings
+from ottla.model.settings.security.sasl import SaslSettings
+from ottla.model.settings.security.security_keys import (
     KERBEROS_PREFIX,
     SECURITY_KEYS,
     is_of_security_family,
     reason_refused,
 )
-from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.tls import TlsSettings, reason_tls_refused
-from ottla.model.settings.topic import (
+from ottla.model.settings.security.tls import TlsSettings, reason_tls_refused
+from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.topic import (
     DEFAULT_DEFINITIONS,
     TOPIC_DEFINITIONS,
     check_topic_as_a_whole,
     check_topic_texts,
 )
+from ottla.model.settings.telemetry.client_metrics import (
+    CLIENT_METRICS_DEFINITIONS,
+    check_subscription_texts,
+)
+from ottla.model.settings.telemetry.client_telemetry import TelemetryConfig
+from ottla.model.settings.telemetry.exporters import ExporterConfig
+from ottla.model.settings.telemetry.metrics import MetricsConfig
 from ottla.model.settings.transactions import TransactionConfig
 
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return every broker setting that has an effect, by key: its own, its parts', the topics'."""
+    """Return all broker settings that have an effect, by key: those of the broker and its
+    components, and those of topics."""
     own = definitions(BrokerConfig)
     return {
         **own,
@@ -84,12 +85,12 @@ def broker_definitions() -> Mapping[str, Definition]:
 
 @cache
 def described_definitions() -> Mapping[str, Definition]:
-    """Return every broker setting that is known, by key; those of Kafka without meaning too."""
+    """Return all known broker settings by key, including those of Kafka without effect."""
     return {**idle_definitions(), **broker_definitions()}
 
 
 def definitions_of(resource_type: ConfigKind) -> Mapping[str, Definition]:
-    """Return every setting that a resource of this type may have, by key."""
+    """Return all settings of a resource type by key."""
     match resource_type:
         case ConfigKind.TOPIC:
             return TOPIC_DEFINITIONS
@@ -110,9 +111,10 @@ def check_texts(
     groups: GroupConfig,
     is_of_all_brokers: bool = False,
 ) -> None:
-    """Refuse settings that a resource does not have, and values that are not allowed.
+    """Raise an error for settings that the resource does not have, and for invalid values.
 
-    `given` is what is set now, `in_all` what the resource will have then.
+    `given` are the settings that are being set; `in_all` are all settings that the resource will
+    have afterwards.
     """
     match resource_type:
         case ConfigKind.TOPIC:
@@ -127,15 +129,17 @@ def check_texts(
 
 
 def of_one_listener(key: str) -> Definition | None:
-    """Return the definition of a broker's setting for one listener, None if it is none."""
+    """Return the definition of a broker's setting for one listener, or None if the key is not such
+    a setting."""
     return listener_definition(key) or listener_tls_definition(key)
 
 
 def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> None:
-    """Refuse (INVALID_REQUEST) what brokers do not accept while they run.
+    """Refuse settings that a running broker does not accept, with INVALID_REQUEST.
 
-    `is_of_all` stands for the settings of all brokers together.  As in Kafka an unknown name is
-    accepted; one of the security family is not, whose effect would be missed.
+    `is_of_all` means the cluster-wide default of all brokers. As in Kafka, an unknown name is
+    accepted, unless it is the name of a security setting: the operator would rely on an effect that
+    Ottla does not provide.
     """
     for key, text in texts.items():
         reason = reason_tls_refused(key, text)
@@ -157,15 +161,17 @@ def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> 
 
 
 ONE_BROKERS_KEYS = (LISTENER_PREFIX, CORDONED_LOG_DIRS, KERBEROS_PREFIX)
-"""Starts of keys that only a single broker may be given."""
+"""Prefixes of keys that can only be set for a single broker."""
 
 AT_LEAST_ONE = frozenset({MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS_PER_IP})
-"""Numbers that may be zero in a file, and not while a broker runs: no client could take it back."""
+"""Settings that may be zero in a file, but not while a broker runs, since no client could connect
+to set them back."""
 
 
 @cache
 def _static_keys() -> frozenset[str]:
-    """Return the known keys, besides the declared ones of brokers, that only a file may have."""
+    """Return the known keys that may only be set in a file, without the declared settings of
+    brokers."""
     parts = (ControllerConfig, MutationQuotaConfig, QuorumConfig)
     own = {key for part in parts for key in definitions(part)}
     return frozenset({*own, *SECURITY_KEYS, *UNKEPT_PROMISES, "log.dir", "process.roles"})
@@ -178,7 +184,7 @@ def _check_broker_text(key: str, text: str) -> None:
         if reason is not None or is_of_security_family(key):
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
-                f"{key} is refused: {reason or 'it is of the security family and unknown'}",
+                f"{key} is refused: {reason or 'it is an unknown security setting'}",
             )
     if definition is None and key not in _static_keys():
         return
@@ -190,8 +196,8 @@ def _check_broker_text(key: str, text: str) -> None:
     try:
         value = definition.value_of(text)
         if key in AT_LEAST_ONE and value < 1:
-            raise ConfigError(key, f"is {text!r}; a running broker takes at least 1")
+            raise ConfigError(key, f"is {text!r}; a running broker accepts at least 1")
         if isinstance(value, tuple) and len(set(value)) < len(value):
-            raise ConfigError(key, f"is {text!r}; a running broker takes each item once")
+            raise ConfigError(key, f"is {text!r}; a running broker accepts each item only once")
     except ConfigError as error:
         raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -9,18 +9,18 @@ from ottla.model.settings.declare import items
 
 PORT_MAX = 65_535
 HOST_CHARS_MAX = 253
-"""Longest name of RFC 1035, without the final dot's byte.  IP addresses are shorter."""
+"""Maximum length of a host name (RFC 1035), without the final dot. IP addresses are shorter."""
 PRINTABLE = (0x21, 0x7E)
-"""First and last byte that a host name may have: neither spaces nor control characters."""
+"""First and last byte allowed in a host name: neither spaces nor control characters."""
 LISTENER_PREFIX = "listener.name."
-"""What begins the key of a setting of one listener."""
+"""Prefix of the keys of settings for one listener."""
 SASL_SSL = "SASL_SSL"
 CLIENT_FILE = "client.properties"
-"""Settings for clients of a secure local cluster, in the cluster's directory."""
+"""File with settings for clients of a secure local cluster, in the cluster's directory."""
 
 
 class ListenAddress(NamedTuple):
-    """One listener: `host` is empty where every interface is meant; `port` 0 asks for any."""
+    """One listener. `host` is empty for all interfaces; `port` 0 requests any free port."""
 
     name: str
     host: str
@@ -32,7 +32,7 @@ class ListenAddress(NamedTuple):
 
 
 class ConfiguredVoter(NamedTuple):
-    """One voter of the quorum and where its gRPC listens."""
+    """One voter of the quorum and its gRPC address."""
 
     id: NodeId
     host: str
@@ -43,15 +43,17 @@ class ConfiguredVoter(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it stands before `:port`; an IPv6 address gets its brackets."""
+    """Return a host in the form in which it precedes `:port`, with brackets around an IPv6
+    address."""
     return f"[{host}]" if ":" in host else host
 
 
 def is_host(host: str) -> bool:
-    """Return True if a host has the form of a name or an IP address.
+    """Return whether a host has the syntax of a host name or an IP address.
 
-    A resolver of Python raises UnicodeError, and no OSError, for a name with an empty label, with
-    one of more than 63 bytes, or that is no text.  Bounded in the length of `host`.
+    Python's resolver raises UnicodeError, not OSError, for a name that is not valid text or that
+    has a label that is empty or longer than 63 bytes. The running time is limited by the length of
+    `host`.
     """
     if not 0 < len(host) <= HOST_CHARS_MAX:
         return False
@@ -65,9 +67,9 @@ def is_host(host: str) -> bool:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read `host:port` or `[v6]:port`, where the host may be empty.
+    """Return the host and port in `host:port` or `[v6]:port`; the host may be empty.
 
-    Raises ValueError if it is neither, or the host has not the form of one.
+    Raises ValueError if the text is neither, or if the host is invalid.
     """
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:

@@ -1,7 +1,7 @@
-"""What one group may have for itself: the settings of the resource GROUP (KIP-848).
+"""Settings of one group: the resource GROUP (KIP-848).
 
-A group that does not say goes by what the brokers' own `group.consumer.*` say.  Invariant:
-WithinTheBounds (what is set on a group lies between the minimum and the maximum of the cluster).
+The brokers' own `group.consumer.*` settings are the defaults. Invariant: WithinTheBounds (a setting
+of a group is between the minimum and the maximum of the cluster).
 """
 
 from collections.abc import Mapping
@@ -14,39 +14,40 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class GroupSettings:
-    """What the members of one group go by."""
+    """Effective settings of one group."""
 
     session_timeout_ms: int = setting(
         45_000,
         key="consumer.session.timeout.ms",
         at_least=1,
         broker_keys=("group.consumer.session.timeout.ms",),
-        doc="How long a member of the consumer protocol may be silent before it is removed.",
+        doc="Time without a heartbeat after which a member of the consumer protocol is removed.",
     )
     heartbeat_interval_ms: int = setting(
         5_000,
         key="consumer.heartbeat.interval.ms",
         at_least=1,
         broker_keys=("group.consumer.heartbeat.interval.ms",),
-        doc="How often members of the consumer protocol are told to send a heartbeat.",
+        doc="Interval at which members of the consumer protocol must send heartbeats.",
     )
     assignment_interval_ms: int = setting(
         0,
         key="consumer.assignment.interval.ms",
         at_least=0,
         broker_keys=("group.consumer.assignment.interval.ms",),
-        doc="The shortest time between two assignments of the group.",
+        doc="Minimum interval between two assignments of the group.",
     )
 
 
 GROUP_DEFINITIONS: Mapping[str, Definition] = definitions(GroupSettings)
-"""Every setting of a group by key."""
+"""All settings of a group by key."""
 
 
 def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSettings:
-    """Return what a group goes by on which `texts` are set.
+    """Return the effective settings of a group on which `texts` are set.
 
-    What no group can have is passed over: it may have been set under another release's rules.
+    Texts that are invalid for groups are ignored, since another release with other rules may have
+    stored them.
     """
     ours, _errors = allowed_texts(GROUP_DEFINITIONS, texts)
     values, _unknown = values_of(GroupSettings, ours)
@@ -61,7 +62,7 @@ def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSet
 
 
 def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
-    """Refuse (INVALID_CONFIG) what may not be set on a group, all of it together."""
+    """Refuse all settings of a group, with INVALID_CONFIG, if one of them is invalid."""
     unknown = sorted(set(texts) - set(GROUP_DEFINITIONS))
     if unknown:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")

@@ -1,9 +1,10 @@
-"""The keys of a Kafka broker's file that have no meaning here, and those whose promise is not kept.
+"""Keys of a Kafka broker's file that have no effect in Ottla, and keys that are refused because
+operators would rely on an effect that Ottla does not provide.
 
-Pure.  The idle keys are those of Kafka 4.4 that no config class declares: threads, purgatories, and
-features that are not served.  A file may carry them, and a running broker accepts those that a
-broker of Kafka accepts: they are checked by Kafka's own bounds, stored, described and warned about
-once.
+Pure. The keys without effect are those of Kafka 4.4 that no config class declares: threads,
+purgatories, and features that Ottla lacks. A file may contain them, and a running broker accepts
+those that a Kafka broker accepts. They are checked by Kafka's own bounds, stored, described, and
+one warning names them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -156,8 +157,8 @@ socket.send.buffer.bytes INT 102400
 unstable.api.versions.enable BOOLEAN false internal
 unstable.feature.versions.enable BOOLEAN false internal
 """
-"""One row for each key: name, type, default, then the bounds if there are any, `dynamic` if Kafka
-changes it at run time, and `internal` if Kafka does not describe it."""
+"""One row per key: name, type and default, then the bounds if there are any, `dynamic` if Kafka can
+change the key at run time, and `internal` if Kafka does not describe it."""
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("group.share.", "share groups are not served"),
@@ -178,7 +179,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
         "the size of a decompressed batch is bounded by Ottla itself",
     ),
 )
-"""Reasons why a key has no meaning, by the start of its name; the first that fits."""
+"""Reasons why a key has no effect, by prefix. The first matching prefix applies."""
 _OTHER_REASON = "it belongs to a part of Kafka's broker that Ottla does not have"
 
 THREAD_POOLS = frozenset(
@@ -194,12 +195,12 @@ THREAD_POOLS = frozenset(
         "remote.log.reader.threads",
     }
 )
-"""Sizes of thread pools, which a running broker of Kafka changes to half to twice as many."""
+"""Sizes of thread pools, which a running Kafka broker changes by at most half to double."""
 
 
 @cache
 def idle_definitions() -> Mapping[str, Definition]:
-    """Return the declarations of Kafka 4.4's keys that have no meaning here, by key."""
+    """Return the declarations of Kafka 4.4's keys without effect in Ottla, by key."""
     rows = (row.split() for row in _IDLE_KEYS.strip().splitlines())
     return {row[0]: _idle_definition(*row) for row in rows}
 
@@ -224,14 +225,15 @@ def _idle_definition(key: str, kind: str, default: str, *rest: str) -> Definitio
 
 
 def check_idle(texts: Mapping[str, str]) -> None:
-    """Refuse a value that Kafka refuses too, of a key without meaning.  Raises ConfigError."""
+    """Check the keys without effect by Kafka's own bounds. Raises ConfigError if Kafka would refuse
+    a value."""
     for key, definition in idle_definitions().items():
         if key in texts:
             definition.value_of(texts[key])
     node_id = texts.get("node.id", "").strip()
     broker_id = texts.get("broker.id", node_id).strip()
     if broker_id != node_id:
-        raise ConfigError("broker.id", f"is {broker_id!r}, and node.id is {node_id!r}; take it out")
+        raise ConfigError("broker.id", f"is {broker_id!r}, and node.id is {node_id!r}; remove it")
 
 
 _FORMER_KEYS = """
@@ -243,7 +245,7 @@ zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.reques
 zookeeper.metadata.migration.enable zookeeper.session.timeout.ms zookeeper.sync.time.ms
 """
 FORMER_KEYS = frozenset(_FORMER_KEYS.split())
-"""Keys of older versions."""
+"""Keys of older Kafka versions."""
 
 _NO_CODE = "code of the JVM is not run here"
 
@@ -254,16 +256,17 @@ UNKEPT_PROMISES: Mapping[str, str] = {
     "remote.log.storage.system.enable": "tiered storage is not served, so no segment would be "
     "copied to it",
 }
-"""Keys whose effect an operator relies on, each with the reason that it cannot be had."""
+"""Keys whose effect an operator relies on, each with the reason why Ottla cannot provide it."""
 
 
 def check_promises(texts: Mapping[str, str]) -> None:
-    """Refuse settings whose effect would be missed.  Raises ConfigError with the first."""
+    """Refuse settings that would do harm because they have no effect. Raises ConfigError for the
+    first of them."""
     for key, reason in UNKEPT_PROMISES.items():
         if texts.get(key, "").strip().lower() not in ("", "false"):
-            raise ConfigError(key, f"is set, but {reason}; take it out")
+            raise ConfigError(key, f"is set, but {reason}; remove it")
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return which of some keys are Kafka's and have no meaning here, sorted."""
+    """Return, sorted, those of the keys that Kafka has and that have no effect in Ottla."""
     return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

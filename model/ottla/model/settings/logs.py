@@ -1,4 +1,4 @@
-"""How much one process, broker or controller, logs, in which form and where."""
+"""Settings of a process's log messages: level, form, target."""
 
 import logging
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LEVELS: Mapping[str, int] = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's names of levels, and Python's numbers."""
+"""Kafka's level names with Python's level numbers."""
 
 
 def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
@@ -30,44 +30,44 @@ def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
 
 @frozen(kw_only=True)
 class LogOutputConfig:
-    """What a node logs, and where to."""
+    """Level, form and target of a node's log messages."""
 
     level: str = setting(
         "INFO",
         key="log.level",
         one_of=tuple(LEVELS),
-        doc="Ottla's own: the least level that is logged.",
+        doc="Ottla's own: lowest level that is logged.",
     )
     levels: tuple[tuple[str, str], ...] = setting(
         (),
         key="log.levels",
         parse=parse_levels,
         text="",
-        doc="Ottla's own: levels of single loggers, as in ottla.broker:DEBUG,ottla.node:WARN.",
+        doc="Ottla's own: levels of single loggers, such as ottla.broker:DEBUG,ottla.node:WARN.",
     )
     format: str = setting(
         "text",
         key="log.format",
         one_of=("text", "json"),
-        doc="Ottla's own: lines to read, or one JSON object for each line.",
+        doc="Ottla's own: format of log messages: readable lines, or one JSON object per line.",
     )
     file: str | None = setting(
         None,
         key="log.file",
         kind=SettingKind.STRING,
-        doc="Ottla's own: the file to log to; standard error then has warnings and errors only. "
-        "When not set, standard error has all.",
+        doc="Ottla's own: log file; standard error then gets only warnings and errors. By default "
+        "standard error gets all messages.",
     )
     file_bytes_max: int = setting(
         10 << 20,
         key="log.file.max.bytes",
         at_least=1 << 10,
-        doc="Ottla's own: the size at which log.file is renamed to log.file.1 and begun again.",
+        doc="Ottla's own: size at which log.file is renamed to log.file.1 and started again.",
     )
     file_count_max: int = setting(
         5,
         key="log.file.max.count",
         at_least=1,
         at_most=1_000,
-        doc="Ottla's own: how many renamed files are kept beside log.file.",
+        doc="Ottla's own: number of renamed files that are kept beside log.file.",
     )

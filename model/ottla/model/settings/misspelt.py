@@ -1,23 +1,21 @@
-"""Keys that are one edit away from a known one: somebody meant that one.
-
-Pure.
-"""
+"""Suggestion of a valid key for a misspelt one that differs from it by one edit. Pure."""
 
 from collections.abc import Iterable
 
 LENGTH_MIN = 6
-"""Shorter keys are one edit from too many words."""
+"""Minimum length of a key for which a suggestion is made. A shorter key is one edit away from too
+many words."""
 
 
 def meant_key(key: str, known: Iterable[str]) -> str | None:
-    """Return the known key that an unknown one stands for by one slip of the keyboard, if any."""
+    """Return the valid key from which `key` differs by one typing error, or None."""
     if len(key) < LENGTH_MIN:
         return None
     return next((one for one in sorted(known) if is_one_edit(key, one)), None)
 
 
 def is_one_edit(one: str, other: str) -> bool:
-    """Return whether a letter was added, left out or replaced, or two neighbours were swapped."""
+    """Return whether two words differ by one letter, or by a swap of two adjacent letters."""
     if one == other or abs(len(one) - len(other)) > 1:
         return False
     short, long = sorted((one, other), key=len)

@@ -1,6 +1,7 @@
-"""`auto.offset.reset`: the offset that a consumer starts at if it has none, or an invalid one.
+"""`auto.offset.reset`: the offset at which a consumer starts if it has no offset, or an invalid
+one.
 
-Pure.  `by_duration:` takes an ISO-8601 duration as `java.time.Duration` parses it (KIP-1106).
+Pure. `by_duration:` takes an ISO-8601 duration as `java.time.Duration` parses it (KIP-1106).
 """
 
 import re
@@ -14,21 +15,21 @@ DURATION = re.compile(
     rf"(?:T(?=[-+0-9])(?:({NUMBER})H)?(?:({NUMBER})M)?(?:({NUMBER})(?:[.,]([0-9]{{0,9}}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-"""Sign, days, hours, minutes, seconds and their fraction."""
+"""Groups: sign, days, hours, minutes, seconds and their fraction."""
 
 SECONDS_MAX = 2**63 - 1
-"""Seconds of the longest duration of Java."""
+"""Longest duration of Java, in seconds."""
 
 
 class OffsetReset(NamedTuple):
-    """A strategy, and how far `by_duration` goes back."""
+    """A strategy of `auto.offset.reset`, and the duration if the strategy is `by_duration`."""
 
     strategy: str
     duration_ms: int | None = None
 
 
 def parse_offset_reset(text: str) -> OffsetReset:
-    """Return the strategy of a setting's text.  Raises ValueError if it is none."""
+    """Return the strategy in a setting's text. Raises ValueError if it is invalid."""
     strategy, colon, duration = text.partition(":")
     if strategy == BY_DURATION and colon:
         return OffsetReset(strategy, parse_duration_ms(duration))
@@ -46,7 +47,7 @@ def offset_reset_text(text: str) -> str:
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of an ISO-8601 duration of days, hours, minutes and seconds.
 
-    Raises ValueError if it is none, or negative.
+    Raises ValueError if the text is malformed, or the duration is negative.
     """
     found = DURATION.fullmatch(text)
     if found is None or not any(found.group(2, 3, 4, 5)):

@@ -1,4 +1,4 @@
-"""How fast a quorum notices a lost leader, and when it writes a snapshot (KIP-595, KIP-630)."""
+"""Timeouts of the quorum, and the interval of its snapshots (KIP-595, KIP-630)."""
 
 from ottla.model.limits import GIB, MIB
 from ottla.model.settings.declare import SettingKind, setting
@@ -13,101 +13,104 @@ class QuorumConfig:
         1_000,
         key="controller.quorum.election.timeout.ms",
         at_least=1,
-        doc="How long a candidate waits for votes. Too low and elections outrun the network; "
-        "too high and a cluster without leader stays so.",
+        doc="Time for which a candidate waits for votes. Shorter repeats elections before votes "
+        "can arrive; longer extends the time without a leader.",
     )
     fetch_timeout_ms: int = setting(
         2_000,
         key="controller.quorum.fetch.timeout.ms",
         at_least=1,
-        doc="How long a follower goes without an answer of the leader before it stands for "
-        "election, and a leader without a majority's fetches before it steps down.",
+        doc="Time without a response of the leader after which a follower stands for election, and "
+        "without fetches of a majority after which a leader resigns.",
     )
     election_backoff_ms_max: int = setting(
         1_000,
         key="controller.quorum.election.backoff.max.ms",
         at_least=1,
-        doc="The longest random wait after a lost election.",
+        doc="Maximum random delay after a lost election.",
     )
     append_linger_ms: int = setting(
         0,
         key="controller.quorum.append.linger.ms",
         at_least=0,
-        doc="How long the leader gathers writes before it flushes them. 0 because one flush "
-        "covers whatever came in during the flush before it.",
+        doc="Time for which the leader collects writes before it flushes them. 0 is sufficient, "
+        "because one flush covers all writes that arrived during the previous one.",
     )
     request_timeout_ms: int = setting(
         2_000,
         key="controller.quorum.request.timeout.ms",
         at_least=1,
-        doc="How long a request to another member may take before it is tried again.",
+        doc="Time after which a request to another member is retried.",
     )
     retry_backoff_ms: int = setting(
         20,
         key="controller.quorum.retry.backoff.ms",
         at_least=0,
-        doc="The wait before a failed request is tried again.",
+        doc="Delay before a failed request is retried.",
     )
     fetch_wait_ms_max: int = setting(
         500,
         key="controller.quorum.fetch.max.wait.ms",
         at_least=0,
-        doc="How long the leader parks a fetch that has nothing to answer with.",
+        doc="Maximum time that the leader delays the response to a fetch if there are no new "
+        "records.",
     )
     fetch_bytes_max: int = setting(
         MIB,
         key="controller.quorum.fetch.max.bytes",
         at_least=1,
-        doc="The most record bytes of one fetch answer; a larger single batch is sent alone.",
+        doc="Maximum number of record bytes in one fetch response; a single larger batch is sent "
+        "alone.",
     )
     fetch_snapshot_bytes_max: int = setting(
         MIB,
         key="controller.quorum.fetch.snapshot.max.bytes",
         at_least=1,
-        doc="The most bytes of a snapshot that one answer carries.",
+        doc="Maximum number of snapshot bytes in one response.",
     )
     snapshot_bytes_between: int = setting(
         20 * MIB,
         key="metadata.log.max.record.bytes.between.snapshots",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="Record bytes after which the next snapshot is written.",
+        doc="Number of record bytes after which the next snapshot is written.",
     )
     snapshot_interval_ms_max: int = setting(
         3_600_000,
         key="metadata.log.max.snapshot.interval.ms",
         kind=SettingKind.LONG,
         at_least=0,
-        doc="Time after which the next snapshot is written if anything changed; 0 switches it off.",
+        doc="Time after which the next snapshot is written if there are changes; 0 disables it.",
     )
     segment_bytes: int = setting(
         GIB,
         key="metadata.log.segment.bytes",
         at_least=12,
-        doc="Size at which the metadata log rolls to its next segment.",
+        doc="Size at which the metadata log rolls to a new segment.",
     )
     segment_ms: int = setting(
         604_800_000,
         key="metadata.log.segment.ms",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="Age at which the metadata log rolls to its next segment.",
+        doc="Age at which the metadata log rolls to a new segment.",
     )
     retention_bytes_max: int = setting(
         100 * MIB,
         key="metadata.max.retention.bytes",
         kind=SettingKind.LONG,
-        doc="Size of log and snapshots above which old ones go; the newest snapshot always stays.",
+        doc="Total size of log and snapshots above which old ones are deleted; the newest snapshot "
+        "is never deleted.",
     )
     retention_ms_max: int = setting(
         604_800_000,
         key="metadata.max.retention.ms",
         kind=SettingKind.LONG,
-        doc="Age above which old snapshots and the log below them go.",
+        doc="Age above which old snapshots and the log below them are deleted.",
     )
     idle_interval_ms_max: int = setting(
         500,
         key="metadata.max.idle.interval.ms",
         at_least=0,
-        doc="How often an idle leader writes a no-op record; 0 switches it off.",
+        doc="Interval at which an idle leader writes a no-op record; 0 disables it.",
     )

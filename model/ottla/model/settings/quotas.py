@@ -1,4 +1,4 @@
-"""Quotas: the windows they are measured over, and the limits that an entity may have."""
+"""Settings of quotas: the measurement windows, and the limits that an entity may have."""
 
 import math
 
@@ -17,15 +17,15 @@ WHOLE_LIMITS = {
     CONSUMER_BYTE_RATE: INT64_MAX,
     CONNECTION_CREATION_RATE: INT32_MAX,
 }
-"""Limits that are whole numbers, and the largest of each."""
+"""Limits that must be whole numbers, with the maximum of each."""
 
 CLIENT_KEYS = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 )
-"""What a user, a client id or both of them may be limited in."""
+"""Keys of the limits that a user, a client id or both may have."""
 
 IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
-"""What an address may be limited in."""
+"""Keys of the limits that an IP address may have."""
 
 
 CALLBACK_CLASS = "client.quota.callback.class"
@@ -42,10 +42,10 @@ def parse_callback(text: str) -> str | None:
 
 
 def why_no_limit(key: str, value: float) -> str | None:
-    """Return why a quota cannot have this limit, or None where it can."""
+    """Return the reason why a quota cannot have this limit, or None if it can."""
     if not math.isfinite(value):
         return f"{key} must be a finite number, not {value}"
-    # An address may be refused every connection; nothing else can be limited to nothing.
+    # An address may have a limit of zero, which refuses all its connections; no other entity may.
     if value < 0 or (value == 0 and key not in IP_KEYS):
         return f"{key} must be above 0, not {value:g}"
     most = WHOLE_LIMITS.get(key)
@@ -62,27 +62,27 @@ NO_REMOTE_STORAGE = "there is no remote storage"
 
 @frozen(kw_only=True)
 class QuotaConfig:
-    """How a broker measures what its clients and its replicas use."""
+    """Windows over which a broker measures its clients and its replicas."""
 
     window_count: int = setting(
         11,
         key="quota.window.num",
         at_least=1,
-        doc="Windows over which the use of client quotas is measured: the whole ones and the one "
-        "that fills.",
+        doc="Number of windows over which client quotas are measured, including the one being "
+        "filled.",
     )
     window_s: int = setting(
         1,
         key="quota.window.size.seconds",
         at_least=1,
-        doc="Length of a window of client quotas. A client that took too much of the request "
-        "quota is throttled for one window at most.",
+        doc="Length of a window of client quotas. A client that exceeds the request quota is "
+        "throttled for at most one window.",
     )
     replication_window_count: int = setting(
         11,
         key="replication.quota.window.num",
         at_least=1,
-        doc="Windows over which throttled replication is measured.",
+        doc="Number of windows over which throttled replication is measured.",
     )
     replication_window_s: int = setting(
         1,
@@ -94,7 +94,7 @@ class QuotaConfig:
         11,
         key="alter.log.dirs.replication.quota.window.num",
         at_least=1,
-        doc="Windows over which moves between log directories are measured.",
+        doc="Number of windows over which moves between log directories are measured.",
     )
     log_dirs_window_s: int = setting(
         1,
@@ -109,21 +109,21 @@ class QuotaConfig:
         at_least=1,
         is_dynamic=True,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Bytes a second that are copied to remote storage.",
+        doc="Maximum rate, in bytes per second, of copies to remote storage.",
     )
     remote_copy_window_count: int = setting(
         11,
         key="remote.log.manager.copy.quota.window.num",
         at_least=1,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Windows over which what is copied to remote storage is measured.",
+        doc="Number of windows over which copies to remote storage are measured.",
     )
     remote_copy_window_s: int = setting(
         1,
         key="remote.log.manager.copy.quota.window.size.seconds",
         at_least=1,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Length of a window of that measure.",
+        doc="Length of a window of copies to remote storage.",
     )
     remote_fetch_rate_max: int = setting(
         INT64_MAX,
@@ -132,42 +132,42 @@ class QuotaConfig:
         at_least=1,
         is_dynamic=True,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Bytes a second that are fetched from remote storage.",
+        doc="Maximum rate, in bytes per second, of reads from remote storage.",
     )
     remote_fetch_window_count: int = setting(
         11,
         key="remote.log.manager.fetch.quota.window.num",
         at_least=1,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Windows over which what is fetched from remote storage is measured.",
+        doc="Number of windows over which reads from remote storage are measured.",
     )
     remote_fetch_window_s: int = setting(
         1,
         key="remote.log.manager.fetch.quota.window.size.seconds",
         at_least=1,
         has_no_effect_yet=NO_REMOTE_STORAGE,
-        doc="Length of a window of that measure.",
+        doc="Length of a window of reads from remote storage.",
     )
     callback_class: str | None = setting(
         None,
         key=CALLBACK_CLASS,
         kind=SettingKind.CLASS,
         parse=parse_callback,
-        doc="A class that decides the limits of clients in place of the eight levels, as "
+        doc="Class that decides the limits of clients in place of the eight levels, as "
         "module:Class.",
     )
 
 
 @frozen(kw_only=True)
 class MutationQuotaConfig:
-    """How the active controller measures the changes that clients ask for."""
+    """Windows over which the active controller measures the changes of clients."""
 
     window_count: int = setting(
         11,
         key="controller.quota.window.num",
         at_least=1,
-        doc="Windows of the quota of controller mutations. A client may save up the mutations of "
-        "all of them, and make them in one burst.",
+        doc="Number of windows of the quota of controller mutations. A client may accumulate the "
+        "mutations of all of them, and use them in one burst.",
     )
     window_s: int = setting(
         1,
@@ -181,6 +181,6 @@ class MutationQuotaConfig:
         kind=SettingKind.CLASS,
         parse=parse_callback,
         text="",
-        doc="A class that decides the limits of clients in place of the eight levels, as "
+        doc="Class that decides the limits of clients in place of the eight levels, as "
         "module:Class; set it on brokers and controllers.",
     )

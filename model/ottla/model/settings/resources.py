@@ -1,13 +1,14 @@
-"""What settings belong to and how one is changed, by Kafka's numbers.
+"""Types of resources with settings, and types of changes, by Kafka's numbers.
 
-Light to import: a command that changes a setting needs no definition of any.
+This module is quick to import, for commands that change a setting and need no definitions of
+settings.
 """
 
 from enum import IntEnum
 
 
 class ConfigKind(IntEnum):
-    """What settings belong to (Kafka's ConfigResource.Type, int8)."""
+    """Type of a resource with settings (Kafka's ConfigResource.Type, int8)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -18,7 +19,7 @@ class ConfigKind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (Kafka's ConfigSource, int8)."""
+    """Source of a setting's value (Kafka's ConfigSource, int8)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -32,7 +33,8 @@ class ConfigSource(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """How IncrementalAlterConfigs changes one setting (Kafka's AlterConfigOp.OpType, int8)."""
+    """Type of a change of one setting by IncrementalAlterConfigs (Kafka's AlterConfigOp.OpType,
+    int8)."""
 
     SET = 0
     DELETE = 1

@@ -1,9 +1,9 @@
-"""Certificates: whom they name, and what is made of them for a connection that is encrypted.
+"""Certificates, and the TLS contexts and streams that use them.
 
-certificate.py         what an X.509 certificate says: subject, names, and when it holds
-principal_mapping.py   the user that a certificate's distinguished name stands for
-changed_files_driver.py  notices new files
-context_driver.py      reads certificates and keys, and makes the contexts of servers and clients
-session_driver.py      the server's end of one connection over memory, bounded by records and time
-stream_driver.py       the same as a trio stream
+certificate.py         contents of an X.509 certificate: subject, names, validity
+principal_mapping.py   the user that a certificate's distinguished name maps to
+changed_files_driver.py  detection of changed files
+context_driver.py      reads certificates and keys, and creates the contexts of servers and clients
+session_driver.py      the server's end of one connection in memory, bounded in records and time
+stream_driver.py       the server's end of one connection as a trio stream
 """

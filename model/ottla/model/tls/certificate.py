@@ -1,8 +1,8 @@
-"""What an X.509 certificate says: whom it names, for which hosts, and when it holds.
+"""Contents of an X.509 certificate: subject, hosts, validity.
 
-Pure: reads DER that OpenSSL has verified, or the own certificate's; checks no signature.  Names are
-written as Java's `X500Principal.getName()` writes them (RFC 2253), since Kafka's principals and
-mapping rules are made for that form.
+Pure. The module reads DER that OpenSSL has verified, or the node's own certificate, and checks no
+signature. Names have the form of Java's `X500Principal.getName()` (RFC 2253), because Kafka's
+principals and mapping rules use that form.
 """
 
 import base64
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ottla.model.values import frozen
 
 CERTIFICATE_BYTES_MAX = 64 * 1024
-"""Size of a certificate.  OpenSSL takes chains of 100 KiB at most from a client."""
+"""Maximum size of a certificate. OpenSSL accepts chains of at most 100 KiB from a client."""
 
 SEQUENCE = 0x30
 SET = 0x31
@@ -28,7 +28,7 @@ GENERALIZED_TIME = 0x18
 VERSION = 0xA0
 EXTENSIONS = 0xA3
 TEXT_TAGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString."""
+"""Tags: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString."""
 
 KEYWORDS = {
     "2.5.4.3": "CN",
@@ -41,7 +41,8 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Attribute types that RFC 2253 has a keyword for; others are written in numbers."""
+"""Keywords of RFC 2253 by attribute type. Attribute types without a keyword are written as
+numbers."""
 
 SUBJECT_ALTERNATIVE_NAMES = "2.5.29.17"
 MAIL_NAME, DNS_NAME, URI_NAME, IP_NAME = 0x81, 0x82, 0x86, 0x87
@@ -53,7 +54,7 @@ CERTIFICATE_LABELS = ("CERTIFICATE", "X509 CERTIFICATE")
 
 
 class Element(NamedTuple):
-    """One element of DER: its tag, where its content lies, and where it begins."""
+    """One DER element: its tag, the range of its content, and its start."""
 
     tag: int
     begin: int
@@ -63,20 +64,20 @@ class Element(NamedTuple):
 
 @frozen
 class Certificate:
-    """A certificate's subject, issuer, names, and the time in which it holds."""
+    """A certificate's subject, issuer, names, and validity period."""
 
     subject: str
-    """The distinguished name of whom it is for, in RFC 2253's form."""
+    """The subject's distinguished name, in RFC 2253's form."""
     issuer: str
     names: tuple[str, ...]
-    """Its subject alternative names, each as `DNS:host`, `IP:address`, `URI:…`, `email:…`."""
+    """The subject alternative names, each as `DNS:host`, `IP:address`, `URI:…`, `email:…`."""
     not_before: datetime
     not_after: datetime
     fingerprint: str
     """SHA-256 of the certificate, in hexadecimal digits."""
 
     def problem_at(self, now: datetime) -> str | None:
-        """Return why the certificate does not hold at a time, None if it does."""
+        """Return the reason why the certificate is not valid at a time, or None if it is."""
         if now < self.not_before:
             return f"is not valid before {self.not_before:%Y-%m-%d %H:%M} UTC"
         if now > self.not_after:
@@ -85,7 +86,8 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """Read a certificate; ValueError where the bytes are none."""
+    """Return the contents of a certificate. Raises ValueError if the bytes are not a
+    certificate."""
     if len(der) > CERTIFICATE_BYTES_MAX:
         raise ValueError("a certificate of more than 64 KiB")
     try:
@@ -100,12 +102,12 @@ def pem_blocks(text: str) -> list[tuple[str, str]]:
 
 
 def certificates_in(text: str) -> list[bytes]:
-    """Return the certificates of a PEM text as DER; ValueError where one cannot be decoded."""
+    """Return the certificates of a PEM text as DER. Raises ValueError if one cannot be decoded."""
     return [der_of(block) for label, block in pem_blocks(text) if label in CERTIFICATE_LABELS]
 
 
 def der_of(block: str) -> bytes:
-    """Return the bytes in a PEM block without headers; ValueError where they are damaged."""
+    """Return the bytes in a PEM block without headers. Raises ValueError if they are damaged."""
     body = "".join(block.splitlines()[1:-1])
     try:
         return base64.b64decode("".join(body.split()), validate=True)
@@ -114,7 +116,8 @@ def der_of(block: str) -> bytes:
 
 
 def subject_of(der: bytes) -> str:
-    """Return the distinguished name of whom a certificate is for; ValueError where it is none."""
+    """Return the subject's distinguished name of a certificate. Raises ValueError if it is
+    invalid."""
     return read_certificate(der).subject
 
 
@@ -141,7 +144,7 @@ def _read(der: bytes) -> Certificate:
 
 
 def _element(der: bytes, begin: int, limit: int, tag: int | None = None) -> Element:
-    """Return the element at an offset; ValueError where it is cut or of another tag."""
+    """Return the element at an offset. Raises ValueError if it is truncated or has another tag."""
     found, size, content = der[begin], der[begin + 1], begin + 2
     if size >= 0x80:
         size_bytes = size & 0x7F
@@ -163,7 +166,7 @@ def _elements(der: bytes, parent: Element) -> Iterator[Element]:
 
 
 def _distinguished_name(der: bytes, name: Element) -> str:
-    """Return a name as RFC 2253 has it: the most specific part first."""
+    """Return a name in RFC 2253's form, which starts with the most specific component."""
     parts = [
         "+".join(_attribute(der, one) for one in _elements(der, part))
         for part in _elements(der, name)
@@ -181,7 +184,7 @@ def _attribute(der: bytes, attribute: Element) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a value as Java escapes it."""
+    """Return a value with escapes as written by Java."""
     inner = text.strip(" \r")
     if not inner:
         return "".join(f"\\{sign}" for sign in text)
@@ -201,7 +204,7 @@ def _escaped_sign(sign: str) -> str:
 
 
 def _object_id(der: bytes, element: Element) -> str:
-    """Return an object id in dots; ValueError where it is none."""
+    """Return an object id in dotted form. Raises ValueError if it is invalid."""
     if element.tag != OBJECT_ID or element.content == element.end:
         raise ValueError("no object id")
     arcs: list[int] = []
@@ -220,7 +223,7 @@ def _object_id(der: bytes, element: Element) -> str:
 def _time(der: bytes, element: Element) -> datetime:
     text = der[element.content : element.end].decode("ascii")
     if element.tag == UTC_TIME:
-        # Years from 50 are of the twentieth century, as X.509 has it.
+        # Two-digit years from 50 belong to the twentieth century (X.509).
         text = ("19" if text >= "5" else "20") + text
     elif element.tag != GENERALIZED_TIME:
         raise ValueError("no time")

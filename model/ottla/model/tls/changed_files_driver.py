@@ -1,18 +1,19 @@
-"""Whether files have changed since they were read, looked at once in a while at most."""
+"""Detection of changed files, with a limited rate of checks."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
 
 LOOK_INTERVAL_S = 1.0
-"""How often files are looked at, at most: shorter finds a new certificate sooner."""
+"""Shortest interval between checks, in seconds. A shorter interval detects a new certificate
+sooner; a longer interval needs fewer checks."""
 
 Stamp = tuple[str, int, int, int]
 Stamps = tuple[Stamp, ...]
 
 
 class ChangedFiles:
-    """Some files as they were when they were last seen changed."""
+    """A set of files, and their state at the last detected change."""
 
     def __init__(
         self, paths: Sequence[str], *, now_s: Callable[[], float] = time.monotonic
@@ -23,7 +24,7 @@ class ChangedFiles:
         self._stamps = stamps_of(self._paths)
 
     def look(self, *, is_due: bool = False) -> bool:
-        """Return whether any file has changed since this last said so."""
+        """Return whether any file has changed since this method last returned True."""
         now_s = self._now_s()
         if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
             return False
@@ -33,7 +34,7 @@ class ChangedFiles:
 
 
 def stamps_of(paths: Sequence[str]) -> Stamps:
-    """Return what changes when one of these files is replaced, appears or goes."""
+    """Return a value that changes when one of these files is replaced, created or removed."""
     return tuple(_stamp_of(path) for path in paths)
 
 

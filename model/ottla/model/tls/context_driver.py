@@ -1,8 +1,9 @@
-"""Reads certificates and keys, and makes the `ssl.SSLContext` of a server or of a client.
+"""Reads certificates and keys, and creates the `ssl.SSLContext` of a server or a client.
 
-Files are read once, and what was read is what is loaded: a file that is replaced meanwhile cannot
-give the certificate of one and the key of another.  What cannot be used is a ConfigError that names
-the setting, what is wrong, and the cure; keys and passwords never appear in it.
+Each file is read only once, and OpenSSL loads the bytes that were read. If a file is replaced in
+the meantime, the certificate of one version is therefore never used with the key of another.
+Unusable input raises a ConfigError that names the setting, the problem and the remedy. It never
+contains keys or passwords.
 """
 
 import os
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from datetime import datetime
+from tempfile import TemporaryDirectory
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import MIB
-from ottla.model.settings.tls import (
+from ottla.model.settings.security.tls import (
     CERTIFICATE_CHAIN,
     CIPHER_SUITES,
     KEY,
@@ -40,39 +42,40 @@ from ottla.model.tls.certificate import (
 from ottla.model.values import frozen
 
 PEM_BYTES_MAX = 4 * MIB
-"""Size of a file of certificates.  A bundle of all public CAs has some 200 KiB."""
+"""Maximum size of a file of certificates. A bundle of all public CAs has about 200 KiB."""
 
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 DER_SEQUENCE = b"\x30\x82"
-"""How a PKCS12 file begins."""
+"""First bytes of a PKCS12 file."""
 
 PARTIAL_CHAIN = ssl.VerifyFlags(0x80000)
-"""X509_V_FLAG_PARTIAL_CHAIN: any certificate that is trusted ends a chain, as in Java."""
+"""X509_V_FLAG_PARTIAL_CHAIN: a chain may end at any trusted certificate, as in Java."""
 
 VERSION_OF = {TLS_1_2: ssl.TLSVersion.TLSv1_2}
 HANDSHAKE_STEPS_MAX = 4
-"""Steps of both ends in which a handshake is over."""
+"""Maximum number of steps, counting both ends, until a handshake is complete."""
 
 READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
 
 
 @frozen
 class TlsMaterial:
-    """The certificates and the key of one end, as they were read."""
+    """The certificates and the key of one end, as read."""
 
     chain: str = ""
-    """The own certificate and those up to the CA, PEM; empty without one."""
+    """The certificate of this end and those up to the CA, as PEM. Empty if there is no
+    certificate."""
     key: str = field(default="", repr=False)
-    """The private key, PEM."""
+    """The private key, as PEM."""
     trusted: str = ""
-    """The certificates of the CAs that are trusted, PEM; empty for the system's."""
+    """The certificates of the trusted CAs, as PEM; empty for the system's CAs."""
     certificate: Certificate | None = None
-    """What the own certificate says."""
+    """Contents of the own certificate."""
     authorities: tuple[Certificate, ...] = ()
-    """What the trusted certificates say."""
+    """Contents of the trusted certificates."""
 
     def warnings(self, now: datetime) -> list[str]:
-        """Return what does not hold at a time, one sentence each."""
+        """Return the certificates that are not valid at a time, as one sentence each."""
         found = []
         if self.certificate is not None and (problem := self.certificate.problem_at(now)):
             found.append(f"the own certificate, {self.certificate.subject}, {problem}; renew it")
@@ -83,7 +86,7 @@ class TlsMaterial:
 
 
 def read_material(config: TlsConfig) -> TlsMaterial:
-    """Read the certificates and the key of one end; ConfigError where they cannot be used."""
+    """Return the certificates and the key of one end. Raises ConfigError if they are unusable."""
     chain = key = trusted = ""
     key_setting, chain_setting = KEY, CERTIFICATE_CHAIN
     if config.certificate_location:
@@ -128,13 +131,14 @@ def read_material(config: TlsConfig) -> TlsMaterial:
 
 
 def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Make the context of a server; ConfigError where it cannot be made.
+    """Create the context of a server. Raises ConfigError if that is impossible.
 
-    A server shows its certificate, and asks its clients for theirs as `client_auth` says.
+    A server presents its certificate, and requests its clients' certificates according to
+    `client_auth`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    # TLS 1.2: a client could ask for one handshake after the other on one connection.
+    # In TLS 1.2 a client could otherwise request one handshake after another on a connection.
     context.options |= ssl.OP_NO_RENEGOTIATION
     material = read_material(config) if material is None else material
     _fill(context, config, material)
@@ -146,9 +150,9 @@ def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ss
 
 
 def client_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Make the context of a client; ConfigError where it cannot be made.
+    """Create the context of a client. Raises ConfigError if that is impossible.
 
-    A client trusts the system's CAs where none are given, and shows a certificate if it has one.
+    A client trusts the system's CAs if none are given, and presents a certificate if it has one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.checks_names
@@ -160,7 +164,7 @@ def client_context(config: TlsConfig, material: TlsMaterial | None = None) -> ss
 
 
 def _fill(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> None:
-    """Give a context versions, suites, certificate and trust."""
+    """Set the versions, cipher suites, certificate and trust of a context."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.verify_flags |= PARTIAL_CHAIN
     context.minimum_version = VERSION_OF.get(config.versions[0], ssl.TLSVersion.TLSv1_3)
@@ -185,7 +189,8 @@ def _fill(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> 
 
 
 def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> None:
-    """Load the own certificate; ConfigError says what is wrong with it or its key."""
+    """Load the own certificate. Raises ConfigError, naming what is wrong with the certificate or
+    its key."""
     is_encrypted = "ENCRYPTED" in material.key
     key_setting = KEY if config.key_location or config.key else KEYSTORE_LOCATION
     if is_encrypted and not config.key_password:
@@ -193,7 +198,7 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsM
             config.spelling(key_setting),
             f"{_given(config)} has an encrypted private key; set {KEY_PASSWORD}",
         )
-    # With an answer ready OpenSSL never asks on the terminal.
+    # With a password callback OpenSSL never prompts on the terminal.
     password: Callable[[], str] = lambda: config.key_password or ""  # noqa: E731
     try:
         with _memory_file(material.chain + material.key) as path:
@@ -216,7 +221,17 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsM
 
 @contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """Return a path from which OpenSSL reads a text that is on no disk."""
+    """Yield a path from which OpenSSL can read a text that is only in memory.
+
+    On systems other than Linux it is a temporary file of this user, which is deleted at the end.
+    """
+    if not hasattr(os, "memfd_create"):
+        with TemporaryDirectory() as directory:  # only its owner may open it
+            path = os.path.join(directory, "pem")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+            yield path
+        return
     fd = os.memfd_create("pem", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(fd), "w", encoding="ascii") as file:
@@ -227,7 +242,8 @@ def _memory_file(text: str) -> Iterator[str]:
 
 
 def _text_of(config: TlsConfig, path: str, setting: str, conversion: str) -> str:
-    """Return a PEM file's text; ConfigError where it cannot be read or is another kind of store."""
+    """Return the text of a PEM file. Raises ConfigError if it is unreadable or another kind of
+    store."""
     try:
         with open(path, "rb") as file:
             data = file.read(PEM_BYTES_MAX + 1)
@@ -248,7 +264,7 @@ def _text_of(config: TlsConfig, path: str, setting: str, conversion: str) -> str
 
 
 def _check_mode(config: TlsConfig, path: str, setting: str) -> None:
-    """Refuse a private key that every user of the machine can read."""
+    """Refuse a private key that all users of the machine can read."""
     if os.stat(path).st_mode & READABLE_BY_ALL:
         raise ConfigError(
             config.spelling(setting),
@@ -261,7 +277,7 @@ def _blocks(text: str, labels: tuple[str, ...]) -> str:
 
 
 def _key_in(text: str) -> str:
-    """Return the first private key of a PEM text, or nothing."""
+    """Return the first private key in a PEM text, or ""."""
     return next(
         (f"{block}\n" for label, block in pem_blocks(text) if label.endswith("PRIVATE KEY")), ""
     )
@@ -277,20 +293,22 @@ def _read(config: TlsConfig, setting: str, chain: str) -> list[Certificate]:
 
 
 def _given(config: TlsConfig) -> str:
-    """Return how a sentence about the own certificate goes on after its setting."""
+    """Return the end of an error message about this end's certificate, which follows the name of
+    the setting."""
     path = config.key_location or config.certificate_location
     return f"is {path}, which" if path else "is PEM text that"
 
 
 def _words(error: ssl.SSLError) -> str:
-    """Return what OpenSSL says of an error, without the line of its source."""
+    """Return OpenSSL's description of an error, without the line of its source."""
     return (error.reason or "not understood").lower().replace("_", " ")
 
 
 def check_own_trust(config: TlsConfig, material: TlsMaterial) -> None:
-    """Refuse a certificate that its own owner would not accept from another node.
+    """Refuse a certificate that this node would not accept from another node.
 
-    Nodes that share a configuration connect to each other: ConfigError says why they could not.
+    Nodes that share a configuration connect to each other. The ConfigError gives the reason why
+    they could not.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(replace(config, checks_names=False), material)

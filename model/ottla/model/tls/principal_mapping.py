@@ -1,10 +1,12 @@
-"""`ssl.principal.mapping.rules`: the user that a certificate's distinguished name stands for.
+"""`ssl.principal.mapping.rules`: the user that a certificate's distinguished name maps to.
 
-Pure.  A comma-separated list of `DEFAULT` (the name as it is) and `RULE:PATTERN/REPLACEMENT/[L|U]`.
-The first rule whose pattern matches the whole name in RFC 2253's form decides; if none does, the
-client is not authenticated.  Patterns are RE2's, which no name can make slow; look-around and back
-references within a pattern are refused at the start.  What a replacement means (`$1`, a backslash
-before a sign, every match replaced) is Java's `replaceAll`, as Kafka uses it.
+Pure. The setting is a comma-separated list of `DEFAULT` (the name unchanged) and
+`RULE:PATTERN/REPLACEMENT/[L|U]`. The first rule whose pattern matches the whole name in RFC 2253's
+form applies. If no rule matches, the client is not authenticated.
+
+Patterns are those of RE2, which no name can make slow. Look-around and back references within a
+pattern are refused at the start. Replacements have the meaning of Java's `replaceAll`, as in Kafka
+(`$1`, a backslash as escape, every match replaced).
 """
 
 import re
@@ -17,12 +19,13 @@ from ottla.model.values import frozen
 DEFAULT_RULE = "DEFAULT"
 
 RULE_COUNT_MAX = 500
-"""Rules of one listener.  Each login tries them in order."""
+"""Maximum number of rules of one listener. They are limited because each login tries them in
+order."""
 
 NAME_LENGTH_MAX = 1_024
-"""Characters of a distinguished name that rules are tried on: a client chooses it, and a rule may
-replace each character by itself.  X.520 allows 64 to a common name or an organisation.
-"""
+"""Maximum length of a distinguished name that rules are applied to. A client chooses the name, and
+a rule may replace each character separately. X.520 allows 64 characters for a common name or an
+organisation."""
 
 _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"
@@ -33,7 +36,7 @@ _REFERENCE = re.compile(
 )
 
 Replacement = tuple[str | int, ...]
-"""Literal text and numbers of groups, in order."""
+"""Literal texts and group numbers, in order."""
 
 
 @frozen
@@ -44,10 +47,10 @@ class PrincipalRule:
     replacement: Replacement = ()
     letter_case: str = ""
     text: str = DEFAULT_RULE
-    """The rule as it was written."""
+    """The text of the rule in the setting."""
 
     def apply(self, name: str) -> str | None:
-        """Return the user for a distinguished name, None where the rule does not match it."""
+        """Return the user for a distinguished name, or None if the rule does not match it."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -64,14 +67,15 @@ class PrincipalRule:
 
 @frozen
 class PrincipalRules:
-    """The rules of a listener, in order."""
+    """The rules of one listener, in order."""
 
     rules: tuple[PrincipalRule, ...] = (PrincipalRule(),)
 
     def user_of(self, name: str) -> str | None:
-        """Return the user for a distinguished name, None where no rule matches or it is too long.
+        """Return the user for a distinguished name, or None if no rule matches or the name is too
+        long.
 
-        Nor is an empty user one, which Kafka would let in.
+        An empty user also counts as no match; Kafka would accept it.
         """
         if len(name) > NAME_LENGTH_MAX:
             return None
@@ -102,7 +106,7 @@ def parse_principal_rules(text: str) -> PrincipalRules:
 
 
 def _rule(found: "re.Match[str]") -> PrincipalRule:
-    # Loaded with the first rule: a process without one does without the library.
+    # Imported at the first rule: a process without rules does not need the library.
     import re2
 
     options = re2.Options()
@@ -116,7 +120,7 @@ def _rule(found: "re.Match[str]") -> PrincipalRule:
 
 
 def _replacement(text: str, pattern: Any) -> Replacement:
-    """Read a replacement; ValueError where it names a group that the pattern does not have."""
+    """Return a parsed replacement. Raises ValueError if it names a group that the pattern lacks."""
     parts: list[str | int] = []
     at = 0
     while at < len(text):
@@ -134,9 +138,11 @@ def _replacement(text: str, pattern: Any) -> Replacement:
 
 
 def _numbered(digits: str, group_count: int) -> list[str | int]:
-    """Return the group of `$digits`: as many digits as make one there is, the rest is text.
+    """Return the group in `$digits`: the longest number that is a group, and the remaining digits
+    as text.
 
-    With groups, a number beyond them is literal text, as in Kafka; without any it is a mistake.
+    If the pattern has groups, a number that is not one of them is literal text, as in Kafka. If the
+    pattern has no groups, any number is an error.
     """
     for size in range(len(digits), 0, -1):
         if int(digits[:size]) <= group_count:

@@ -1,17 +1,18 @@
-"""The server's end of one TLS connection over memory: ciphertext in and out, plaintext out and in.
+"""The server's end of one TLS connection in memory. It decrypts the ciphertext that arrives, and
+encrypts the plaintext to send.
 
-OpenSSL reads from a buffer in memory and never from a socket.  One `SSL_read` consumes records
-without application data until its source is empty: a client that sends KeyUpdate (27 bytes, 22 µs)
-faster than OpenSSL consumes it would keep the event loop for as long as it likes.  The session
-therefore reads the header of each record (5 bytes, RFC 8446 §5.1), gives OpenSSL a few records at
-a time, and counts the records that yielded no data.
+OpenSSL reads from a buffer in memory and never from a socket. One `SSL_read` consumes records
+without application data until its source is empty. If a client sends KeyUpdate records (27 bytes,
+22 µs) faster than OpenSSL consumes them, it could block the event loop for any length of time. To
+prevent this, the session reads the header of each record (5 bytes, RFC 8446 §5.1), passes a few
+records at a time to OpenSSL, and counts the records that yielded no data.
 
 Invariants:
-
-* RecordsWithoutDataAreBounded: a client may send at most `RECORDS_WITHOUT_DATA_MAX` of them beyond
-  the number of its records with data, and at most `HANDSHAKE_RECORDS_MAX` in a handshake.
-* DecryptingIsBounded: one call handles at most `RECORDS_PER_CALL_MAX` records, and starts nothing
-  after `DECRYPT_NS_MAX`.  The ciphertext that is left is kept for the next call.
+* RecordsWithoutDataAreBounded: a client may send at most `RECORDS_WITHOUT_DATA_MAX` records without
+  data beyond the number of its records with data, and at most `HANDSHAKE_RECORDS_MAX` in a
+  handshake.
+* DecryptingIsBounded: one call processes at most `RECORDS_PER_CALL_MAX` records, and starts no
+  further record after `DECRYPT_NS_MAX`. The remaining ciphertext is kept for the next call.
 """
 
 import ssl
@@ -23,38 +24,45 @@ from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB
 
 RECORD_BYTES = 16 * KIB
-"""Plaintext of one TLS record at most."""
+"""Maximum size of the plaintext of one TLS record, in bytes."""
 
 RECORDS_WITHOUT_DATA_MAX = 32
-"""Records without data that a client may send beyond those with data.  OpenSSL has the same limit
-for empty records, BoringSSL for KeyUpdate.  Lower cuts off clients that change keys often."""
+"""Number of records without data that a client may send beyond the number of its records with data.
+
+OpenSSL has the same limit for empty records, and BoringSSL for KeyUpdate. A smaller number cuts off
+clients that change keys often.
+"""
 
 HANDSHAKE_RECORDS_MAX = 256
-"""Records of a client in one handshake.  A chain of certificates of 100 KiB, the most that OpenSSL
-reads, has 200 records of 512 bytes."""
+"""Maximum number of a client's records in one handshake. A certificate chain of 100 KiB, the most
+that OpenSSL reads, has 200 records of 512 bytes."""
 
 RECORDS_PER_CALL_MAX = 512
-"""Records that one call decrypts.  Lower costs turns of the loop where clients send small ones."""
+"""Maximum number of records that one call decrypts. With a smaller number, clients that send small
+records cost more event-loop iterations."""
 
 DECRYPT_NS_MAX = 500_000
-"""Time after which a call gives OpenSSL no further records.  64 KiB in full records take 0.1 ms."""
+"""Time after which a call passes no further records to OpenSSL. 64 KiB in full records take 0.1
+ms."""
 
 RECORDS_PER_PIECE = 16
-"""Records given to OpenSSL at once: the most that one `SSL_read` can consume (0.4 ms)."""
+"""Number of records that are passed to OpenSSL at once. This is the most that one `SSL_read` can
+consume (0.4 ms)."""
 
 PIECE_BYTES = 16 * KIB
-"""Bytes given to OpenSSL at once, up to the end of a record.  The buffer in memory keeps the
-capacity of its largest piece for as long as the connection lives."""
+"""Number of bytes that are passed to OpenSSL at once, up to the end of a record. The memory buffer
+keeps the capacity of its largest piece as long as the connection exists."""
 
 HEADER_BYTES = 5
 CIPHERTEXT_BYTES_MAX = RECORD_BYTES + 2 * KIB
-"""Ciphertext of one record at most (TLS 1.2; 1.3 has 256 bytes of overhead)."""
+"""Maximum size of the ciphertext of one record, in bytes (TLS 1.2; in TLS 1.3 the overhead is 256
+bytes)."""
 
 FIRST_TYPE, LAST_TYPE = 20, 24
 """Content types: change_cipher_spec, alert, handshake, application_data, heartbeat."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""Errors of OpenSSL that mean: the client has gone."""
+"""OpenSSL errors that mean that the client has closed the connection."""
 
 NOTHING = memoryview(b"")
 
@@ -62,7 +70,7 @@ read_header = Struct(">BHH").unpack_from
 
 
 class TlsFloodError(ProtocolError):
-    """More records without application data than a client may send."""
+    """The client sent more records without application data than allowed."""
 
 
 class TlsSession:
@@ -84,56 +92,57 @@ class TlsSession:
     )
 
     def __init__(self, context: ssl.SSLContext, now_ns: Callable[[], int]) -> None:
-        """`now_ns` is the stopwatch of `DECRYPT_NS_MAX`."""
+        """Create a session. `now_ns` is the clock for `DECRYPT_NS_MAX`."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._now_ns = now_ns
         self.has_ended = False
-        """True if the client has said goodbye (close_notify)."""
-        # Ciphertext that OpenSSL does not have yet, from an offset.
+        """True if the client has sent close_notify."""
+        # Ciphertext that was not passed to OpenSSL yet, and the offset at which it starts.
         self._held = NOTHING
         self._held_at = 0
-        # The first bytes of a record's header, and what is missing of a record; OpenSSL has the
-        # bytes before.
+        # The first bytes of a record's header, and the number of missing bytes of a record. The
+        # bytes before were passed to OpenSSL.
         self._split_header = b""
         self._bytes_missing = 0
-        # Whole records that OpenSSL has, and has not yielded the data of.
+        # Number of complete records passed to OpenSSL whose data was not returned yet.
         self._record_count = 0
         self._excess_count = 0
         self._shaken_count = 0
 
-    # What is held.
+    # ---- state
 
     @property
     def has_unread(self) -> bool:
-        """True if there is something to decrypt without further ciphertext."""
+        """True if there may be data to decrypt without further ciphertext."""
         return self._record_count > 0 or self.holds_ciphertext
 
     @property
     def holds_ciphertext(self) -> bool:
-        """True if a bound has left ciphertext behind, which comes before any other."""
+        """True if a limit has left ciphertext unprocessed. It must be processed before any other
+        ciphertext."""
         return self._held_at < len(self._held)
 
     @property
     def has_output(self) -> bool:
-        """True if there are records to be sent."""
+        """True if there are records to send."""
         return self._outgoing.pending > 0
 
     def take_output(self) -> bytes:
-        """Return and drop the records to be sent."""
+        """Return and clear the records to send."""
         return self._outgoing.read()
 
     def certificate(self) -> bytes | None:
-        """Return the client's certificate (DER), or None if it has shown none."""
+        """Return the client's certificate (DER), or None if it presented none."""
         return self._tls.getpeercert(binary_form=True)
 
-    # The handshake.
+    # ---- handshake
 
     def shake_hands(self, ciphertext: memoryview = NOTHING) -> bool:
-        """Continue the handshake with new ciphertext; return whether it has ended.
+        """Continue the handshake with new ciphertext. Returns True once it is complete.
 
-        Ciphertext after the handshake is kept.  Raises ssl.SSLError when the handshake fails, and
-        TlsFloodError.  Either way there may be output.
+        Ciphertext after the handshake is kept. Raises ssl.SSLError if the handshake fails, and
+        TlsFloodError if there are too many records. After either error there may be output to send.
         """
         data, at = self._unread(ciphertext)
         while at < len(data):
@@ -151,13 +160,13 @@ class TlsSession:
         self._hold(data, at)
         return False
 
-    # Plaintext.
+    # ---- plaintext
 
     def decrypt(self, room: memoryview, ciphertext: memoryview = NOTHING) -> int:
-        """Decrypt into room, within the bounds of a call; return how many bytes.
+        """Decrypt into `room`, within the bounds of one call. Returns the number of bytes.
 
-        New ciphertext may be given if none is held.  Raises TlsFloodError, and ssl.SSLError if a
-        record is forged or malformed.
+        New ciphertext may be passed only if none is left. Raises TlsFloodError, and ssl.SSLError if
+        a record is forged or malformed.
         """
         data, at = self._unread(ciphertext)
         size = count = 0
@@ -175,20 +184,21 @@ class TlsSession:
         return size
 
     def encrypt(self, data: memoryview) -> bytes:
-        """Return the records of some plaintext, at most `RECORD_BYTES`, after earlier output.
+        """Return pending output, followed by the records with the given plaintext of at most
+        `RECORD_BYTES`.
 
-        Raises ssl.SSLError if the connection cannot be written to.
+        Raises ssl.SSLError if the connection is closed for writing.
         """
         self._tls.write(data)
         return self._outgoing.read()
 
-    def say_goodbye(self) -> bytes:
-        """Return earlier output and a close_notify."""
+    def take_close_notify(self) -> bytes:
+        """Return pending output, followed by a close_notify."""
         with suppress(ssl.SSLError, ValueError):
             self._tls.unwrap()
         return self._outgoing.read()
 
-    # Records.
+    # ---- records
 
     def _unread(self, ciphertext: memoryview) -> tuple[memoryview, int]:
         if not self.holds_ciphertext:
@@ -197,7 +207,7 @@ class TlsSession:
         return self._held, self._held_at
 
     def _hold(self, data: memoryview, at: int) -> None:
-        """Keep the ciphertext from an offset."""
+        """Keep the ciphertext that starts at an offset."""
         if at == len(data):
             self._held, self._held_at = NOTHING, 0
         elif data is self._held:
@@ -206,9 +216,9 @@ class TlsSession:
             self._held, self._held_at = memoryview(bytes(data[at:])), 0
 
     def _feed(self, data: memoryview, at: int, count_max: int) -> int:
-        """Give OpenSSL up to some whole records, and the start of one that has not arrived whole.
+        """Pass a number of complete records to OpenSSL, and the start of an incomplete one.
 
-        Returns the offset of what was not given.
+        Returns the offset of the first byte that was not passed.
         """
         start, end, count = at, len(data), 0
         full_at = min(at + PIECE_BYTES, end)
@@ -230,9 +240,9 @@ class TlsSession:
         return at
 
     def _next_record_bytes(self, data: memoryview, at: int) -> int:
-        """Return the size of the record at an offset, as far as it has not been given.
+        """Return how many bytes of the record at an offset were not passed to OpenSSL yet.
 
-        A header that is split over two arrivals counts as a piece of its own.
+        A header that arrives in two parts counts as a piece of its own.
         """
         split = self._split_header
         header = split + bytes(data[at : at + HEADER_BYTES - len(split)])
@@ -244,12 +254,13 @@ class TlsSession:
         length: int
         content_type, _, length = read_header(header)
         if not FIRST_TYPE <= content_type <= LAST_TYPE or length > CIPHERTEXT_BYTES_MAX:
-            # OpenSSL finds the right words for what is not TLS, and needs nothing else for that.
+            # Bytes that are not TLS: OpenSSL raises the right error for them.
             return len(data) - at
         return HEADER_BYTES - len(split) + length
 
     def _read(self, room: memoryview) -> int:
-        """Read the data of the records that OpenSSL has; return how much fitted into room."""
+        """Read the data of the records that OpenSSL has. Returns the number of bytes that fitted
+        into `room`."""
         tls = self._tls
         size = 0
         try:
@@ -277,6 +288,6 @@ class TlsSession:
         return size
 
     def _end(self) -> None:
-        """Note that the client sends nothing further, whatever still follows."""
+        """Ignore everything that the client sends from now on."""
         self.has_ended = True
         self._record_count = 0

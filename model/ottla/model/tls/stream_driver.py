@@ -1,7 +1,7 @@
-"""The server's end of a TLS connection as a trio stream, bounded as `session_driver` says.
+"""The server's end of a TLS connection as a trio stream, with the limits of `session_driver`.
 
-`trio.SSLStream` has OpenSSL consume what arrived without a bound on records: KeyUpdates that never
-end keep its reader from ever returning.
+`trio.SSLStream` lets OpenSSL consume received bytes without a limit on the number of records, so
+that with an endless series of KeyUpdates a read would never return.
 """
 
 import ssl
@@ -13,14 +13,15 @@ from ottla.model.limits import KIB
 from ottla.model.tls.session_driver import NOTHING, RECORD_BYTES, TlsSession
 
 RECEIVE_BYTES = 16 * KIB
-"""Ciphertext of one system call, and plaintext of one read where none is asked for."""
+"""Number of bytes of ciphertext per system call, and of plaintext per read without a given size."""
 
 
 class TlsServerStream(trio.abc.Stream):
-    """A stream behind TLS, for one task at a time; the handshake is made with the first read.
+    """A TLS stream for use by one task at a time. The handshake happens at the first read.
 
-    Raises trio.BrokenResourceError if the client has gone or breaks TLS, TlsFloodError if it sends
-    more records without data than it may.  An end without a goodbye counts as an end, as for HTTPS.
+    Raises trio.BrokenResourceError if the client has closed the connection or violates TLS,
+    TlsFloodError if it sends more records without data than allowed. A connection that ends without
+    close_notify counts as ended, as in HTTPS.
     """
 
     def __init__(self, below: trio.abc.Stream, context: ssl.SSLContext) -> None:
@@ -29,7 +30,7 @@ class TlsServerStream(trio.abc.Stream):
         self._is_shaking = True
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has arrived, at most some bytes; empty at the end."""
+        """Return received bytes, at most `max_bytes`. Returns no bytes at the end of the stream."""
         session = self._session
         room = memoryview(bytearray(max_bytes or RECEIVE_BYTES))
         ciphertext = NOTHING
@@ -58,7 +59,7 @@ class TlsServerStream(trio.abc.Stream):
             ciphertext = memoryview(data)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send everything, record by record."""
+        """Send all bytes, record by record."""
         if self._is_shaking:
             raise trio.BrokenResourceError("the handshake has not ended")
         view = memoryview(data)
@@ -70,20 +71,20 @@ class TlsServerStream(trio.abc.Stream):
             await self._below.send_all(record)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until the socket has room."""
+        """Wait until the socket is writable."""
         await self._below.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Send close_notify, and close the stream below."""
+        """Send close_notify, and close the underlying stream."""
         try:
             if not self._is_shaking:
-                await self._below.send_all(self._session.say_goodbye())
+                await self._below.send_all(self._session.take_close_notify())
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             await self._below.aclose()
 
     async def _pass_on(self) -> None:
-        """Send what the session says on its own: the handshake, new keys, alerts."""
+        """Send the output of the session itself: handshake, new keys, alerts."""
         if self._session.has_output:
             await self._below.send_all(self._session.take_output())

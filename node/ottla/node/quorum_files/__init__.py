@@ -1,10 +1,10 @@
-"""Files of a member of the quorum beside its log, and what is done when they are damaged.
+"""Files of a quorum member besides its log, and the treatment of damaged ones.
 
-member_files.py     start here: the files of a voter or a broker, opened
-checkpoint_file.py  `voter-checkpoint`: what a voter promised, written after each flush
-log_check.py        offsets and epochs of the log that no CRC covers
-snapshot_check.py   damaged snapshots of a voter, and whether its log goes without them
-voter_opening.py    what a voter may do with the files that it finds, logged
-accepted_loss.py    an operator's decision that a damaged voter votes again
-observer_copy.py    a broker's copy, which is thrown away when it is damaged
+member_files.py     start here: opens the files of a voter or a broker
+checkpoint_file.py  `voter-checkpoint`: the promises of a voter, written after each flush
+log_check.py        check of the log's offsets and epochs, which no CRC covers
+snapshot_check.py   check for damaged snapshots of a voter, and whether its log can replace them
+voter_opening.py    the state in which a voter may start, given its files; logs what it lost
+accepted_loss.py    an operator's decision that a damaged voter may vote again
+observer_copy.py    a broker's copy of the metadata, which is fetched again if it is damaged
 """

@@ -1,7 +1,7 @@
-"""An operator's decision: a damaged voter votes again, without what it lost.
+"""An operator's decision that a damaged voter may vote again, although it has lost data.
 
-For a quorum of one, and for one of which a majority is damaged: no leader can be elected there, for
-none of its voters may be trusted to have all that was committed.
+It is needed for a quorum of one voter, and for a quorum in which a majority is damaged.  Such a
+quorum cannot elect a leader, because no damaged voter can be trusted to have all committed records.
 """
 
 from dataclasses import replace
@@ -11,22 +11,23 @@ from ottla.model.ids import Epoch
 from ottla.model.seams import Clock
 from ottla.model.settings.controller import ControllerConfig
 from ottla.node.identity import read_meta_properties
-from ottla.node.metadata_log import open_metadata_log
+from ottla.node.quorum.metadata_log import open_metadata_log
 from ottla.node.quorum_files.checkpoint_file import read_voter_files
 from ottla.node.quorum_files.snapshot_check import SnapshotCheck, check_snapshots, remove_damaged
 from ottla.raft.transitions import Standing
-from ottla.raft.voter_checkpoint import VoterVerdict, judge
-from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Disk
+from ottla.raft.voter_checkpoint import VoterVerdict, check_files
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.disk_seam import Disk
 
 
 async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
-    """Return what a stopped controller lost; with `is_decided` have it vote again all the same.
+    """Return what a stopped controller has lost.  If `is_decided`, make it a full voter again.
 
-    The log is recovered as by a start, unless what it continues is lost.  Raises ConfigError if the
-    directory is not formatted.
+    The log is recovered as at a start.  If the snapshot that the log continues is lost and
+    `is_decided` is false, nothing is changed.  Raises ConfigError if the directory is not
+    formatted.
     """
     directory = config.metadata_log_dir
     properties = await read_meta_properties(disk, directory)
@@ -58,7 +59,8 @@ async def accept_loss(
 async def _verdict_without_log(
     disk: Disk, directory: str, snapshots: SnapshotCheck, *, is_state_expected: bool
 ) -> VoterVerdict:
-    """Return the verdict on a voter whose log continues no whole snapshot, and change nothing."""
+    """Return the verdict on a voter that has lost the snapshot that its log continues.  Changes
+    nothing."""
     end_offset, epoch = snapshots.base
     files = await read_voter_files(
         disk,
@@ -69,4 +71,4 @@ async def _verdict_without_log(
         epoch_of=lambda _: epoch,
         snapshots=snapshots,
     )
-    return judge(files)
+    return check_files(files)

@@ -1,7 +1,7 @@
-"""The file `voter-checkpoint`: written after each flush, durable before each vote.
+"""The file `voter-checkpoint`, which is written after each flush and is durable before each vote.
 
-Its contents and what they prove are `raft/voter_checkpoint.py`'s.  Invariant: one of the two slots
-is durable and whole, whenever the power goes.
+`raft/voter_checkpoint.py` defines its contents and what they prove.  Invariant: one of its two
+slots is durable and undamaged after a power loss at any time.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from ottla.raft.voter_checkpoint import (
     decode_file,
     encode_slot,
 )
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.disk_seam import Disk
 
 
 async def read_voter_files(
@@ -37,7 +37,7 @@ async def read_voter_files(
     epoch_of: Callable[[Offset], Epoch],
     snapshots: SnapshotCheck,
 ) -> VoterFiles:
-    """Return the findings in the files of a stopped voter, its recovered log excepted."""
+    """Return the contents of a stopped voter's files, except for its recovered log."""
     slot, state, is_checkpointed = None, None, False
     with suppress(FileNotFoundError):
         slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
@@ -60,9 +60,9 @@ async def read_voter_files(
 
 
 async def epoch_max(disk: Disk, directory: str) -> Epoch:
-    """Return the highest epoch that an entry of this replica's log can have.
+    """Return the highest epoch that a record in this replica's log can have.
 
-    A lone voter's first entry of an epoch may be written just before the epoch itself is.
+    A lone voter may write the first record of an epoch just before it writes the epoch itself.
     """
     known: list[ElectionState] = []
     with suppress(FileNotFoundError):
@@ -81,43 +81,44 @@ async def epoch_max(disk: Disk, directory: str) -> Epoch:
 async def create_checkpoint(
     disk: Disk, directory: str, checkpoint: VoterCheckpoint
 ) -> "CheckpointFile":
-    """Write a new file of this checkpoint, durably, and return it open."""
+    """Write a new file with a checkpoint, durably.  Returns the open file."""
     slot = encode_slot(1, checkpoint).ljust(FILE_BYTES, b"\0")
     await disk.write_atomically(f"{directory}/{VOTER_CHECKPOINT_FILE}", slot)
     return CheckpointFile(disk, directory, checkpoint)
 
 
 class CheckpointFile:
-    """The open file of one voter."""
+    """The open checkpoint file of one voter."""
 
     def __init__(self, disk: Disk, directory: str, checkpoint: VoterCheckpoint) -> None:
-        """Go on from a new file (`create_checkpoint`), of which the first slot is durable."""
+        """Open a new file, written by `create_checkpoint`, whose first slot is durable."""
         self._disk = disk
         self._file = disk.open(f"{directory}/{VOTER_CHECKPOINT_FILE}")
         self._sequence = self._durable_sequence = 1
         self._position = SLOT_BYTES
-        """Position of the slot that is not relied on."""
+        """Position of the slot that may be overwritten next."""
         self.checkpoint = checkpoint
         """Checkpoint that was written last."""
 
     @property
     def is_durable(self) -> bool:
-        """True if a power loss would leave the last checkpoint noted."""
+        """True if the last written checkpoint survives a power loss."""
         return self._durable_sequence == self._sequence
 
     def note_flushed(self, flushed: OffsetAndEpoch) -> None:
-        """Write the end of what is flushed; it outlives the process, and soon a power loss."""
+        """Write the flushed end offset.  It survives a crash of the process at once, and a power
+        loss after `sync`."""
         if flushed != self.checkpoint.flushed:
             self._write(replace(self.checkpoint, flushed=flushed))
 
     async def lower_to(self, flushed: OffsetAndEpoch) -> None:
-        """Take back, durably, the promise of what lies above."""
+        """Lower the flushed end offset durably, before the records above it are removed."""
         if flushed.offset < self.checkpoint.flushed.offset:
             self.note_flushed(flushed)
             await self.sync()
 
     async def remember(self, election: ElectionState) -> None:
-        """Write epoch, vote, leader and standing durably."""
+        """Write the epoch, vote, leader and standing durably."""
         known = self.checkpoint
         promised_end = known.promised_end
         if election.standing is Standing.FULL:
@@ -126,7 +127,7 @@ class CheckpointFile:
         await self.sync()
 
     async def sync(self) -> None:
-        """Make durable what was written."""
+        """Make the last written checkpoint durable."""
         sequence = self._sequence
         if sequence == self._durable_sequence:
             return
@@ -141,5 +142,5 @@ class CheckpointFile:
         self._file.pwrite(self._position, [encode_slot(self._sequence, checkpoint)])
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         self._file.close()

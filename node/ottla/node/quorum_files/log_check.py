@@ -1,8 +1,9 @@
-"""Check of the metadata log for what recovery lets pass: offsets and epochs that no CRC covers.
+"""Check of the metadata log for errors that recovery does not find: wrong offsets and epochs, which
+no CRC covers.
 
-A partition's log may have gaps, for compaction makes some; the metadata log has none, and its
-epochs only rise.  A replica that believed a false epoch would raise the quorum's, or take another
-log for its own.
+The log of a topic's partition may have gaps, due to compaction.  The metadata log has none, and its
+epochs never decrease.  A replica that trusted a wrong epoch would raise the epoch of the quorum, or
+would treat another replica's log as equal to its own.
 """
 
 import logging
@@ -12,13 +13,13 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import MIB
 from ottla.node.quorum_files.checkpoint_file import epoch_max
-from ottla.storage.disk_seam import Disk
-from ottla.storage.log import Log
-from ottla.storage.segment_swap import end_offset_of
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.log.log import Log
+from ottla.storage.recovery.segment_swap import end_offset_of
 from ottla.wire.batch import batches
 
 CHECK_BYTES = MIB
-"""Bytes of the log that are checked at once."""
+"""Bytes of the log that are read and checked at a time."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -26,20 +27,22 @@ _LOGGER = logging.getLogger(__name__)
 async def cut_false_batches(
     disk: Disk, log: Log, latest: OffsetAndEpoch | None, *, epoch_min: Epoch
 ) -> None:
-    """Cut a recovered log at the first batch that does not continue it, or the newest snapshot.
+    """Truncate a recovered log at the first batch that does not continue the previous batch or the
+    latest snapshot.
 
-    Logs what is dropped.  A log whose epochs differ from those of its batches below the snapshot is
-    dropped whole, for its epochs would be compared with those of other replicas.
+    Logs what is dropped.  The whole log is dropped if the epochs that it has indexed differ from
+    the epoch of the snapshot or of a batch.  Otherwise the wrong epochs would be compared with the
+    epochs of other replicas.
     """
     start = log.log_start_offset
     at, epoch = start, epoch_min
     if latest is not None and latest.offset > start:
         if latest.offset > log.end_offset:
-            return  # the log is about to be emptied for the snapshot
+            return  # The log is about to be emptied, because the snapshot replaces it.
         if not await _has_no_gap(disk, log, latest.offset):
             _LOGGER.error(
                 "%s: damaged segments of the metadata log below offset %s are dropped: a snapshot"
-                " stands for them",
+                " has their records",
                 log.directory,
                 latest.offset,
             )
@@ -66,7 +69,7 @@ async def cut_false_batches(
 
 
 async def _has_no_gap(disk: Disk, log: Log, end_offset: Offset) -> bool:
-    """Return True if each segment that begins below an offset ends where the next one begins."""
+    """Return whether each segment that starts below `end_offset` ends where the next one starts."""
     for older, newer in pairwise(log.segments):
         if older.base_offset >= end_offset:
             break
@@ -105,9 +108,11 @@ async def _drop(log: Log, at: Offset, what: str) -> None:
 
 
 def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
-    """Raise RefusedError(CORRUPT_MESSAGE) unless the epochs rise from the log's to the leader's.
+    """Check that the epochs of fetched batches never decrease, are at least `lowest` (the last
+    epoch of this log), and are at most `highest` (the epoch of the leader).
 
-    What a log says of epochs is believed at the next start.
+    Raises RefusedError(CORRUPT_MESSAGE) otherwise.  The check is needed because the epochs in the
+    log are trusted at the next start.
     """
     try:
         for _, header in batches(records, is_partial_end_allowed=True):

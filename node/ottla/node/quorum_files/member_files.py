@@ -1,16 +1,17 @@
-"""All files with which a member of the quorum begins, a voter's compared with its promises."""
+"""All files that a quorum member opens at its start.  The files of a voter are compared with its
+promises."""
 
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.identity import read_meta_properties
-from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.quorum.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.quorum_files.observer_copy import open_observer_copy
 from ottla.node.quorum_files.snapshot_check import check_snapshots, remove_damaged
 from ottla.node.quorum_files.voter_opening import open_voter, refused
 from ottla.raft.election_state import ElectionState
 from ottla.raft.voters import QuorumIdentity
-from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.disk_seam import Disk
 
 
 async def open_files(
@@ -21,9 +22,10 @@ async def open_files(
     config: QuorumConfig,
     clock: Clock,
 ) -> tuple[MetadataLog, ElectionState | None]:
-    """Open the log, and read what this member must never forget.
+    """Open the metadata log. Returns the log, and the election state with which the member must
+    start.
 
-    Raises ConfigError if a lone voter is damaged.
+    Raises ConfigError if the only voter of a quorum is damaged.
     """
     if not identity.is_voter:
         return await open_observer_copy(disk, metadata_log_dir, config=config, clock=clock)

@@ -1,6 +1,7 @@
-"""A broker's copy of the metadata: it promises nothing, so a damaged one is fetched again.
+"""A broker's copy of the metadata.  It contains no promises, so a damaged copy can be deleted and
+fetched again.
 
-A voter's damaged files are never thrown away: see `voter_opening`.
+The damaged files of a voter are never deleted: see `voter_opening`.
 """
 
 import logging
@@ -8,10 +9,10 @@ import logging
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.quorum.metadata_log import MetadataLog, open_metadata_log
 from ottla.raft.election_state import ElectionState
-from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -19,9 +20,10 @@ _LOGGER = logging.getLogger(__name__)
 async def open_observer_copy(
     disk: Disk, metadata_log_dir: str, *, config: QuorumConfig, clock: Clock
 ) -> tuple[MetadataLog, ElectionState | None]:
-    """Open an observer's log and `quorum-state`; remove them first if they are damaged.
+    """Open and return the log and the `quorum-state` of an observer. Damaged files are deleted
+    first.
 
-    Logs the cause at WARNING, once: the copy is whole again when it was fetched.
+    Logs the damage once, at WARNING, since nothing is lost: the copy is fetched again.
     """
     try:
         return await _open(disk, metadata_log_dir, config, clock)

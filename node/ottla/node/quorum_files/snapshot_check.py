@@ -1,7 +1,8 @@
-"""Check of a stopped voter's snapshots: a damaged one is as good as none.
+"""Check of a stopped voter's snapshots.  A damaged snapshot counts as missing.
 
-A snapshot is the only copy of what lies below it, unless an older one and the log from there on are
-left.  Invariant: a lone voter's files stay as they are before its operator has decided.
+A snapshot is the only copy of the records below it, unless there is an older snapshot and the log
+from the older snapshot on.  Invariant: the files of a lone voter are not changed before its
+operator has made a decision.
 """
 
 from contextlib import suppress
@@ -11,49 +12,51 @@ from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.values import frozen
 from ottla.raft import snapshot
-from ottla.storage.disk_seam import Disk
-from ottla.storage.files import LOG, offsets_of
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.segments.files import LOG, offsets_of
 from ottla.wire.batch import parse_header
 
 
 @frozen(kw_only=True)
 class SnapshotCheck:
-    """Verdict on a voter's snapshots."""
+    """Result of the check of a voter's snapshots."""
 
     damaged: tuple[OffsetAndEpoch, ...] = ()
-    """Snapshots that are to be removed, the oldest first."""
+    """Damaged snapshots, which must be deleted, oldest first."""
     whole: OffsetAndEpoch | None = None
-    """The newest whole one."""
+    """Latest undamaged snapshot, or None if there is none."""
     log_start: Offset | None = None
-    """Base offset of the oldest segment of the log; None if there is none."""
+    """Base offset of the oldest segment of the log.  None if the log has no segment."""
 
     @property
     def base(self) -> OffsetAndEpoch:
-        """Return where the log must begin at the latest: the newest whole snapshot's end, or 0."""
+        """Id of the latest undamaged snapshot, or offset 0 if there is none.  The log must not
+        start later than this."""
         return self.whole or snapshot.BOOTSTRAP_ID
 
     @property
     def is_out_of_reach(self) -> bool:
-        """True if neither a snapshot nor the log has what lies above `base`."""
+        """True if neither a snapshot nor the log contains the records directly above `base`."""
         if self.log_start is not None:
             return self.log_start > self.base.offset
         return any(one.offset > self.base.offset for one in self.damaged)
 
     def losses(self, end_offset: Offset) -> tuple[str, ...]:
-        """Return the losses with the damaged snapshots if the log ends there, a clause each."""
+        """Return what is lost with the damaged snapshots if the log ends at `end_offset`, as
+        clauses of a log message."""
         is_short = any(one.offset > end_offset for one in self.damaged)
         if not is_short and not self.is_out_of_reach:
             return ()
         if self.damaged:
             names = ", ".join(map(snapshot.file_name, self.damaged))
-            return (f"{names} damaged, and nothing else has what lies below",)
-        return (f"no snapshot has what lies below offset {self.log_start}",)
+            return (f"{names} damaged, and no other file has the records below",)
+        return (f"no snapshot has the records below offset {self.log_start}",)
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """Return the repairs that lose nothing, a clause each."""
+        """Return the repairs by which nothing is lost, as clauses of a log message."""
         return tuple(
-            f"{snapshot.file_name(one)} is damaged; it is removed, for what it held is known from"
+            f"{snapshot.file_name(one)} is damaged; it is deleted, because its records are in"
             f" {'a snapshot and ' if self.base.offset else ''}the log"
             for one in self.damaged
         )
@@ -63,10 +66,10 @@ SOUND = SnapshotCheck()
 
 
 async def check_snapshots(disk: Disk, directory: str) -> SnapshotCheck:
-    """Return which snapshots of a metadata log's directory are damaged; change nothing.
+    """Return which snapshots in the directory of a metadata log are damaged.  Changes nothing.
 
-    They are read whole from the newest on until one is whole; of older ones only the first batch's
-    header, for nothing but retention asks for them.
+    Snapshots are read completely, latest first, until one is undamaged.  Of each older one, only
+    the header of the first batch is read, because older snapshots matter only for retention.
     """
     with suppress(FileNotFoundError):
         names = await disk.listdir(directory)
@@ -101,7 +104,7 @@ async def _opening(disk: Disk, path: str) -> bytes:
 
 
 async def remove_damaged(disk: Disk, directory: str, check: SnapshotCheck) -> None:
-    """Remove the damaged snapshots durably."""
+    """Delete the damaged snapshots durably."""
     for each in check.damaged:
         await disk.unlink(f"{directory}/{snapshot.file_name(each)}")
     if check.damaged:

@@ -1,7 +1,9 @@
-"""A voter's first step: it compares its files with what it promised, and says what is missing.
+"""The first step of a voter's start: the voter's files are compared with its promises, and missing
+data are logged.
 
-Invariant NoAmnesia: a voter that lost what it acknowledged, or its vote, does not vote.  With peers
-it catches up first; alone it does not start, for no other replica has what it lost.
+Invariant NoAmnesia: a voter that has lost its vote, or records that it acknowledged, does not vote.
+If it has peers, it first catches up. A lone voter does not start, because no other replica has what
+it lost.
 """
 
 import logging
@@ -9,7 +11,7 @@ import logging
 from ottla.model import log_events
 from ottla.model.errors import ConfigError
 from ottla.model.ids import Offset
-from ottla.node.metadata_log import MetadataLog
+from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum_files.snapshot_check import SOUND, SnapshotCheck
 from ottla.raft.election_state import ElectionState
 from ottla.raft.transitions import Standing
@@ -19,7 +21,7 @@ from ottla.raft.voters import QuorumIdentity
 _LOGGER = logging.getLogger(__name__)
 
 ACCEPT = "`ottla storage accept-loss --config FILE`"
-"""Command by which an operator has a damaged voter vote again."""
+"""Command with which an operator lets a damaged voter vote again."""
 
 
 async def open_voter(
@@ -29,10 +31,11 @@ async def open_voter(
     is_state_expected: bool,
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
-    """Return the epoch, vote and standing with which a voter may begin, durable by then.
+    """Return the epoch, vote and standing with which a voter may start.  They are durable on
+    return.
 
-    Logs what it lost at ERROR and what was made good at WARNING.  Raises ConfigError if it is the
-    only voter and lost anything.
+    Logs losses at ERROR and repairs at WARNING.  Raises ConfigError if this is the only voter and
+    it has lost anything.
     """
     verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     if verdict.checkpoint.election.standing is not Standing.FULL and not identity.peers:
@@ -60,28 +63,29 @@ async def open_voter(
 
 
 def damages_of(verdict: VoterVerdict) -> str:
-    """Return the losses of a voter as one clause."""
+    """Return what a voter has lost, as a clause of a log message. The text is derived from the
+    verdict on its files."""
     if verdict.damages:
         return "; ".join(verdict.damages)
     return f"it was damaged earlier, and {missing(verdict.checkpoint)}"
 
 
 def missing(checkpoint: VoterCheckpoint) -> str:
-    """Return the entries that a damaged voter lacks, as a clause."""
+    """Return the records that a damaged voter lacks, as a clause of a log message."""
     end, promised = checkpoint.flushed.offset, checkpoint.promised_end
     if checkpoint.election.standing is Standing.AMNESIAC:
         return "its epoch and vote are lost"
     if promised < 0:
-        return "how far it was flushed is not known"
+        return "its flushed end offset is not known"
     if promised > end:
         return f"metadata of the offsets {end} to {Offset(promised - 1)} are lost"
     return f"it has not caught up since, up to offset {end}"
 
 
 def refused(directory: str, damages: str) -> ConfigError:
-    """Return the refusal of a lone voter that was damaged."""
+    """Return the error for a lone voter that is damaged."""
     return ConfigError(
         "metadata.log.dir",
         f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"
-        f" or lose for good what is missing with {ACCEPT}",
+        f" or accept the loss of the missing records with {ACCEPT}",
     )

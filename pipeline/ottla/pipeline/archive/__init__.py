@@ -1,10 +1,10 @@
 """Topics as Parquet files.
 
-archive.py            topics into Parquet, each record once
-archive_directory.py  who may change an archive, its log, its files
-checkpoint.py         how far a stream is, by its checkpoint
+archive.py            archives topics as Parquet, each record once
+archive_directory.py  the lock, the log and the files of an archive
+checkpoint.py         the position of a stream in its checkpoint
 sink_log.py           the log of Spark's file sink (pure)
-compaction_plan.py    which small files become one (pure)
-compaction.py         makes them one
-backfill.py           adds what an archive lacks of a span of time
+compaction_plan.py    selects the small files to merge (pure)
+compaction.py         merges small files
+backfill.py           adds the missing records of a time span
 """

@@ -1,8 +1,9 @@
-"""An archive: topics as Parquet under topic=…/date=…/hour=…, each record in it exactly once.
+"""An archive: topics as Parquet under topic=…/date=…/hour=…, each record exactly once.
 
-A streaming query writes it through Spark's file sink: the offsets of each batch are in the
-checkpoint before it is read, and its files count only once the sink's log (`_spark_metadata`)
-names them.  So Spark, which reads that log, sees each record once, whatever died when.
+A streaming query writes the archive through Spark's file sink.  Spark stores the offsets of each
+batch in the checkpoint before it reads the batch.  The files of a batch count only once the log of
+the sink (`_spark_metadata`) names them.  Spark's readers use that log, so they see each record
+once, even after a crash at any point.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,49 +25,53 @@ if TYPE_CHECKING:
 FORMAT = "ottla"
 MILLISECONDS = 1_000
 CHECKPOINT = "_checkpoint"
-"""Where the query keeps how far it is, within the output: names with a low line are no data."""
+"""Directory of the query's checkpoint, within the output directory.  Readers ignore names with a
+leading underscore."""
 PARQUET = {
-    # Spark's own default, INT96, is deprecated and unordered: its statistics help nobody.
+    # Spark's default, INT96, is deprecated.  It has no order, so its statistics are useless.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""Settings of the session that an archive is written with."""
+"""Settings of the Spark session that writes an archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What is archived, where and how."""
+    """Source, output and options of the query that writes an archive."""
 
     output: str
-    """The directory, or any URL that Spark writes to."""
+    """The output directory, or any URL to which Spark can write."""
     name: str
-    """The query's name; its shadow group is spark-<name>."""
+    """Name of the query.  Its shadow group is spark-<name>."""
     source: Mapping[str, str]
-    """Options of `format("ottla")`: addresses, topics, where to begin."""
+    """Options of `format("ottla")`: addresses, topics, starting offsets."""
     schema: str | None = None
-    """A DDL, or a file with one: values are JSON of this schema.  None: bytes as they are."""
+    """Schema of JSON values: a DDL text, or the path of a file that contains one.  None archives
+    raw bytes."""
     transform: Transform | None = None
-    """What else to do to the records (with date and hour added); keeps topic, date and hour."""
+    """Function that transforms the records further, after the columns date and hour were added.  It
+    must keep topic, date and hour."""
     checkpoint: str | None = None
-    """Where the checkpoint is; None for `_checkpoint` within the output."""
+    """Directory of the checkpoint.  None means `_checkpoint` within the output directory."""
     trigger_s: float | None = None
-    """Seconds from the start of a batch to that of the next; None: all there is, then end."""
+    """Seconds between the starts of two batches.  None processes all records that exist now, and
+    then ends."""
     sink: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's Parquet writer."""
 
     @property
     def checkpoint_path(self) -> str:
-        """Return where the checkpoint is."""
+        """Directory of the checkpoint, whether set or default."""
         return self.checkpoint or f"{self.output.rstrip('/')}/{CHECKPOINT}"
 
 
 @contextmanager
 def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
-    """Be the one that writes an archive, as far as it lies on this machine.
+    """Lock an archive for writing, if it is on this machine.
 
-    Yields what the session must keep open (`SessionOptions.kept_open`).
+    Yields the file descriptors that the session must keep open (`SessionOptions.kept_open`).
 
-    ConfigError when another process does, or where the log of Spark's sink would hide what is
-    there, or take new batches for old ones.
+    Raises ConfigError if another process has the lock.  Also raises ConfigError if the log of
+    Spark's sink would hide existing data, or would take new batches for old ones.
     """
     path = local_path(options.output)
     if path is None:
@@ -85,10 +90,10 @@ def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
 
 
 def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> None:
-    """Refuse a checkpoint that does not know of batches which the sink's log has.
+    """Raise ConfigError if the sink's log contains batches that the checkpoint does not.
 
-    The sink takes a batch for written whose number its log has: it would skip what a new query,
-    or one put back to an older state, gives those numbers.
+    The sink skips a batch if its log already contains the batch's number.  It would therefore lose
+    the batches of a new query, or of a query whose checkpoint was restored to an older state.
     """
     checkpoint = local_path(options.checkpoint_path)
     if checkpoint is None or not directory.has_log:
@@ -105,7 +110,7 @@ def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> N
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":
-    """Start the query that archives; it goes on where its checkpoint says."""
+    """Start the archiving query.  It continues from its checkpoint if there is one."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     records = spark.readStream.format(FORMAT).options(**options.source).load()
@@ -123,18 +128,20 @@ def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQ
 
 
 def trigger_words(trigger_s: float | None) -> dict[str, Any]:
-    """Return the keywords of `DataStreamWriter.trigger` for so many seconds, or for once (None)."""
+    """Return the keyword arguments of `DataStreamWriter.trigger` for an interval in seconds.  None
+    means one run over all records that exist now."""
     if trigger_s is None:
         return {"availableNow": True}
     return {"processingTime": f"{round(trigger_s * MILLISECONDS)} milliseconds"}
 
 
 def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
-    """Return records in the columns of the archive; ConfigError where that can not be.
+    """Return records in the columns of the archive.  Raises ConfigError if the transform drops a
+    required column.
 
-    Bytes as they are: the columns of `format("ottla")`.  JSON: `value` is a struct, `bad_value` the
-    bytes that did not fit.  A transform gets either, and returns what it likes besides topic, date
-    and hour.
+    Without a schema, the columns are those of `format("ottla")`.  With a schema, `value` is a
+    struct, and `bad_value` contains the bytes that did not match the schema.  A transform gets the
+    records in one of these forms, and may return any columns besides topic, date and hour.
     """
     schema = None if options.schema is None else read_schema(options.schema)
     found = shaped(records, schema)
@@ -145,7 +152,7 @@ def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
 
 
 def check_columns(output: str, schema: "StructType") -> None:
-    """Raise ConfigError where a column would get another type than it has in the archive."""
+    """Raise ConfigError if a column would get another type than it has in the archive."""
     path = local_path(output)
     before = None if path is None else ArchiveDirectory(path).spark_schema()
     if before is None:
@@ -160,7 +167,7 @@ def check_columns(output: str, schema: "StructType") -> None:
 
 
 def clashing(before: "StructType", after: "StructType", within: str = "") -> list[str]:
-    """Return which columns of both have different types; columns may come and go."""
+    """Return the names of common columns whose types differ.  Columns may be added and removed."""
     from pyspark.sql.types import StructType
 
     found = []
@@ -191,6 +198,6 @@ def _transformed(records: "DataFrame", transform: Transform) -> "DataFrame":
 
 
 def shaped(records: "DataFrame", schema: "StructType | None") -> "DataFrame":
-    """Return records with date and hour, and values read as JSON where there is a schema."""
+    """Return records with date and hour.  If there is a schema, values are parsed as JSON."""
     placed = with_hour(records)
     return placed if schema is None else with_json_value(placed, schema)

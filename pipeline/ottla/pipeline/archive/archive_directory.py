@@ -1,9 +1,9 @@
-"""An archive's directory on this machine: who may change it, its log, its data files.
+"""An archive's directory on this machine: its lock, its log, its data files.
 
-Invariants: one process at a time changes it; the log changes by the rename of one file, so at
-every moment, also after a crash, it names either all of a change or none; a data file is removed
-only when the log, all of whose files are there, does not name it, and nobody has touched it for
-as long as asked.
+Invariants: Only one process at a time changes the directory.  The log is changed by renaming one
+file, so at any time, also after a crash, it names either all files of a change or none.  A data
+file is removed only if the log is complete and does not name it, and if it was not modified within
+the given time.
 """
 
 import fcntl
@@ -30,15 +30,16 @@ from ottla.pipeline.archive.sink_log import (
 
 LOCK = "_ottla.lock"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""The key in a Parquet file under which Spark keeps its own types."""
+"""Key in the metadata of a Parquet file under which Spark stores its own types."""
 NO_DATA = ("_", ".")
-"""What names begin with that are no data, to Spark and to most others."""
+"""Prefixes of names that Spark and most other readers ignore."""
 MILLISECONDS = 1_000
 LOCAL_SCHEMES = ("", "file")
 
 
 def local_path(output: str) -> Path | None:
-    """Return where an output is on this machine; None when it is elsewhere (s3a://, hdfs://)."""
+    """Return the path of an output on this machine, or None if the output is remote (s3a://,
+    hdfs://)."""
     parts = urlsplit(output)
     if parts.scheme == "":
         return Path(output)
@@ -46,7 +47,7 @@ def local_path(output: str) -> Path | None:
 
 
 def check_output(output: str) -> None:
-    """Raise ConfigError where an output on this machine can not be a directory to write to."""
+    """Raise ConfigError if an output on this machine is not a writable directory."""
     path = local_path(output)
     if path is None:
         return
@@ -60,10 +61,11 @@ def check_output(output: str) -> None:
 
 @contextmanager
 def changing(directory: Path) -> Iterator[int]:
-    """Be the one that changes an archive; ConfigError when another process is.
+    """Lock an archive for changes.  Raises ConfigError if another process has the lock.
 
-    Yields the lock's file descriptor: a process that inherits it holds the lock as long as it
-    lives.  So must a JVM that writes here, which may outlive a killed parent by a batch's end.
+    Yields the lock's file descriptor.  A process that inherits the descriptor holds the lock as
+    long as it lives.  A JVM that writes to the archive must inherit it: if its parent is killed,
+    the JVM may continue to write until its batch ends.
     """
     if directory.exists() and not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -74,7 +76,7 @@ def changing(directory: Path) -> Iterator[int]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                str(directory), "is being written by another 'ottla pipeline'; end that first"
+                str(directory), "is being written by another 'ottla'; end that first"
             ) from None
         yield handle
     finally:
@@ -82,39 +84,42 @@ def changing(directory: Path) -> Iterator[int]:
 
 
 class ArchiveDirectory:
-    """The log and the data files of one archive; change it only within `changing`."""
+    """The log and the data files of one archive.  Must be changed only within `changing`."""
 
     def __init__(self, path: Path) -> None:
-        # By its real name, as the log has it: through a link each file would look unnamed.
+        # The log contains resolved paths.  With a symbolic link in the path, no file would seem to
+        # be named.
         self.path = path.resolve()
         self._log = self.path / FOLDER
 
     @property
     def has_log(self) -> bool:
-        """Whether a streaming query wrote here."""
+        """True if a streaming query has written to this directory."""
         return self._log.is_dir()
 
     def log_names(self) -> list[str]:
-        """Return the names of all files of the log, also of those that count no longer."""
+        """Return the names of all files of the log, including superseded ones."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
     def read(self, name: str) -> list[SinkLogEntry]:
-        """Return what one file of the log names; CorruptDataError if it is none."""
+        """Return the entries of one file of the log.  Raises CorruptDataError if it is
+        malformed."""
         return parse(name, (self._log / name).read_text())
 
     def files(self) -> list[tuple[LogFile, list[SinkLogEntry]]]:
-        """Return the files of the log that count now, each with what it names."""
+        """Return the current files of the log, with their entries."""
         return [(file, self.read(file.name)) for file in read_order(self.log_names())]
 
     def live(self) -> list[SinkLogEntry]:
-        """Return the data files as a reader of Spark sees them now."""
+        """Return the data files that a Spark reader uses now."""
         return [entry for _file, entries in self.files() for entry in entries]
 
     def named(self) -> set[Path]:
-        """Return the data files that count, all of them there and within the directory.
+        """Return the paths of the current data files, after checking that all of them exist within
+        the directory.
 
-        CorruptDataError otherwise: an archive that was moved or copied has a log of other files,
-        and by it nothing can be told from garbage.
+        Raises CorruptDataError otherwise.  The log of a moved or copied archive names files
+        elsewhere, so it does not show which files are garbage.
         """
         found = set()
         for entry in self.live():
@@ -132,21 +137,21 @@ class ArchiveDirectory:
         return found
 
     def replace(self, file: LogFile, entries: Sequence[SinkLogEntry]) -> None:
-        """Have a file of the log name other data files, all at once and for good."""
+        """Replace the entries in one file of the log, atomically and durably."""
         text = text_of(entries, round(time.time() * MILLISECONDS))
-        # Spark names its own unfinished files so, and passes over them.
+        # Spark also names its own unfinished files like this, and skips them.
         draft = self._log / f".{file.name}.{uuid.uuid4()}.tmp"
         with draft.open("w") as output:
             output.write(text)
             output.flush()
             os.fsync(output.fileno())
-        # Hadoop keeps a checksum beside each file, and trusts a file that has none.
+        # Hadoop stores a checksum file beside each file.  It accepts a file without one.
         (self._log / f".{file.name}.crc").unlink(missing_ok=True)
         os.replace(draft, self._log / file.name)
         sync_directory(self._log)
 
     def data_files(self) -> Iterator[Path]:
-        """Yield every Parquet file of the directory, whether the log names it or not."""
+        """Yield every Parquet file of the directory, whether or not the log names it."""
         for folder, below, names in os.walk(self.path):
             below[:] = [name for name in below if not name.startswith(NO_DATA)]
             for name in names:
@@ -154,7 +159,8 @@ class ArchiveDirectory:
                     yield Path(folder) / name
 
     def spark_schema(self) -> Any:
-        """Return the columns of a data file that counts, as Spark's JSON; None where none tells."""
+        """Return the columns of a current data file as Spark's JSON, or None if no file contains
+        them."""
         from pyarrow import parquet
 
         if self.has_log:
@@ -168,9 +174,10 @@ class ArchiveDirectory:
         return None if text is None else json.loads(text)
 
     def remove_unnamed(self, keep_s: float) -> tuple[int, int]:
-        """Remove data files that the log does not name; return how many, and their bytes.
+        """Remove data files that the log does not name.  Returns their number and total bytes.
 
-        What was changed within the last `keep_s` seconds stays, for those who read it still.
+        Files that were changed within the last `keep_s` seconds are not removed, because a reader
+        may still use them.
         """
         if not self.has_log:
             return 0, 0
@@ -185,7 +192,7 @@ class ArchiveDirectory:
 
 
 def sync_directory(path: Path) -> None:
-    """Make what was renamed into a directory survive the machine."""
+    """Make renames within a directory durable."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,12 +1,14 @@
-"""Fills an archive with what it lacks of a span of time, in a batch.
+"""Adds the missing records of a time span to an archive, in a batch query.
 
-What a stream that writes here has not come to yet is left to it.  What is there already is not
-written again: records are told by topic, partition, offset and
-timestamp (a topic made again has the same offsets again).  So a backfill may be repeated, may
-overlap another or what a stream wrote, and may go on after a crash.
+If a stream writes to the same archive, records that it has not reached yet are left to the stream.
+Records that the archive already contains are not written again.  A record is identified by topic,
+partition, offset and timestamp, because a recreated topic uses the same offsets again.  A backfill
+may therefore be repeated, may overlap another backfill or a stream's output, and may be continued
+after a crash.
 
-Where a streaming query wrote, its log says what counts; the new files are named in it by one
-rename, after all of them are in place (`archive_directory`).  Elsewhere Spark's own append is used.
+If a streaming query wrote the archive, the log of that query decides which files count.  One rename
+adds all new files to the log, after they are in place (`archive_directory`).  Otherwise, the files
+are written with Spark's normal append.
 """
 
 import os
@@ -31,10 +33,10 @@ from ottla.pipeline.run.transforms import MICROSECONDS_AN_HOUR, PLACED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOLD_BY = ("topic", "partition", "offset", "timestamp")
-"""The columns that tell one record from all others."""
+IDENTITY = ("topic", "partition", "offset", "timestamp")
+"""Columns that identify a record."""
 STAGING = "_ottla-staging"
-"""Where new files are until they are named; a low line hides it from readers."""
+"""Directory for new files until the log names them.  Its underscore hides it from readers."""
 MICROSECONDS = 1_000
 
 
@@ -45,11 +47,13 @@ class TimeSpan:
     start_ms: int
     end_ms: int
     late_ms: int
-    """How much older than its predecessors a record may be: reading goes on for so long behind
-    the first record that is past the end."""
+    """Largest delay in ms with which a record may be appended after records with newer timestamps.
+    Reading of a partition ends at the first record whose timestamp is `end_ms + late_ms` or newer.
+    """
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of `format("ottla")` that read it, and not much more."""
+        """Return the options of `format("ottla")` that read the records of the span, and few
+        others."""
         return {
             "startingTimestamp": str(self.start_ms),
             "startingOffsetsByTimestampStrategy": "latest",
@@ -58,9 +62,10 @@ class TimeSpan:
 
 
 def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> int:
-    """Add the records of a span that the archive lacks; return how many.
+    """Add the missing records of a span.  Returns their number.
 
-    ConfigError where the archive does not keep what tells records apart, or is being written.
+    Raises ConfigError if the archive lacks the columns that identify records, or if another process
+    has its lock.
     """
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
@@ -84,7 +89,7 @@ def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> 
 
 
 def source_of(options: ArchiveOptions, span: TimeSpan) -> dict[str, str]:
-    """Return the options of `format("ottla")` that read a span of what an archive is made of."""
+    """Return the options of `format("ottla")` that read a span of the archive's topics."""
     source = {
         name: value
         for name, value in options.source.items()
@@ -106,20 +111,20 @@ def _missing(
     if directory.has_log:
         wanted = _left_by_stream(spark, wanted, options)
     found = arranged(wanted, options)
-    lost = [name for name in TOLD_BY if name not in found.columns]
+    lost = [name for name in IDENTITY if name not in found.columns]
     if lost:
         raise ConfigError(
             "--transform",
             f"drops {', '.join(lost)}, by which a backfill tells what the archive has already",
         )
     there = _there(spark, found, span, directory)
-    return found if there is None else found.join(there, list(TOLD_BY), "left_anti")
+    return found if there is None else found.join(there, list(IDENTITY), "left_anti")
 
 
 def _left_by_stream(
     spark: "SparkSession", records: "DataFrame", options: ArchiveOptions
 ) -> "DataFrame":
-    """Return the records that the stream will not write itself: those before where it stands."""
+    """Return the records before the stream's position.  The stream itself writes the others."""
     from pyspark.sql import functions as f
 
     checkpoint = local_path(options.checkpoint_path)
@@ -140,7 +145,8 @@ def _left_by_stream(
 def _there(
     spark: "SparkSession", wanted: "DataFrame", span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame | None":
-    """Return what tells the records of the span that the archive has; None when it is empty."""
+    """Return the identities of the archive's records in the span, or None if the archive is
+    empty."""
     from pyspark.sql import functions as f
 
     if directory.has_log:
@@ -149,14 +155,14 @@ def _there(
         is_empty = next(directory.data_files(), None) is None
     if is_empty:
         return None
-    # The schema is given: a topic called 2024 would be taken for a number.
+    # The schema is given, because Spark would infer a numeric type for a topic named 2024.
     stored = spark.read.schema(wanted.schema).parquet(str(directory.path))
     first, last = (
         f.date_from_unix_date(f.lit(ms * MICROSECONDS // (MICROSECONDS_AN_HOUR * 24)))
         for ms in (span.start_ms, span.end_ms)
     )
-    # No directory of another day is looked into.
-    return stored.where((f.col("date") >= first) & (f.col("date") <= last)).select(*TOLD_BY)
+    # Spark does not read the directories of other days.
+    return stored.where((f.col("date") >= first) & (f.col("date") <= last)).select(*IDENTITY)
 
 
 def _row_count(staging: Path) -> int:
@@ -166,7 +172,7 @@ def _row_count(staging: Path) -> int:
 
 
 def _take_in(directory: ArchiveDirectory, staging: Path) -> None:
-    """Move staged files to their places and have them count."""
+    """Move staged files to their final directories and add them to the log."""
     entries = []
     for path in sorted(staging.rglob("*.parquet")):
         place = directory.path / path.relative_to(staging)

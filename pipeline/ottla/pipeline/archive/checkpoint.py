@@ -1,7 +1,8 @@
-"""What a streaming query's checkpoint says of how far it is, read from this machine's disks.
+"""The position of a streaming query, read from its checkpoint on this machine.
 
-Spark writes `offsets/<n>` before a batch and `commits/<n>` after it.  What lies behind the end of
-the last committed batch is still the stream's to write: planned or not, it will do so.
+Spark writes `offsets/<n>` before batch n and `commits/<n>` after it.  Records after the end of the
+last committed batch are left to the stream: it will write them, whether or not it has planned a
+batch with them.
 """
 
 import json
@@ -14,11 +15,11 @@ from ottla.pipeline.read.offsets import StreamPosition
 
 VERSION = "v1"
 NONE = -1
-"""The number of the last batch where there was none."""
+"""Number of the last batch if there is no batch."""
 
 
 def last_batch(checkpoint: Path, log: str) -> int:
-    """Return the number of the last batch in `offsets` or `commits`; NONE where there is none."""
+    """Return the number of the last batch in `offsets` or `commits`, or NONE if there is none."""
     folder = checkpoint / log
     if not folder.is_dir():
         return NONE
@@ -26,15 +27,16 @@ def last_batch(checkpoint: Path, log: str) -> int:
 
 
 def has_begun(checkpoint: str) -> bool | None:
-    """Return whether a query of this checkpoint has planned a batch; None where it is elsewhere."""
+    """Return whether a query with this checkpoint has planned a batch, or None if the checkpoint is
+    remote."""
     path = local_path(checkpoint)
     return None if path is None else last_batch(path, "offsets") != NONE
 
 
 def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
-    """Return the offset before which a query's records are written, by partition.
+    """Return the end of a query's committed records, by partition.
 
-    A partition that it does not name is all the stream's.
+    If a partition is missing in the result, all its records are left to the stream.
     """
     batch = last_batch(checkpoint, "commits")
     if batch == NONE:
@@ -47,11 +49,14 @@ def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a file of `offsets`; ValueError where it is not of one topic source."""
+    """Return the offsets in a file of `offsets`.
+
+    Raises ValueError unless the file has exactly one source, of topics.
+    """
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
         raise ValueError(f"begins with {version[:40]!r}, not {VERSION!r}")
-    sources = lines[1:]  # behind the query's settings
+    sources = lines[1:]  # The query's settings are the first line.
     if len(sources) != 1:
         raise ValueError(f"tells of {len(sources)} sources; a stream of an archive has one")
     found = json.loads(sources[0])

@@ -1,8 +1,8 @@
-"""Makes the many small files of an archive into few, losing and doubling nothing.
+"""Merges the many small files of an archive into few files, without loss or duplicates.
 
-A merged file counts once the log names it, by the rename that makes the small ones count no longer
-(`archive_directory`).  Those stay for a while, for readers that took the log before.  A crash
-leaves at worst files that no log names, which the next compaction removes.
+One rename adds a merged file to the log and drops the small files from it (`archive_directory`).
+The small files are kept for a while, for readers that use the previous log.  A crash leaves at
+worst files that no log names; the next compaction removes them.
 """
 
 import os
@@ -21,42 +21,46 @@ from ottla.pipeline.archive.compaction_plan import TARGET_BYTES, Merge, merges_o
 from ottla.pipeline.archive.sink_log import FOLDER, SinkLogEntry
 
 GROUP_BYTES = 64 << 20
-"""About how much of a file is in memory at once, decoded; the size of the row groups written."""
+"""Bytes of a file, after decoding, that are in memory at a time.  The written row groups have the
+same size."""
 OLD_TIMESTAMP = "INT96"
-"""Spark's former way to write timestamps, which Arrow cannot write back as it was."""
+"""Spark's former encoding of timestamps, which Arrow cannot write back unchanged."""
 
 
 @dataclass(slots=True)
-class Compacted:
-    """What a compaction did."""
+class CompactionResult:
+    """Numbers and sizes of the files that a compaction has merged, written and removed."""
 
     merged_count: int = 0
-    """Small files that were merged."""
+    """Number of small files that were merged."""
     made_count: int = 0
-    """Files they became."""
+    """Number of files written in place of the merged ones."""
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int = 0
     removed_count: int = 0
-    """Files that no log names any more, removed."""
+    """Number of files that were removed because no log names them."""
     removed_byte_count: int = 0
     waiting_batch_count: int = 0
-    """Batches that Spark has not folded into one file of its log; merged one by one so far."""
+    """Number of batches that Spark has not yet merged into one file of its log.  Until then, the
+    files of each batch are merged separately."""
 
 
-def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> Compacted:
-    """Merge the small files of an archive; `keep_s`: how long those stay for who reads them.
+def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> CompactionResult:
+    """Merge the small files of an archive.  They are kept for `keep_s` seconds, for present
+    readers.
 
-    ConfigError where no streaming query wrote, or one of ours still does.
+    Raises ConfigError if no streaming query wrote the archive, or if another process has the lock
+    of the archive.
     """
     directory = ArchiveDirectory(path)
     if not directory.has_log:
         raise ConfigError(
             str(path), f"is no archive of a streaming query: it has no {FOLDER}; nothing is done"
         )
-    done = Compacted()
+    done = CompactionResult()
     with changing(path):
-        directory.named()  # nothing is touched in a directory whose log is of another
+        directory.named()  # Refuses a directory whose log names files elsewhere.
         for file, entries in directory.files():
             done.waiting_batch_count += not file.is_compact
             merged = [
@@ -65,17 +69,20 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
                 if (made := _merge(merge, done))
             ]
             if merged:
-                # From now on nobody begins to read them, but some may have begun.
+                # New readers no longer use these files, but present readers may.
                 _touch(entry for merge, _made in merged for entry in merge.entries)
                 directory.replace(file, replaced(entries, merged))
         done.removed_count, done.removed_byte_count = directory.remove_unnamed(keep_s)
     return done
 
 
-def _merge(merge: Merge, done: Compacted) -> list[SinkLogEntry]:
-    """Write the rows of a merge's files into as few as can be; return those, or nothing.
+def _merge(merge: Merge, done: CompactionResult) -> list[SinkLogEntry]:
+    """Write the rows of a merge's files into as few files as possible, and return their log
+    entries.
 
-    Files of different schemas stay apart: those of one schema become one.
+    Files with the same schema become one file; files with different schemas are not merged.
+    Returns an empty list if no two files have the same schema, or if a file has timestamps in the
+    old encoding.
     """
     sources = [parquet.ParquetFile(entry.path) for entry in merge.entries]
     try:
@@ -108,7 +115,7 @@ def _has_old_timestamps(source: Any) -> bool:
 
 
 def _by_schema(sources: Iterable[Any]) -> list[list[Any]]:
-    """Return the files in lists of the same columns and types, each in order."""
+    """Return the files grouped by equal schemas, each group in order."""
     found: list[list[Any]] = []
     for source in sources:
         schema = source.schema_arrow
@@ -122,13 +129,13 @@ def _by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
-    """Write the rows of files of one schema, in order, into a new one that survives the machine."""
+    """Write the rows of files with one schema, in order, into a new durable file."""
     codec = _codec(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"
     with (
         draft.open("wb") as output,
-        # With Spark's own metadata, by which it knows its types; without Arrow's.
+        # Includes Spark's own metadata, from which Spark reads its types, and omits Arrow's.
         parquet.ParquetWriter(
             output, sources[0].schema_arrow, compression=codec, store_schema=False
         ) as writer,

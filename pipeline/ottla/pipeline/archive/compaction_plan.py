@@ -1,7 +1,8 @@
-"""Which small files of an archive are made into one (pure).
+"""Selects the small files of an archive to merge.  Pure.
 
-Invariants: a file is in at most one merge; a merge stays within a directory and within one file of
-Spark's log, so that one rename makes it count; files that are large enough are never written again.
+Invariants: A file is in at most one merge.  All files of a merge are in one directory and in one
+file of Spark's log, so that one rename activates the merge.  Files that are large enough are never
+rewritten.
 """
 
 from collections.abc import Sequence
@@ -11,33 +12,33 @@ from typing import NamedTuple
 from ottla.pipeline.archive.sink_log import SinkLogEntry
 
 TARGET_BYTES = 128 << 20
-"""As large as merged files become.  Larger ones are read by fewer tasks, smaller ones cost a
-request each."""
+"""Target size of merged files in bytes.  With a larger one, fewer tasks read in parallel.  With a
+smaller one, readers send more requests, one for each file."""
 SMALL_PART = 2
-"""Files below this part of the target are small.  With every file below it, one that is nearly
-full would be written again for each small one that comes."""
+"""A file is small if it is smaller than the target size divided by this.  With 1, a nearly full
+file would be rewritten for each new small file."""
 
 
 class Merge(NamedTuple):
-    """Files that become one, in the order of their rows."""
+    """Files to be merged, in the order of their rows."""
 
     directory: str
     entries: tuple[SinkLogEntry, ...]
 
     @property
     def byte_count(self) -> int:
-        """Return about how large the one becomes."""
+        """Approximate size of the merged file."""
         return sum(entry.byte_count for entry in self.entries)
 
 
 def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
-    """Return what is to be merged of the data files that one file of the log names."""
+    """Return the merges of the data files in one file of the log."""
     small = [
         entry
         for entry in entries
         if entry.path.endswith(".parquet") and entry.byte_count * SMALL_PART < target_bytes
     ]
-    # A stable sort: within a directory the files keep their order in the log, which is that of
+    # The sort is stable, so the files of a directory stay in the order of the log, which is that of
     # their batches.
     by_directory = groupby(sorted(small, key=_directory), key=_directory)
     return [
@@ -49,7 +50,7 @@ def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES)
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
-    """Return the entries, in order, in lists that are not larger than the target."""
+    """Return the entries, in order, grouped so that no group is larger than the target."""
     found: list[list[SinkLogEntry]] = []
     byte_count = 0
     for entry in entries:
@@ -64,7 +65,7 @@ def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[Sin
 def replaced(
     entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
 ) -> list[SinkLogEntry]:
-    """Return the entries of a log's file with each merge's place taken by what it became."""
+    """Return the entries of a log file with each merge replaced by its results."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
     found: list[SinkLogEntry] = []

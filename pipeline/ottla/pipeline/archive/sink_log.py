@@ -1,9 +1,9 @@
-"""The log of Spark's file sink: which files of a directory are its data.
+"""The log of Spark's file sink: it names the data files of a directory.  Pure.
 
-Pure.  A streaming query names the files of each batch in `_spark_metadata/<batch>`; every so many
-batches `<batch>.compact` repeats all that came before.  Spark's readers take the last compact file
-and the batches after it, and nothing else in the directory.  So replacing one of those files by
-a rename changes what the data is, all at once.  Source: Spark's FileStreamSinkLog, version "v1".
+A streaming query names the files of each batch in `_spark_metadata/<batch>`.  At intervals,
+`<batch>.compact` repeats all earlier entries.  Spark's readers use the last compact file and the
+batches after it, and ignore everything else in the directory.  Replacing one of those files by a
+rename therefore changes the data atomically.  Source: Spark's FileStreamSinkLog, version "v1".
 """
 
 import json
@@ -19,34 +19,34 @@ VERSION = "v1"
 COMPACT = ".compact"
 ADD = "add"
 KEPT = "/=:@!$&'()*+,;~"
-"""What Hadoop leaves as it is when it writes a path as a URI."""
+"""Characters that Hadoop leaves unescaped when it writes a path as a URI."""
 BLOCK_BYTES = 32 << 20
-"""What a local file system is said to have for a block; readers cut their tasks by it."""
+"""Block size in bytes of a local file system.  Readers split their tasks at blocks."""
 
 
 class LogFile(NamedTuple):
-    """One file of the log."""
+    """One file of the log: a single batch, or a compact file."""
 
     batch: int
     is_compact: bool
 
     @property
     def name(self) -> str:
-        """Return its name in `_spark_metadata`."""
+        """Name of the file in `_spark_metadata`."""
         return f"{self.batch}{COMPACT}" if self.is_compact else str(self.batch)
 
 
 class SinkLogEntry(NamedTuple):
-    """One data file that the log names."""
+    """Entry of the log that names one data file."""
 
     path: str
-    """Absolute and decoded: what `open` takes."""
+    """Absolute and unescaped path of the data file, as `open` expects."""
     byte_count: int
     fields: tuple[tuple[str, Any], ...] = ()
-    """All that the log says of it, as it says it; empty for a file that the log is to learn of."""
+    """All fields of the entry as they were read.  Empty for a file that is to be added."""
 
     def line(self, modified_ms: int = 0) -> str:
-        """Return it as a line of the log."""
+        """Return the entry as a line of the log."""
         fields = dict(self.fields) or {
             "path": "file://" + quote(self.path, safe=KEPT),
             "size": self.byte_count,
@@ -60,15 +60,18 @@ class SinkLogEntry(NamedTuple):
 
 
 def log_file(name: str) -> LogFile | None:
-    """Return what a name in `_spark_metadata` stands for; None for what is no part of the log."""
+    """Return the log file with a given name in `_spark_metadata`, or None if a file of this name is
+    not part of the log."""
     stem = name.removesuffix(COMPACT)
     return LogFile(int(stem), stem != name) if stem.isascii() and stem.isdecimal() else None
 
 
 def read_order(names: Iterable[str]) -> list[LogFile]:
-    """Return the files that make up the data now: the last compact one and all batches after it.
+    """Return the files that define the present data: the last compact file and all batches after
+    it.
 
-    CorruptDataError where a batch between them is missing: Spark could not read that either.
+    Raises CorruptDataError if a batch between them is missing, because Spark could not read such a
+    log.
     """
     files = sorted({file for name in names if (file := log_file(name)) is not None})
     begin = max((file.batch for file in files if file.is_compact), default=-1)
@@ -80,7 +83,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
 
 
 def parse(name: str, text: str) -> list[SinkLogEntry]:
-    """Return what one file of the log names; CorruptDataError if it is no such file."""
+    """Return the entries of one file of the log.  Raises CorruptDataError if it is malformed."""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
         raise CorruptDataError(f"{FOLDER}/{name}: begins with {version[:40]!r}, not {VERSION!r}")
@@ -91,7 +94,8 @@ def parse(name: str, text: str) -> list[SinkLogEntry]:
 
 
 def text_of(entries: Sequence[SinkLogEntry], modified_ms: int) -> str:
-    """Return the text of a file of the log; `modified_ms` is when its new entries were written."""
+    """Return the content of a log file.  `modified_ms` is the modification time of entries that are
+    new."""
     return "\n".join([VERSION, *(entry.line(modified_ms) for entry in entries)])
 
 

@@ -1,8 +1,8 @@
-"""Judges whether a machine can run Spark with Ottla: each fault with its cure.
+"""Checks whether a machine can run Spark with Ottla, and names the remedy for each fault.
 
-Pure: what was seen comes in as `MachineFacts` (`doctor_facts.py` looks), and what came of a small
-query as `Trial` (`doctor_trial.py` runs it).  Every finding is one row for a person, and no fault
-is told twice: what cannot be judged because of another fault is not tried.
+Pure.  The inputs are `MachineFacts` (from `doctor_facts.py`), and the `Trial` of a small query
+(from `doctor_trial.py`).  Every finding is one row of output, and no fault is reported twice:
+checks that another fault makes impossible are skipped.
 """
 
 import re
@@ -12,19 +12,21 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.model.install_hint import install_hint
+from ottla.pipeline.doctor.spark_versions import PREFERRED, missing_libraries, version_for
 from ottla.pipeline.java import VERSION_MIN, Java, none_fits
 from ottla.pipeline.run.spark_errors import CURES as WORKER_CURES
 
 PYTHON_MIN = (3, 11)
-"""The oldest that our wheel installs on."""
+"""Oldest version of Python on which Ottla's wheel can be installed."""
 PACKAGES_MIN = {"pyspark": (4, 2), "pyarrow": (18,), "numpy": (2,)}
-"""What the extra `spark` asks for."""
+"""Minimum versions that the extra `spark` requires."""
 REASON_LENGTH_MAX = 160
 INSTALL = install_hint("spark")
+_PREFERRED_CURE = f"pip install 'pyspark == {PREFERRED.spark}.*' 'delta-spark == {PREFERRED.delta}'"
 
 
 class AnswerState(StrEnum):
-    """How a question was answered."""
+    """Result of a check: good, a fault, or skipped."""
 
     OK = "ok"
     FAILED = "failed"
@@ -32,99 +34,104 @@ class AnswerState(StrEnum):
 
 
 class DoctorAnswer(NamedTuple):
-    """The answer to one question."""
+    """Result of one check of the machine."""
 
     name: str
     state: AnswerState
     found: str
     cure: str = ""
-    """What to do; empty when there is nothing to do."""
+    """Remedy for the fault.  Empty if none is needed."""
     is_of_programs: bool = False
-    """Whether `ottla pipeline` gets by, and only programs that start Spark themselves fail."""
+    """True for a fault that `ottla pipeline` works around.  Only the user's own programs that start
+    Spark themselves fail."""
 
 
 class Package(NamedTuple):
-    """One Python package that is needed."""
+    """One Python package that is required."""
 
     version: str
-    """Empty when it is not installed."""
+    """Installed version.  Empty if the package is not installed."""
     problem: str = ""
-    """Why it cannot be imported; empty when it can."""
+    """Reason why the package cannot be imported; empty if it can."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that Spark starts as its worker, or would."""
+    """A Python that Spark uses, or would use, for its workers."""
 
     program: str
     chosen_by: str
-    """PYSPARK_PYTHON, or that nothing was set."""
+    """Reason why Spark chooses this Python: PYSPARK_PYTHON, or a note that it is not set."""
     version: tuple[int, int] | None
-    """None when it does not run."""
+    """Version of the Python, or None if it does not run."""
     packages: Mapping[str, Package]
-    """pyarrow and ottla, as it has them."""
+    """The packages pyarrow and ottla, as this Python finds them."""
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What was seen of a machine without starting Spark."""
+    """Facts of a machine, collected without starting Spark."""
 
     python: tuple[int, int]
     program: str
     packages: Mapping[str, Package]
-    """Those of PACKAGES_MIN."""
+    """The packages in `PACKAGES_MIN`, as the Python that runs this program finds them."""
     javas: Sequence[Java]
-    """Likeliest first."""
+    """Javas of the machine, in order of preference."""
     java_home: str
-    """The environment's; empty when it is not set."""
+    """Value of JAVA_HOME.  Empty if it is not set."""
     spark_home: str
-    """The environment's; empty when it is not set, which is best."""
+    """Value of SPARK_HOME.  Empty, as recommended, if it is not set."""
     spark_home_version: str
-    """Of the Spark that lies there; empty when none does."""
+    """Version of the Spark in SPARK_HOME; empty if there is none."""
     worker: Interpreter
     plain_worker: Interpreter | None
-    """What Spark alone would start when PYSPARK_PYTHON is not set: `python3` on PATH."""
+    """Python that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH."""
+    delta: str = ""
+    """Installed version of delta-spark; empty if it is not installed."""
 
 
-class Reached(NamedTuple):
-    """Which brokers a worker reached."""
+class ReachableBrokers(NamedTuple):
+    """Brokers that a worker could reach."""
 
     brokers: int
-    """Those that the cluster names; 0 where no bootstrap address answered."""
+    """Number of the cluster's brokers, or 0 if no bootstrap address responded."""
     problems: Sequence[str]
-    """A sentence for each that does not answer."""
+    """One sentence for each broker that did not respond."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a small query."""
+    """Result of the small query that tests Spark."""
 
     seconds: float
     rows: int = 0
-    """Those that came back through a Python worker and Arrow; 0 when it failed."""
+    """Rows that the query returned through a Python worker and Arrow.  0 if it failed."""
     problem: str = ""
-    """Its first words when it failed."""
+    """First line of the query's error, or empty."""
     log: str = ""
-    """What the JVM wrote."""
+    """Output of the JVM that ran the query."""
     is_late: bool = False
-    """Whether it was ended because its time was over."""
-    reached: Reached | None = None
-    """None where no cluster was named."""
+    """True if the query was ended by its timeout."""
+    reached: ReachableBrokers | None = None
+    """Brokers that the worker reached, or None if no cluster was named."""
 
 
 def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
-    """Yield what can be said without starting Spark, in the order in which faults are mended."""
+    """Yield the results of the checks that do not start Spark, in the order in which faults should
+    be fixed."""
     yield python_finding(facts)
     for name in PACKAGES_MIN:
         yield package_finding(name, facts.packages[name])
+    yield libraries_finding(facts)
     yield java_finding(facts)
     yield spark_home_finding(facts)
     yield worker_finding(facts)
 
 
 def python_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Judge the Python that asks."""
+    """Check the Python that runs this program."""
     found = f"{_dotted(facts.python)} ({facts.program})"
     if facts.python < PYTHON_MIN:
         return DoctorAnswer(
@@ -134,7 +141,7 @@ def python_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def package_finding(name: str, package: Package) -> DoctorAnswer:
-    """Judge one Python package that is needed here."""
+    """Check one required Python package."""
     least = PACKAGES_MIN[name]
     if not package.version:
         return DoctorAnswer(name, AnswerState.FAILED, "is not installed", INSTALL)
@@ -148,8 +155,31 @@ def package_finding(name: str, package: Package) -> DoctorAnswer:
     return DoctorAnswer(name, AnswerState.OK, package.version)
 
 
+def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
+    """Judge the libraries for the installed Spark: those that exist, and an installed
+    delta-spark."""
+    name, version = "libraries", facts.packages["pyspark"].version
+    row = version_for(version)
+    if row is None:
+        found = "unknown for this Spark" if version else "depend on the Spark"
+        return DoctorAnswer(name, AnswerState.OK, f"{found}; docs/spark.md has a table of versions")
+    if facts.delta and row.delta != facts.delta:
+        wanted = row.delta and f"delta-spark {row.delta} is"
+        found = f"delta-spark {facts.delta} is not for Spark {row.spark}; {wanted or 'none is'}"
+        cure = f"pip install 'delta-spark == {row.delta}'" if row.delta else _PREFERRED_CURE
+        return _of_programs(name, found, cure)
+    missing = missing_libraries(row)
+    if not missing:
+        return DoctorAnswer(name, AnswerState.OK, f"all exist for Spark {row.spark}")
+    found = f"Spark {row.spark} has no {', no '.join(missing)}"
+    if row is not PREFERRED:
+        kept = [one for one in missing if one not in missing_libraries(PREFERRED)]
+        found += f"; Spark {PREFERRED.spark} has {', '.join(kept)}"
+    return DoctorAnswer(name, AnswerState.OK, found)
+
+
 def java_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Judge the Javas that were found."""
+    """Check the Javas that were found."""
     fit = [java for java in facts.javas if not java.problem]
     if not fit:
         problem, _, cure = none_fits(facts.javas).rpartition("; ")
@@ -172,7 +202,7 @@ def java_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Judge SPARK_HOME, which wins over the Spark within pyspark."""
+    """Check SPARK_HOME, which takes precedence over the Spark within pyspark."""
     name = "SPARK_HOME"
     if not facts.spark_home:
         return DoctorAnswer(name, AnswerState.OK, "is not set: the Spark within pyspark is used")
@@ -188,7 +218,7 @@ def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def worker_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Judge the Python that runs our code beside the JVM."""
+    """Check the Python in which Spark's workers run our code."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
@@ -209,17 +239,17 @@ def worker_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
-    """Return a fault that programs meet which start Spark themselves."""
+    """Return a fault that affects only programs that start Spark themselves."""
     return DoctorAnswer(name, AnswerState.FAILED, found, cure, is_of_programs=True)
 
 
 def is_fit(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether no program fails, also one that starts Spark itself."""
+    """Return whether all programs work, including those that start Spark themselves."""
     return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return why a Python cannot be a worker of this one; nothing when it can."""
+    """Return the reason why a Python cannot be a worker of this driver, or an empty text."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:
@@ -236,12 +266,15 @@ def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
 
 
 def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether a query of `ottla pipeline` has a chance: else known faults would speak."""
+    """Return whether the small query of `doctor_trial.py` could succeed.
+
+    If it could not, running it would only repeat known faults.
+    """
     return is_fit([finding for finding in found if not finding.is_of_programs])
 
 
 def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
-    """Judge a small query; None when it was not tried."""
+    """Check the result of the small query.  `trial` is None if it was not run."""
     name = "query"
     if trial is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -260,8 +293,8 @@ def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
     return DoctorAnswer(name, AnswerState.OK, found)
 
 
-def brokers_finding(reached: Reached | None) -> DoctorAnswer:
-    """Judge which brokers a worker reached; None when it did not come to that."""
+def brokers_finding(reached: ReachableBrokers | None) -> DoctorAnswer:
+    """Check the brokers that a worker reached.  `reached` is None if the query failed earlier."""
     name = "brokers"
     if reached is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -294,7 +327,8 @@ CURES = (
     *WORKER_CURES,
     (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with the extra spark>"),
 )
-"""What stands in the log of a Spark that fails, and what then helps; the first that is found."""
+"""Patterns in the log of a failed Spark, and the remedy for each.  The first pattern that matches
+counts."""
 
 
 def _cure_of(text: str) -> str:
@@ -306,7 +340,7 @@ def _cure_of(text: str) -> str:
 
 
 def reason_in(log: str) -> str:
-    """Return the first error that a log tells of, shortened to a line; empty when it has none."""
+    """Return the first error in a log, shortened to one line, or an empty text."""
     match = _ERROR.search(log)
     return f"{match[1]}: {match[2]}"[:REASON_LENGTH_MAX] if match else ""
 
@@ -319,7 +353,7 @@ _ERROR = re.compile(
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version; empty when there are none."""
+    """Return the leading numbers of a version; empty if there are none."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 

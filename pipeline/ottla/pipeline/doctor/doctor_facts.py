@@ -1,7 +1,7 @@
-"""Looks at a machine for `doctor.py`: packages, Javas, and the Pythons that Spark would start.
+"""Collects facts about a machine for `doctor.py`: packages, Javas, and the Pythons that Spark uses.
 
-An edge: reads files and the environment, and asks other Pythons by starting them.  It imports
-neither pyspark nor pyarrow into this process: what cannot be imported must not end it.
+Not pure: it reads files and the environment, and starts other Pythons to query them.  It imports
+neither pyspark nor pyarrow into this process, because a failing import could end the process.
 """
 
 import json
@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ottla.pipeline.doctor.doctor import PACKAGES_MIN, Interpreter, MachineFacts, Package
 from ottla.pipeline.java import DIRECTORIES, javas
 
 ASK_SECONDS_MAX = 60.0
-"""A Python that needs longer to import our packages counts as one that does not run."""
+"""Timeout in seconds for a Python to import our packages.  A Python that takes longer counts as
+unusable."""
 WORKER_NEEDS = ("pyarrow", "numpy", "ottla")
 
 _QUESTION = """
@@ -39,11 +41,12 @@ for name in sys.argv[1:]:
     answer["packages"][name] = (version, problem)
 print(json.dumps(answer))
 """
-"""Asked of a Python that may be old: it has nothing that came after 3.8."""
+"""Program that queries a Python.  That Python may be old, so the program uses no feature newer than
+3.8."""
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Return what there is to see on this machine, without starting Spark."""
+    """Collect the facts of this machine, without starting Spark."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None
@@ -63,13 +66,22 @@ def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -
         spark_version(spark_home) if spark_home else "",
         worker,
         plain,
+        delta=installed_version("delta-spark"),
     )
+
+
+def installed_version(package: str) -> str:
+    """Return the version of a package of this Python, or an empty text."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def ask(
     program: str, chosen_by: str, packages: Sequence[str], environ: Mapping[str, str]
 ) -> Interpreter:
-    """Return what a Python says of itself and of some packages."""
+    """Return the version of a Python and of some of its packages."""
     path = shutil.which(program, path=environ.get("PATH", os.defpath))
     if path is None:
         return Interpreter(program, chosen_by, None, {}, "there is no such program")
@@ -87,7 +99,7 @@ def ask(
     except OSError as error:
         return Interpreter(path, chosen_by, None, {}, str(error.strerror))
     try:
-        told = json.loads(done.stdout.splitlines()[-1])
+        report = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         words = done.stderr.strip().splitlines()
         problem = words[-1] if words else f"ended with {done.returncode}"
@@ -95,13 +107,13 @@ def ask(
     return Interpreter(
         path,
         chosen_by,
-        (told["version"][0], told["version"][1]),
-        {name: Package(*found) for name, found in told["packages"].items()},
+        (report["version"][0], report["version"][1]),
+        {name: Package(*found) for name, found in report["packages"].items()},
     )
 
 
 def spark_version(home: str) -> str:
-    """Return the version of the Spark at a directory, by its jars; empty when there is none."""
+    """Return the version of the Spark in a directory, read from its jars, or an empty text."""
     for path in Path(home, "jars").glob("spark-core_*.jar"):
         match = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", path.name)
         if match:

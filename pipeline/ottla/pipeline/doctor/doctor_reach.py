@@ -1,7 +1,8 @@
-"""Asks every broker of a cluster whether it answers from here: run in a Spark worker by the doctor.
+"""Connects to every broker of a cluster from a Spark worker, for the doctor.
 
-An edge.  What a driver reaches a worker may not, and what bootstrap addresses lead to is what
-brokers advertise: both are met only by connecting from where the work is done.
+Not pure: it opens connections.  A worker may not be able to reach every address that the driver
+reaches.  Also, clients get the addresses that brokers advertise from the bootstrap addresses, and
+may not be able to reach those.  Only a connection from a worker tests both.
 """
 
 import trio
@@ -16,9 +17,9 @@ REACH_SECONDS_MAX = 20.0
 
 
 def brokers_reached(bootstrap: str) -> tuple[int, list[str]]:
-    """Return how many brokers there are, and what is wrong with those that do not answer.
+    """Return the number of brokers, and a sentence for each broker that does not respond.
 
-    No brokers and one sentence where nobody answers at the bootstrap addresses.
+    Returns 0 and one sentence if no bootstrap address responds.
     """
     try:
         return trio.run(_ask_all, bootstrap)

@@ -1,8 +1,8 @@
-"""Runs one small query on a real Spark, bounded in time: the last question of `doctor.py`.
+"""Runs one small query on a real Spark, with a timeout: the last check of `doctor.py`.
 
-An edge.  The query runs in a process group of its own, which is ended as a whole when the time is
-over, the JVM included; what it says goes to a file.  Its rows pass a Python worker by Arrow, and
-the worker imports our package: what every pipeline of ours needs.
+Not pure: it starts processes.  The query runs in its own process group.  After the timeout, the
+whole group is killed, including the JVM.  Its output goes to a file.  Its rows pass through a
+Python worker as Arrow batches, and the worker imports our package, as in every Ottla pipeline.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.pipeline.doctor.doctor import Reached, Trial, reason_in
+from ottla.pipeline.doctor.doctor import ReachableBrokers, Trial, reason_in
 
 ROWS = 1_000
 TIMEOUT_SECONDS = 180.0
-"""A first query took up to 25 s on a busy machine."""
+"""Timeout of the query in seconds.  A first query took up to 25 s on a busy machine."""
 MARK = "ottla-doctor:"
-"""Before the line that the query's process says at its end."""
+"""Prefix of the line in which the query's process prints its result."""
 
 
 def try_query(
@@ -34,7 +34,7 @@ def try_query(
     bootstrap: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trial:
-    """Run the query in a process of its own; return what came of it."""
+    """Run the query in a process of its own, and return its result."""
     given = {"PYSPARK_PYTHON": sys.executable, **environ, "JAVA_HOME": java_home}
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
@@ -47,7 +47,7 @@ def try_query(
         line.removeprefix(MARK).split(" ", 1) for line in log.splitlines() if line.startswith(MARK)
     )
     brokers, troubles = json.loads(said.get("brokers", "[0, []]"))
-    reached = Reached(brokers, troubles) if "brokers" in said else None
+    reached = ReachableBrokers(brokers, troubles) if "brokers" in said else None
     if is_late:
         return Trial(seconds, log=log, is_late=True)
     if "rows" in said:
@@ -59,7 +59,8 @@ def try_query(
 def _run(
     command: Sequence[str], environ: Mapping[str, str], log_path: Path, timeout_seconds: float
 ) -> bool:
-    """Run a program to its end; False when its time was over, and all that it started is gone."""
+    """Run a program to its end.  Returns False if it exceeded the timeout; all its processes have
+    then been killed."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -82,7 +83,8 @@ def _run(
 
 
 def query(master: str, bootstrap: str) -> None:
-    """Say how many rows came back, and which brokers a worker reaches if any are named."""
+    """Print the number of rows that the query returned.  If `bootstrap` is given, also print the
+    brokers that a worker reaches."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col
@@ -96,8 +98,8 @@ def query(master: str, bootstrap: str) -> None:
     def reached(numbers: pa.Array) -> pa.Array:
         from ottla.pipeline.doctor.doctor_reach import brokers_reached
 
-        told = json.dumps(brokers_reached(bootstrap))
-        return pa.array([told] * len(numbers), pa.string())
+        report = json.dumps(brokers_reached(bootstrap))
+        return pa.array([report] * len(numbers), pa.string())
 
     spark = (
         SparkSession.builder.master(master)
@@ -107,7 +109,7 @@ def query(master: str, bootstrap: str) -> None:
         .getOrCreate()
     )
     try:
-        arrow_udf: Any = arrow_functions.arrow_udf  # its types do not know of type hints
+        arrow_udf: Any = arrow_functions.arrow_udf  # its type stubs do not accept type hints
         through_arrow = arrow_udf(passed_on, "long")
         rows = spark.range(ROWS).filter(through_arrow(col("id")) >= 0).count()
         if bootstrap:
@@ -119,7 +121,7 @@ def query(master: str, bootstrap: str) -> None:
 
 
 def main() -> None:
-    """Run the query, and say in a line each what came of it."""
+    """Run the query, and print each result on its own line."""
     try:
         query(*sys.argv[1:])
     except BaseException as error:

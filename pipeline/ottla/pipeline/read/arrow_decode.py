@@ -1,9 +1,9 @@
-"""Record batches of Kafka become record batches of Arrow, in exactly Spark's schema.
+"""Decodes Kafka's record batches to Arrow record batches, in exactly Spark's schema.  Pure.
 
-Pure.  Keys and values go from the fetched bytes into Arrow's buffers in one copy; no Python object
-is made of a record.  What `record_fields` does not vouch for is read by `ottla.wire.records`
-record by record, so that whatever that accepts comes out, and whatever it refuses is refused with
-its own words.  Invariant: SameRecords (what comes out is what `wire.records.scan` gives).
+Keys and values are copied once, from the fetched bytes into Arrow's buffers; no Python object is
+created for a record.  If `record_fields` cannot validate records, `ottla.wire.records` reads them
+one by one, and accepts or refuses them with its own error messages.  Invariant: SameRecords (the
+output equals that of `wire.records.scan`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,17 +25,17 @@ from ottla.wire.record_layouts import Ints
 from ottla.wire.records import Body, scan_body
 
 ROWS_MAX = 20_000
-"""Rows of one Arrow batch.  More, and they leave the processor's cache before Spark has them;
-fewer, and the work per batch shows."""
+"""Number of rows of one Arrow batch.  With more, the rows no longer fit into the processor's cache
+until Spark reads them.  With fewer, the cost per batch dominates."""
 BYTES_MAX = 4 * MIB
-"""Records decoded together are at most so large, but for one batch that is larger by itself."""
+"""Bytes of records that are decoded together.  A single batch may be larger."""
 US_PER_MS = 1_000
 TIMESTAMP_MS_MAX = INT64_MAX // US_PER_MS
-"""Spark counts microseconds in 64 bits."""
+"""Largest timestamp in ms.  Spark stores timestamps as microseconds in 64 bits."""
 
 
 class ArrowDecoder:
-    """Decodes the records of one partition into the columns that are wanted."""
+    """Decodes the records of one partition into the requested columns."""
 
     def __init__(self, at: TopicPartition, names: tuple[str, ...]) -> None:
         self._at = at
@@ -45,9 +45,9 @@ class ArrowDecoder:
         self._end = 0
 
     def decode(self, bodies: Iterable[Body], first: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records in [first, end), at most `ROWS_MAX` a batch, none of them empty.
+        """Yield the records in [first, end) in non-empty batches of at most `ROWS_MAX` rows.
 
-        CorruptDataError where bytes lie, once what comes before was given out.
+        Raises CorruptDataError at corrupt bytes, after it has yielded the records before them.
         """
         self._first, self._end = first, end
         for some in _together(bodies):
@@ -66,7 +66,7 @@ class ArrowDecoder:
             yield from _sliced(self._one_by_one(bodies[0]))
 
     def _from_fields(self, data: Buffer, fields: Fields) -> pa.RecordBatch | None:
-        """Return the rows of these fields; None where a header's name is no text."""
+        """Return the rows of these fields, or None if the name of a header is not UTF-8."""
         headers = None
         if fields.headers is not None:
             headers = _header_column(data, fields.headers)
@@ -111,7 +111,7 @@ class ArrowDecoder:
         return headers if rows is None else headers.take(pa.array(rows))
 
     def _one_by_one(self, body: Body) -> pa.RecordBatch:
-        """Return the rows of a batch that the fast way does not vouch for."""
+        """Return the rows of a batch that `record_fields` cannot validate."""
         header, unpacked = body.header, bytes(memoryview(body.data)[body.start : body.end])
         try:
             records = [
@@ -141,12 +141,13 @@ class ArrowDecoder:
 
 
 def _together(bodies: Iterable[Body]) -> Iterator[list[Body]]:
-    """Yield batches to decode at once: few rows, few bytes, or one batch."""
+    """Yield groups of batches that are decoded together: a few small batches, or one large
+    batch."""
     some: list[Body] = []
     count = size = 0
     for body in bodies:
         if not body.header.record_count and not body.size_bytes:
-            continue  # compaction keeps the header of a batch whose records are gone
+            continue  # Compaction keeps the header of a batch without records.
         more, larger = count + body.header.record_count, size + body.size_bytes
         if some and (more > ROWS_MAX or larger > BYTES_MAX):
             yield some
@@ -158,7 +159,10 @@ def _together(bodies: Iterable[Body]) -> Iterator[list[Body]]:
 
 
 def _in_one_buffer(bodies: Sequence[Body]) -> tuple[Buffer, Sequence[Body]]:
-    """Return one buffer that holds all records, and where; copied only if they lie in several."""
+    """Return one buffer that contains all records, and their positions in it.
+
+    The records are copied only if they come from several buffers.
+    """
     data = bodies[0].data
     if all(body.data is data for body in bodies):
         return data, bodies
@@ -185,12 +189,12 @@ def _of(column: NDArray[Any], rows: Ints | None) -> NDArray[Any]:
 
 
 def _binary(data: Buffer, at: Ints, sizes: Ints, rows: Ints | None = None) -> pa.BinaryArray:
-    """Return what lies at these places as one column; a size of -1 is null."""
+    """Return the bytes at these positions as one column; a size of -1 is null."""
     at, sizes = _of(at, rows), _of(sizes, rows)
     count = len(at)
     if not count or sizes.max() < 0:
         return pa.nulls(count, pa.binary())
-    # The places are every other element of an array over the whole buffer, gaps between them.
+    # The array alternates between values and the bytes between them, over the whole buffer.
     edges = np.empty(2 * count, dtype=np.int32)
     edges[0::2] = at
     edges[1::2] = at + sizes
@@ -204,7 +208,8 @@ def _binary(data: Buffer, at: Ints, sizes: Ints, rows: Ints | None = None) -> pa
 
 
 def _header_column(data: Buffer, headers: HeaderFields) -> pa.Array | None:
-    """Return the headers of each record, null where it has none; None if a name is no UTF-8."""
+    """Return the headers of each record; null if it has none.  Returns None if the name of a header
+    is not UTF-8."""
     try:
         keys = _binary(data, headers.key_at, headers.key_bytes).cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
-"""What a topic looks like in Spark: the columns of Spark's own Kafka connector, in its order.
+"""Schema of a topic in Spark: the columns of Spark's own Kafka connector, in its order.
 
-One table makes the DDL that Spark is told and the Arrow schema that every record batch has; Spark
-refuses a batch whose schema differs in anything.  pyarrow is imported when a schema is asked for.
+One table defines both the DDL for Spark and the Arrow schema of every record batch, because Spark
+refuses a batch whose schema differs.  pyarrow is imported only when a schema is requested.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ DDL: Mapping[str, str] = {
     "timestampType": "INT",
     HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-"""Spark's type of every column there is; `headers` is there when it is asked for."""
+"""Spark's type of each column.  The column `headers` is present only on request."""
 COLUMNS = tuple(DDL)
 
 
 def column_names(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Return the columns to ship, in the connector's order whatever the order of `columns`.
+    """Return the requested columns in the connector's order, whatever the order of `columns`.
 
-    None asks for all of them, `headers` among them where they are included; who names `headers`
-    gets them.  ConfigError for a column there is not, and for none at all.
+    None requests all columns, including `headers` if `include_headers` is true.  `columns` may also
+    name `headers`.  Raises ConfigError for an unknown column, and for an empty list.
     """
     if columns is None:
         return tuple(name for name in COLUMNS if include_headers or name != HEADERS)
@@ -58,7 +58,7 @@ def spark_ddl(names: Sequence[str]) -> str:
 
 @cache
 def arrow_schema(names: tuple[str, ...]) -> "pa.Schema":
-    """Return the schema of these columns exactly as Spark derives it from the DDL."""
+    """Return the Arrow schema of these columns, exactly as Spark derives it from the DDL."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

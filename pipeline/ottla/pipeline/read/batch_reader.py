@@ -1,4 +1,5 @@
-"""Reads topics once: a batch query's driver side, which plans, and its tasks, which read."""
+"""Reader of a batch query.  Its driver side divides the query into tasks, which read the
+records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,25 +20,26 @@ READ = "read from topics"
 
 @dataclass
 class TaskPartition(InputPartition):
-    """What one task reads."""
+    """The ranges of one task, which Spark sends to the executor."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 class TopicReader(DataSourceReader):
-    """A batch query; holds options only, for it travels to the executors."""
+    """A batch query.  It contains only options, because Spark pickles it and sends it to the
+    executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Fix what is read, once, and cut it into tasks."""
-        # Executors that only read need not load what asks.
-        from ottla.pipeline.read.asking import Asking
+        """Determine the query's ranges, and divide them into tasks.  Called once."""
+        # Executors that only read records need not import the driver's modules.
+        from ottla.pipeline.read.cluster_queries import ClusterQueries
         from ottla.pipeline.read.places import batch_ranges
 
         with one_sentence(READ):
-            asking = Asking(self._options.read)
+            asking = ClusterQueries(self._options.read)
             try:
                 ranges = batch_ranges(asking, self._options)
             finally:
@@ -45,12 +47,12 @@ class TopicReader(DataSourceReader):
         return [*cut(ranges, self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Read one task's records."""
+        """Read the records of one task."""
         return read_task(partition, self._options.read)
 
 
 def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition]:
-    """Return the tasks that read these ranges."""
+    """Return the tasks that together read these ranges."""
     tasks = pack(
         ranges,
         min_partitions=options.min_partitions,
@@ -60,7 +62,7 @@ def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition
 
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """Read one task's records; of a batch without records Spark makes a task without ranges."""
+    """Read one task's records.  If a batch has no records, Spark starts a task without ranges."""
     if isinstance(partition, TaskPartition):
         from ottla.pipeline.read.range_reader import read_ranges
 

@@ -1,10 +1,10 @@
-"""The batches that one answer brought of one partition, as far as a range wants them.
+"""The batches of one partition in one response, within a range.  Pure.
 
-Pure.  Headers are read at once, for they say where the next fetch goes on; checksums are compared
-and records unpacked as they are asked for, one batch at a time, so a small answer that unpacks to
-much takes the memory of its largest batch only.  Control batches, aborted transactions
-(read_committed) and what lies outside of the range are left out; a batch that the answer cut off
-is left for the next fetch.
+Headers of batches are read at once, because they determine the offset of the next fetch.  Checksums
+are verified and records decompressed on demand, one batch at a time.  A small response with highly
+compressed data therefore needs only the memory of its largest batch.  Control batches, aborted
+transactions (read_committed) and records outside of the range are skipped.  A batch that is cut off
+at the end of the response is left for the next fetch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from ottla.wire.records import Body, record_body
 
 
 class FetchedBatches:
-    """The batches of one answer of which records lie in [first, end)."""
+    """The batches of one response with records in [first, end)."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class FetchedBatches:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
     ) -> None:
-        """Look at the batches' headers; CorruptDataError where they lie.
+        """Check the headers of the batches.  Raises CorruptDataError if they are malformed.
 
-        `aborted` are (producer id, first offset) of aborted transactions, None to read all.
+        `aborted` contains (producer id, first offset) of each aborted transaction.  If it is None,
+        the records of aborted transactions are returned, too.
         """
         self._data = data
         self.first = first
@@ -40,7 +41,8 @@ class FetchedBatches:
         self._aborted = aborted
         self._found: list[tuple[int, BatchHeader]] = []
         self.next_offset = first
-        """Where the next fetch goes on; not before `first`, and beyond `end` behind a gap."""
+        """Offset of the next fetch.  It is at least `first`, and may be greater than `end` after a
+        gap in the offsets."""
         for at, header in batches(data, is_partial_end_allowed=True):
             if header.end_offset <= first:
                 continue
@@ -56,7 +58,8 @@ class FetchedBatches:
             self._found.append((at, header))
 
     def bodies(self) -> Iterator[Body]:
-        """Yield the records of each batch in order; CorruptDataError where they lie."""
+        """Yield the records of each batch in order.  Raises CorruptDataError if they are
+        corrupt."""
         aborted = AbortedProducers(self._aborted)
         for at, header in self._found:
             try:
@@ -71,12 +74,12 @@ class FetchedBatches:
 
     def _body(self, at: int, header: BatchHeader) -> Body:
         if codec_of(header.codec) is Codec.NONE:
-            # Not copied: the records are read where they arrived.
+            # Nothing is copied: the records are read from the received buffer.
             return Body(header, self._data, at + BATCH_HEADER_BYTES, at + header.size_bytes)
         unpacked = record_body(self._data, at, header, DECOMPRESSED_BATCH_BYTES_MAX)
         return Body(header, unpacked, 0, len(unpacked))
 
 
 def corrupt_at(offset: Offset, error: CorruptDataError) -> CorruptDataError:
-    """Return the error with the offset of the batch that it is about."""
+    """Return the error with the base offset of its batch."""
     return CorruptDataError(f"batch at offset {offset}: {error.where}")

@@ -1,16 +1,18 @@
-"""Where a query stands: offsets of partitions, as the connector's JSON; what was lost between two.
+"""Positions of a query: offsets of partitions in the connector's JSON, and the records that were
+lost between two positions.
 
-`{"t": {"0": 250}}` says that of t-0 everything below 250 is read.  Beside it stands the id of each
-topic, as a name that no topic can have with no partitions at all, `{"t@Xl3…": {}}`: Spark's own
-connector reads that as nothing, and we see that a topic was deleted and created again.
+`{"t": {"0": 250}}` means that all records of t-0 below 250 have been read.  The id of each topic is
+stored beside it, as an impossible topic name without partitions: `{"t@Xl3…": {}}`.  Spark's own
+connector ignores that name.  We use it to detect that a topic was deleted and created again.
 
-Spark keeps the end of each batch, and takes the end before it for its start; of the first batch it
-keeps no start, and asks for it again when that batch is repeated.  So the first end tells where the
-query began, in a name too: `{"@{\"t\":{\"0\":7}}": {}}`.
+Spark stores the end of each batch, which is the start of the next batch.  It does not store the
+start of the first batch, and asks for it again if that batch is repeated.  Therefore the end of the
+first batch also contains the start of the query, again in an impossible name: `{"@{"t":{"0":7}}":
+{}}`.
 
 Pure.  Invariants: EveryOffsetOnce (the batches of one query follow each other without gap or
-overlap, but for losses that are told), SameBatchSameRanges (ranges depend on the two positions and
-nothing else, so that a repeated batch has the same).
+overlap, except for reported losses), SameBatchSameRanges (ranges depend only on the two positions,
+so that a repeated batch has the same ranges).
 """
 
 import json
@@ -22,31 +24,32 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.read.ranges import OffsetRange
 
 ID_MARK = "@"
-"""Stands between a topic's name and its id; no name of a topic may have it."""
+"""Separator between a topic's name and its id; topic names cannot contain it."""
 EARLIEST, LATEST = -2, -1
-"""Offsets that stand for others, in options and to brokers."""
+"""Symbolic offsets for the start and the end of a log, in options and in requests."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """The next offset of each partition, and the id of each topic where brokers tell it."""
+    """The next offset of each partition, and the ids of topics if brokers report them."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begin: Offsets | None = None
-    """In the end of a query's first batch: where that batch began."""
+    """Start of a query's first batch.  It is stored in the end of that batch, and is None in other
+    positions."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "StreamPosition":
-        """Read what `to_json` returned, or what Spark's own connector left in a checkpoint."""
+        """Parse the result of `to_json`, or a checkpoint of Spark's own connector."""
         offsets, marks = _taken_apart(found)
         began = marks.pop("", None)
         return cls(offsets, marks, None if began is None else _taken_apart(json.loads(began))[0])
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """Return the connector's JSON, in order of topic and partition."""
+        """Return the connector's JSON, ordered by topic and partition."""
         found = _by_topic(self.offsets)
         if self.begin is not None:
             began = json.dumps(_by_topic(self.begin), separators=(",", ":"))
@@ -56,7 +59,7 @@ class StreamPosition:
         return found
 
     def is_at(self, other: "StreamPosition") -> bool:
-        """Return whether two positions are the same place, wherever the query began."""
+        """Return whether two positions are equal, ignoring the start of the query."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
@@ -68,7 +71,7 @@ def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def parse_partition_offsets(found: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Read `{"t": {"0": 250}}` as users write it; ValueError where it is not that."""
+    """Parse `{"t": {"0": 250}}` as users write it.  Raises ValueError if it is malformed."""
     return dict(_taken_apart(found)[0])
 
 
@@ -92,28 +95,28 @@ def _taken_apart(
     return offsets, marks
 
 
-# ---- what a batch reads
+# ---- records of a batch
 
 
 class StreamBatch(NamedTuple):
-    """The records between two positions, and a sentence for each loss that is known by then."""
+    """The records between two positions, and one sentence for each loss of records that is already
+    known."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
 
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
-    """Return what is to be read to come from one position to the next, in order of partition.
+    """Return the ranges of all partitions from one position to the next, in order of partition.
 
-    The first batch begins where its end says that it did, whatever `start` says now.
-    A partition that is new begins at 0: where its log begins later, that is a loss, and whoever
-    reads it finds out.
+    If `end` contains the start of the query, it is used instead of `start`.  A new partition starts
+    at offset 0; if its log starts later, its reader reports the loss.
     """
     if start == end:
         return StreamBatch((), ())
     if end.begin is not None:
         start = StreamPosition(end.begin, end.topic_ids)
-    remade = made_anew(start, end)
+    remade = recreated_topics(start, end)
     ranges: list[OffsetRange] = []
     losses = [f"topic {topic!r} was deleted and created again" for topic in sorted(remade)]
     gone = sorted(set(start.offsets) - set(end.offsets))
@@ -128,8 +131,9 @@ def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
     return StreamBatch(tuple(ranges), tuple(losses))
 
 
-def made_anew(start: StreamPosition, end: StreamPosition) -> set[str]:
-    """Return the topics that had another id at `start`: nothing of them was read yet."""
+def recreated_topics(start: StreamPosition, end: StreamPosition) -> set[str]:
+    """Return the topics whose id differs from that at `start`.  None of their records has been
+    read."""
     return {
         topic
         for topic, topic_id in start.topic_ids.items()
@@ -137,16 +141,18 @@ def made_anew(start: StreamPosition, end: StreamPosition) -> set[str]:
     }
 
 
-# ---- how much of what is there a batch takes
+# ---- size of a batch
 
 
 def rate_limited(
     limit: int, start: StreamPosition, latest: StreamPosition, earliest: Offsets
 ) -> StreamPosition:
-    """Return the end of a batch of about `limit` records, shared out by what partitions have.
+    """Return the end of a batch of about `limit` records, with a proportional share for each
+    partition.
 
-    As Spark's own connector does it: each share is rounded down, but what is less than one record
-    is one, so that no partition starves.  `earliest` says where partitions that are new begin.
+    As in Spark's own connector, each share is rounded down, except that a share below one record
+    becomes one, so that no partition starves.  `earliest` contains the start offsets of new
+    partitions.
     """
     begins = _begins(start, latest, earliest)
     sizes = {at: max(end - begins[at], 0) for at, end in latest.offsets.items()}
@@ -156,21 +162,23 @@ def rate_limited(
     ends = {}
     for at, end in latest.offsets.items():
         share = limit * sizes[at]
-        # In integers: what a float rounds would differ from machine to machine.
+        # Integer arithmetic, because the rounding of floats differs between machines.
         count = -(-share // total) if share < total else share // total
         ends[at] = min(end, begins[at] + count) if sizes[at] else end
     return StreamPosition(ends, latest.topic_ids)
 
 
 def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offsets) -> int:
-    """Return how many records lie between two positions, at most."""
+    """Return the number of offsets between two positions, which is the largest possible number of
+    records."""
     begins = _begins(start, latest, earliest)
     return sum(max(end - begins[at], 0) for at, end in latest.offsets.items())
 
 
 def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
-    """Return the partitions of which nothing was read yet: new ones, and those of topics again."""
-    remade = made_anew(start, latest)
+    """Return the partitions of which no record has been read: new ones, and those of recreated
+    topics."""
+    remade = recreated_topics(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in remade}
 
 
@@ -182,18 +190,18 @@ def _begins(
 
 
 def is_behind(start: StreamPosition, latest: StreamPosition) -> bool:
-    """Return whether some partition ends before what was read of it already."""
-    remade = made_anew(start, latest)
+    """Return whether the log of any partition ends before the position `start`."""
+    remade = recreated_topics(start, latest)
     return any(
         at.topic not in remade and end < start.offsets.get(at, 0)
         for at, end in latest.offsets.items()
     )
 
 
-class Patience:
-    """Holds a small batch back until there is enough to read or it has waited long enough.
+class BatchDelay:
+    """Delays a small batch until there are enough records, or until it has waited long enough.
 
-    The first batch is never held back.  Owns when the last batch was let through.
+    The first batch is never delayed.  The object stores the time of the last batch.
     """
 
     def __init__(self, min_count: int, delay_ms_max: int) -> None:
@@ -201,8 +209,8 @@ class Patience:
         self._delay_ms_max = delay_ms_max
         self._last_ms: int | None = None
 
-    def lets_through(self, count: int, now_ms: int) -> bool:
-        """Return whether a batch of so many records may begin now."""
+    def may_start(self, count: int, now_ms: int) -> bool:
+        """Return whether a batch of `count` records may start now."""
         is_due = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
         if is_due or count >= self._min_count:
             self._last_ms = now_ms
@@ -210,62 +218,63 @@ class Patience:
         return False
 
 
-# ---- where a query begins, where a batch query ends
+# ---- start of a query, end of a batch query
 
 
 @dataclass(frozen=True)
-class Everywhere:
-    """The same in each partition: EARLIEST or LATEST."""
+class AllPartitions:
+    """EARLIEST or LATEST, in every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True)
-class Each:
-    """An offset for each partition; EARLIEST and LATEST stand for themselves."""
+class OffsetPerPartition:
+    """An offset for each partition, possibly EARLIEST or LATEST."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True)
-class Since:
-    """The first record at or after a time, in ms since 1970."""
+class FromTimestamp:
+    """The first record at or after a timestamp, in ms since 1970."""
 
     time_ms: int
 
 
 @dataclass(frozen=True)
-class SinceEach:
-    """As `Since`, with a time for each partition."""
+class TimestampPerPartition:
+    """The first record at or after a timestamp in ms, which differs by partition."""
 
     times_ms: Offsets
 
 
-Place = Everywhere | Each | Since | SinceEach
+Place = AllPartitions | OffsetPerPartition | FromTimestamp | TimestampPerPartition
 
 
 class OffsetLookups(NamedTuple):
-    """What is known of the partitions' offsets, and what brokers are to be asked for the rest."""
+    """Offsets that are already known, and lookups that brokers must answer."""
 
     known: dict[TopicPartition, int]
     asked: dict[TopicPartition, int]
-    """A time in ms, or EARLIEST or LATEST."""
+    """Timestamp in ms, EARLIEST or LATEST, to be looked up for each partition."""
 
 
 def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> OffsetLookups:
-    """Return what to ask brokers to find a place; ValueError where it leaves partitions out."""
+    """Return the known offsets and the lookups for the start or end of a query (`place`).  Raises
+    ValueError if `place` does not contain all partitions."""
     wanted = sorted(partitions)
-    if isinstance(place, Everywhere):
+    if isinstance(place, AllPartitions):
         return OffsetLookups({}, dict.fromkeys(wanted, place.offset))
-    if isinstance(place, Since):
+    if isinstance(place, FromTimestamp):
         return OffsetLookups({}, dict.fromkeys(wanted, place.time_ms))
-    given = place.offsets if isinstance(place, Each) else place.times_ms
+    given = place.offsets if isinstance(place, OffsetPerPartition) else place.times_ms
     missing, extra = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
     if missing:
         raise ValueError(f"says nothing of {', '.join(map(str, missing))}")
     if extra:
         raise ValueError(f"names {', '.join(map(str, extra))}, which the query does not read")
-    if isinstance(place, SinceEach):
+    if isinstance(place, TimestampPerPartition):
         return OffsetLookups({}, dict(given))
     return OffsetLookups(
         {at: offset for at, offset in given.items() if offset >= 0},

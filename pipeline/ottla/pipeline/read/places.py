@@ -1,15 +1,15 @@
-"""From what options say to offsets: where a query begins, and where a batch ends.
+"""Resolution of options to offsets: the start of a query, and the end of a batch query.
 
-Blocking: it asks the cluster.
+Blocking: it sends requests to the cluster.
 """
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.read.asking import Asking, FoundTopics
+from ottla.pipeline.read.cluster_queries import ClusterQueries, FoundTopics
 from ottla.pipeline.read.offsets import (
     EARLIEST,
     LATEST,
-    Each,
+    OffsetPerPartition,
     Place,
     StreamPosition,
     ask_for,
@@ -20,8 +20,9 @@ from ottla.pipeline.read.source_options import SourceOptions
 GO_ON = "set failOnDataLoss to false to read what is there"
 
 
-def present(asking: Asking, options: SourceOptions) -> FoundTopics:
-    """Return what there is to read; RefusedError where something that is named is not there."""
+def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
+    """Return the topics and partitions that exist.  Raises RefusedError if one that the options
+    name does not exist."""
     found = asking.find_topics(options.topics)
     if found.missing:
         raise RefusedError(
@@ -31,9 +32,10 @@ def present(asking: Asking, options: SourceOptions) -> FoundTopics:
 
 
 def starting_position(
-    asking: Asking, options: SourceOptions, topics: FoundTopics
+    asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return where a new query begins; RefusedError where that is not in the log."""
+    """Return the start of a new query.  Raises RefusedError if a start offset is outside the log of
+    its partition."""
     offsets = _resolved(asking, options.start, topics, "starting")
     late = [at for at, offset in sorted(offsets.items()) if offset == LATEST]
     if late and options.fails_without_match:
@@ -48,8 +50,11 @@ def starting_position(
     )
 
 
-def ending_position(asking: Asking, options: SourceOptions, topics: FoundTopics) -> StreamPosition:
-    """Return where a batch query ends: the end of the log where no record is so late."""
+def ending_position(
+    asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
+) -> StreamPosition:
+    """Return the end of a batch query.  In a partition without a record at or after the requested
+    timestamp, it is the end of the log."""
     offsets = _resolved(asking, options.end, topics, "ending")
     late = [at for at, offset in offsets.items() if offset == LATEST]
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))
@@ -58,17 +63,17 @@ def ending_position(asking: Asking, options: SourceOptions, topics: FoundTopics)
     )
 
 
-def batch_ranges(asking: Asking, options: SourceOptions) -> list[OffsetRange]:
-    """Return what a batch query reads.
+def batch_ranges(asking: ClusterQueries, options: SourceOptions) -> list[OffsetRange]:
+    """Return the ranges of a batch query.
 
-    RefusedError where the log does not have what was named; with `failOnDataLoss` false what it
-    has of that.
+    Raises RefusedError if an offset in the options is outside the log of its partition.  If
+    `failOnDataLoss` is false, the ranges are limited to the log instead.
     """
     topics = present(asking, options)
     start = starting_position(asking, options, topics).offsets
     end = ending_position(asking, options, topics).offsets
     for at in sorted(topics.partitions):
-        if end[at] < start[at] and isinstance(options.end, Each):
+        if end[at] < start[at] and isinstance(options.end, OffsetPerPartition):
             raise ConfigError(
                 "endingOffsets", f"ends {at} at {end[at]}, before it begins at {start[at]}"
             )
@@ -85,14 +90,17 @@ def batch_ranges(asking: Asking, options: SourceOptions) -> list[OffsetRange]:
 
 
 def _within_logs(
-    asking: Asking,
+    asking: ClusterQueries,
     place: Place,
     offsets: dict[TopicPartition, int],
     which: str,
     options: SourceOptions,
 ) -> dict[TopicPartition, int]:
-    """Return offsets that lie in their logs: those that the user named may not."""
-    if not isinstance(place, Each):
+    """Return the user's offsets, each limited to the log of its partition.
+
+    Raises RefusedError for an offset outside the log, unless `failOnDataLoss` is false.
+    """
+    if not isinstance(place, OffsetPerPartition):
         return offsets
     first = asking.offsets(dict.fromkeys(offsets, EARLIEST))
     last = asking.offsets(dict.fromkeys(offsets, LATEST))
@@ -108,11 +116,11 @@ def _within_logs(
 
 
 def _resolved(
-    asking: Asking, place: Place, topics: FoundTopics, which: str
+    asking: ClusterQueries, place: Place, topics: FoundTopics, which: str
 ) -> dict[TopicPartition, int]:
     try:
         known, asked = ask_for(place, topics.partitions)
     except ValueError as error:
-        suffix = "Offsets" if isinstance(place, Each) else "OffsetsByTimestamp"
+        suffix = "Offsets" if isinstance(place, OffsetPerPartition) else "OffsetsByTimestamp"
         raise ConfigError(which + suffix, str(error)) from None
     return known | asking.offsets(asked)

@@ -1,10 +1,10 @@
-"""How far the ranges of a task are read: what is asked next, what answers mean.
+"""Progress of a task's ranges: the next requests, and the interpretation of responses.
 
-Pure.  Ranges are given out one after the other, each in the order of its offsets, whoever answers
-first: a task that is repeated meets its records in the same order.  What a fetch brought of a later
-range is held until its turn; no more is asked of that range meanwhile, so what is held is bounded
-by one answer a leader.  Invariants: InOrder, EachOnce (a position moves by what is given out, or
-by what is said to be lost), BoundedAhead.
+Pure.  The ranges are returned one after the other, each in the order of its offsets, whichever
+leader responds first.  A repeated task therefore reads its records in the same order.  If batches
+of a later range arrive early, they wait until the earlier ranges are complete.  Meanwhile no
+further batches of that range are requested, so at most one response per leader waits.  Invariants:
+InOrder, EachOnce (a position moves by returned batches, or by reported losses), BoundedAhead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ from ottla.pipeline.read.fetched_batches import FetchedBatches
 from ottla.pipeline.read.ranges import OffsetRange
 
 RANGES_PER_FETCH_MAX = 64
-"""Ranges of one leader that one fetch asks: it fills its answer from the first on, so more are only
-of use where most are nearly empty."""
+"""Maximum number of ranges of one leader in one fetch.  The broker fills the response from the
+first range on, so more ranges are useful only if most of them are nearly empty."""
 
 
 class RangeCourse:
-    """One range, and how far it is read."""
+    """One range of a task, and the progress of reading it."""
 
     __slots__ = ("at", "held", "is_out_of_range", "lookback", "position", "range", "topic_id")
 
@@ -28,44 +28,48 @@ class RangeCourse:
         self.range = wanted
         self.at = TopicPartition(wanted.topic, wanted.partition)
         self.lookback = max(0, wanted.start - lookback)
-        """Where reading begins; what lies before the range is read but not wanted."""
+        """First offset to read.  Records before the range are read only to detect repeated
+        writes."""
         self.position = self.lookback
-        """Where the next fetch begins."""
+        """Offset of the next fetch."""
         self.held: FetchedBatches | None = None
-        """What was fetched and is not given out yet; it ends at `position`."""
+        """Fetched batches that have not been returned yet.  They end at `position`."""
         self.is_out_of_range = False
-        """Whether the leader said that it has nothing at `position`."""
+        """True if the leader responded that `position` is out of range."""
         self.topic_id = wanted.topic_id
-        """The id that the topic had when the range was planned, or at first; empty before that."""
+        """Topic id from the planning of the range, or else from the first fetch.  Empty before
+        that."""
 
     @property
     def is_fetched(self) -> bool:
-        """Whether nothing more is to be asked."""
+        """True if the range needs no further fetch."""
         return self.position >= self.range.end
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was given out."""
+        """True if all batches of the range have been returned to the caller."""
         return self.is_fetched and self.held is None
 
     def take(self, fetched: FetchedBatches) -> None:
-        """Hold what was fetched from `position` on."""
+        """Store the batches fetched from `position` on."""
         assert self.held is None
         if fetched.next_offset > self.position:
             self.held = fetched
             self.position = fetched.next_offset
 
     def give(self) -> FetchedBatches:
-        """Return what is held, once."""
+        """Return the stored batches, and forget them."""
         held, self.held = self.held, None
         assert held is not None
         return held
 
     def on_log_bounds(self, earliest: int, latest: int) -> str | None:
-        """Move to where the log has records again; return which records are lost, if any are.
+        """Move to the next record that exists in a log from `earliest` to `latest`.  Returns a
+        sentence if records of the range were lost.
 
-        A log that begins behind the position was shortened by retention; one that ends before it
-        was cut, or is another topic's of the same name, and has nothing of the range any more.
+        If the log starts after the position, retention has deleted records.  If it ends before the
+        position, it was truncated, or belongs to another topic of the same name; it then has no
+        record of the range.
         """
         self.is_out_of_range = False
         start, end = max(self.position, self.range.start), self.range.end
@@ -79,7 +83,8 @@ class RangeCourse:
         return None
 
     def lose_rest(self, why: str) -> str:
-        """Ask no more of a partition that is not there any more; return what is lost."""
+        """Mark the rest of the range as lost, so that it is not requested again.  Returns a
+        sentence about the lost records."""
         start = max(self.position, self.range.start)
         self.position = self.range.end
         return f"{self._lost(start, self.range.end)}: {why}"
@@ -88,31 +93,31 @@ class RangeCourse:
         return f"{self.at} has lost its records from offset {start} to {end - 1}"
 
 
-class Courses:
-    """The ranges of one task, in the order in which they are given out."""
+class TaskRanges:
+    """The ranges of one task, in the order of their output."""
 
     def __init__(self, ranges: Sequence[OffsetRange], lookback: int = 0) -> None:
-        self._courses = [RangeCourse(one, lookback) for one in ranges if one.end > one.start]
+        self._task_ranges = [RangeCourse(one, lookback) for one in ranges if one.end > one.start]
         self._first = 0
 
     def __iter__(self) -> Iterator[RangeCourse]:
-        return iter(self._courses)
+        return iter(self._task_ranges)
 
     def current(self) -> RangeCourse | None:
-        """Return the range whose records come next; None when all are given out."""
-        while self._first < len(self._courses) and self._courses[self._first].is_done:
+        """Return the range whose records come next in the output, or None after the last range."""
+        while self._first < len(self._task_ranges) and self._task_ranges[self._first].is_done:
             self._first += 1
-        return self._courses[self._first] if self._first < len(self._courses) else None
+        return self._task_ranges[self._first] if self._first < len(self._task_ranges) else None
 
     def hungry(self) -> Iterator[RangeCourse]:
-        """Yield the ranges of which more may be asked now, in order."""
-        for course in self._courses[self._first :]:
+        """Yield the ranges that may be requested now, in order."""
+        for course in self._task_ranges[self._first :]:
             if course.held is None and not course.is_fetched and not course.is_out_of_range:
                 yield course
 
 
 def data_loss(sentence: str) -> RefusedError:
-    """Return the error for lost records, with what a user may do about it."""
+    """Return the error for lost records.  Its message tells the user how to continue."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{sentence}; set failOnDataLoss to false to go on without them",

@@ -1,9 +1,9 @@
-"""Fetches ranges from their leaders, one request ahead of whoever decodes.
+"""Fetches ranges from their leaders, one request ahead of the decoder.
 
-`next` waits for an answer, sends the next request and only then hands the answer over: the broker
-works and the kernel receives while the caller decodes, and nobody competes with it for the
-interpreter.  Leaders that move and brokers that restart are sat out for as long as the user allows;
-records that are gone are an error, or a warning where the user says so.
+`next` waits for a response, sends the next request, and only then returns the response.  The broker
+prepares the next response, and the kernel receives it, while the caller decodes.  No other Python
+thread competes with the caller for the GIL.  Leader changes and broker restarts are tolerated up to
+the user's timeout.  Lost records are an error, or a warning if the user allows it.
 """
 
 import logging
@@ -17,11 +17,16 @@ from ottla.client.fetch.offset_lookup import ISOLATION, find_offsets
 from ottla.client.network.bootstrap import addresses_of
 from ottla.client.network.cluster import Cluster, KnownLeader, open_cluster
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.network.pipeline import Pipeline, Submitted
+from ottla.client.network.pipeline import Pipeline, RequestInFlight
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.read.fetched_batches import FetchedBatches
-from ottla.pipeline.read.range_course import RANGES_PER_FETCH_MAX, Courses, RangeCourse, data_loss
+from ottla.pipeline.read.range_course import (
+    RANGES_PER_FETCH_MAX,
+    RangeCourse,
+    TaskRanges,
+    data_loss,
+)
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.pipeline.read.read_options import ReadOptions
 from ottla.wire.apis import FETCH, FETCH_TOPIC_IDS_FROM
@@ -32,44 +37,45 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 logger = logging.getLogger("ottla.pipeline")
 
 GONE_AFTER_S = 5.0
-"""A topic that nobody knows for so long is gone; a broker that just started may not know it yet."""
+"""Time in seconds after which an unknown topic counts as deleted.  A broker that has just started
+may not know the topic yet."""
 PATIENCE_S = 10.0
-"""How much longer than its own wait a fetch may take."""
+"""Time in seconds that a fetch may take in addition to `fetch.max.wait.ms`."""
 
 
 class RangeRequest(NamedTuple):
-    """A request that has left, and what it asked whom."""
+    """A request in flight, the broker that gets it, and the ranges that it fetches."""
 
     node: NodeId
     courses: dict[TopicPartition, RangeCourse]
-    submitted: Submitted[FetchResponse]
+    submitted: RequestInFlight[FetchResponse]
 
 
 class RangeFetcher:
-    """Fetches the ranges of one task; made by `open_range_fetcher`."""
+    """Fetches the ranges of one task.  Created by `open_range_fetcher`."""
 
     def __init__(self, cluster: Cluster, ranges: Sequence[OffsetRange], options: ReadOptions):
         lookback = options.replay_lookback_count if options.drop_replays else 0
-        self._courses = Courses(ranges, lookback)
+        self._task_ranges = TaskRanges(ranges, lookback)
         self._cluster = cluster
         self._options = options
         self._config = options.consumer_config()
         self._links: dict[NodeId, Pipeline] = {}
         self._asked: RangeRequest | None = None
         self._stale = {one.topic for one in ranges}
-        """Topics to ask the cluster about before anything else."""
+        """Topics whose metadata must be requested before the next fetch."""
         self._unknown_since: dict[str, float] = {}
-        self._trouble = "nobody answered"
+        self._trouble = "no broker answered"
 
     async def next(self) -> tuple[RangeCourse, FetchedBatches] | None:
-        """Return what comes next of the first range that is not done; None behind the last.
+        """Return the next batches of the first unfinished range, or None after the last range.
 
-        RefusedError: records are lost (OFFSET_OUT_OF_RANGE), nothing came in the time that
-        `poll_timeout_ms` gives (REQUEST_TIMED_OUT), or the cluster refuses for good.
+        Raises RefusedError if records were lost (OFFSET_OUT_OF_RANGE), if no records arrived within
+        `poll_timeout_ms` (REQUEST_TIMED_OUT), or if the cluster refuses permanently.
         """
         with trio.move_on_after(self._options.poll_timeout_ms / 1_000):
             return await self._next()
-        course = self._courses.current()
+        course = self._task_ranges.current()
         assert course is not None
         raise RefusedError(
             ErrorCode.REQUEST_TIMED_OUT,
@@ -83,7 +89,7 @@ class RangeFetcher:
             await self._drop(node)
 
     async def _next(self) -> tuple[RangeCourse, FetchedBatches] | None:
-        while (course := self._courses.current()) is not None:
+        while (course := self._task_ranges.current()) is not None:
             is_given = course.held is not None
             fetched = course.give() if is_given else None
             try:
@@ -100,7 +106,7 @@ class RangeFetcher:
                 if isinstance(error, RefusedError) and not error.is_retriable:
                     raise
                 self._trouble = str(error)
-                self._stale |= {one.at.topic for one in self._courses.hungry()}
+                self._stale |= {one.at.topic for one in self._task_ranges.hungry()}
                 if not is_given:
                     await trio.sleep(self._config.retry_backoff_ms / 1_000)
             if fetched is not None:
@@ -108,17 +114,18 @@ class RangeFetcher:
         return None
 
     async def _ask(self) -> None:
-        """Send a request for the first range that wants more, and those its leader has too."""
+        """Send a request for the first range that needs more records, and for other ranges with the
+        same leader."""
         if self._stale:
             await self._refresh()
-        first = next(self._courses.hungry(), None)
+        first = next(self._task_ranges.hungry(), None)
         if first is None:
             return
         leader = self._cluster.known_leader(first.at)
         if leader is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{first.at} has no leader")
         courses: dict[TopicPartition, RangeCourse] = {}
-        for course in self._courses.hungry():
+        for course in self._task_ranges.hungry():
             known = self._cluster.known_leader(course.at)
             if known is not None and known.node == leader.node:
                 courses.setdefault(course.at, course)
@@ -155,7 +162,8 @@ class RangeFetcher:
         return FetchRequest(
             max_wait_ms=config.fetch_wait_ms_max,
             min_bytes=config.fetch_bytes_min,
-            # As much as one partition may have: what the first range has goes before all others'.
+            # Equal to the limit of a partition, so the first range fills the response before the
+            # others do.
             max_bytes=min(config.fetch_bytes_max, config.partition_bytes_max),
             isolation_level=ISOLATION[self._options.isolation_level],
             topics=list(topics.values()),
@@ -221,7 +229,7 @@ class RangeFetcher:
             self._trouble = f"{course.at} has no records there yet"
 
     async def _find_bounds(self, course: RangeCourse) -> None:
-        """Learn where the log begins and ends, and whether records of the range are gone."""
+        """Request the log's start and end, and report the lost records of the range."""
         at = course.at
         patience_s = self._config.request_timeout_ms / 1_000
         (earliest, latest) = [
@@ -233,7 +241,7 @@ class RangeFetcher:
             self._lose(lost)
 
     async def _refresh(self) -> None:
-        """Ask who leads the stale topics, and whether they are still the ones they were."""
+        """Request the leaders and the ids of the topics in `_stale`."""
         answer = await self._cluster.metadata(self._stale)
         unknown = {
             topic.name or ""
@@ -247,7 +255,7 @@ class RangeFetcher:
             if name in unknown or name not in self._stale
         }
         self._stale.clear()
-        for course in self._courses:
+        for course in self._task_ranges:
             name = course.at.topic
             if course.is_fetched:
                 continue
@@ -260,7 +268,7 @@ class RangeFetcher:
                 course.topic_id = course.topic_id or topic_id
                 if course.topic_id != topic_id:
                     self._lose(course.lose_rest(f"topic {name!r} was deleted and created again"))
-        current = self._courses.current()
+        current = self._task_ranges.current()
         if current is not None and current.at.topic in self._stale:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {current.at.topic!r}"
@@ -296,7 +304,8 @@ class RangeFetcher:
 async def open_range_fetcher(
     ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> AsyncIterator[RangeFetcher]:
-    """Fetch ranges from the cluster that `options` names; close the connections at the end."""
+    """Open a fetcher of ranges from the cluster that `options` name.  Its connections close at the
+    end of the block."""
     config = options.consumer_config()
     async with open_cluster(
         addresses_of(options.bootstrap),

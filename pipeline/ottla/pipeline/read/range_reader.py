@@ -1,8 +1,9 @@
-"""Reads ranges of topics as Arrow batches: what a Spark task does.
+"""Reads ranges of topics as Arrow batches, in a Spark task.
 
-`read_ranges` is a generator for a thread that blocks.  It gives the records of the ranges one range
-after the other and each in the order of its offsets, whatever the network does.  Memory is bounded:
-one answer is decoded while the next arrives.  Closed early, it closes its connections.
+`read_ranges` is a generator for a blocking thread.  It yields the records of one range after the
+other, each range in the order of its offsets, whichever leader responds first.  Memory is bounded:
+one response is decoded while the next one arrives.  If the generator is closed early, it closes its
+connections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +25,15 @@ from ottla.pipeline.write.replays import ReplayFilter
 
 LOOKBACK_GROWTH = 4
 LOOKBACK_COUNT_MAX = 1_000_000
-"""Further back no batch of one task is looked for: that takes about a second of each range."""
+"""Maximum number of records before a range that one task reads to detect repeated writes.  Reading
+them takes about a second for each range."""
 
 
 def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `ranges` in the schema that `options` ask for.
+    """Yield the records of `ranges` in the schema that `options` request.
 
-    RefusedError where records are lost or do not come in time, CorruptDataError where bytes lie;
-    each names the partition.
+    Raises RefusedError if records are lost or do not arrive in time, and CorruptDataError if bytes
+    are corrupt.  Each error names the partition.
     """
     if not ranges:
         return
@@ -46,7 +48,7 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 
 
 class Rows:
-    """Makes the rows of one range from what is fetched of it, in order."""
+    """Converts the fetched batches of one range to rows, in order."""
 
     def __init__(
         self, course: RangeCourse, options: ReadOptions, *, may_learn: bool = True
@@ -56,19 +58,20 @@ class Rows:
         self._names = column_names(options.columns, options.include_headers)
         self._first = course.range.start
         self._may_learn = may_learn
-        """Whether more may be read than the look-back, where that leaves open what is new."""
+        """True if more records than the configured look-back may be read, in case these do not
+        suffice to identify repeated records."""
         self.replays: ReplayFilter | None = None
         needed = self._names
         if options.drop_replays:
-            # What lies before the range is read as well, to learn what was written before it.
+            # Records before the range are also read, because the range may repeat them.
             self._first = course.lookback
             self.replays = ReplayFilter(fail_on_data_loss=options.fail_on_data_loss)
             needed = column_names((*needed, "offset", HEADERS), include_headers=True)
         self._decoder = ArrowDecoder(course.at, needed)
 
     def of(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are wanted."""
-        # Behind records that are lost it goes on within a batch.
+        """Yield the requested rows of fetched batches."""
+        # After lost records, reading may continue in the middle of a batch.
         first = max(fetched.first, self._first)
         try:
             for rows in self._decoder.decode(fetched.bodies(), first, self._course.range.end):
@@ -80,7 +83,7 @@ class Rows:
             raise CorruptDataError(f"{self._course.at}: {error.where}") from error
 
     def _new(self, rows: pa.RecordBatch, replays: ReplayFilter) -> Iterator[pa.RecordBatch]:
-        """Yield those of the rows that are in the range and that nobody wrote before."""
+        """Yield those rows within the range that do not repeat earlier records."""
         before = int(np.searchsorted(rows.column("offset").to_numpy(), self._course.range.start))
         if before:
             replays.keep(rows.column(HEADERS).slice(0, before))
@@ -97,7 +100,8 @@ class Rows:
             yield rows.select(list(self._names))
 
     def _sure(self, replays: ReplayFilter) -> ReplayFilter:
-        """Look further back until the batches that go on in the range are seen from before them."""
+        """Read further back, until the filter has seen the start of every Spark batch that
+        continues into the range.  Returns the new filter."""
         count = self._options.replay_lookback_count
         margin, most = count // 2, min(self._course.range.start, LOOKBACK_COUNT_MAX)
         while replays.is_unsure(margin) and count < most:
@@ -107,7 +111,7 @@ class Rows:
 
 
 def learn(wanted: OffsetRange, options: ReadOptions) -> ReplayFilter:
-    """Return what a reader of a range knows that has read `replay_lookback_count` before it."""
+    """Return a replay filter that has read `replay_lookback_count` records before the range."""
     rows: Rows | None = None
     last = wanted._replace(start=wanted.start - 1, end=wanted.start)
     with open_loop_thread() as loop:

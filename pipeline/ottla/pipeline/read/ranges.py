@@ -1,9 +1,9 @@
-"""Which records one Spark task reads: offsets of partitions, cut and packed.
+"""Records of each Spark task: ranges of offsets, split and grouped.
 
-A task has a fixed cost of about 0.1 s, so small ranges share one; large ones are cut where the user
-asks for it.  Pure, and the same ranges with the same options always give the same tasks: a batch
-that is repeated must find the records of each of its tasks again.  Invariants: EveryRecordOnce,
-BoundedTask (no task has more than `max_records`), EnoughTasks.
+A task has a fixed cost of about 0.1 s, so several small ranges share a task.  Large ranges are
+split if the user requests it.  Pure.  The same ranges with the same options always give the same
+tasks, because a repeated batch must have the same records in each task.  Invariants:
+EveryRecordOnce, BoundedTask (no task has more than `max_records`), EnoughTasks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,27 +12,32 @@ from itertools import pairwise
 from typing import NamedTuple
 
 RECORDS_PER_TASK_MIN = 10_000
-"""Ranges share a task until it has so many.  Smaller, and a task's fixed cost exceeds its work."""
+"""Number of records up to which ranges share a task.  With fewer records, the fixed cost of a task
+would exceed its work."""
 TASK_COUNT = 8
-"""So many tasks keep the cores of a usual machine at work, whatever is done with the records."""
+"""Number of tasks that suffices to keep the cores of a typical machine busy, whatever the query
+does with the records."""
 RECORDS_PER_TASK = 100_000
-"""Where there are tasks enough, ranges share one until it has so many.  Larger, and the last tasks
-of a large batch leave cores idle; smaller, and many partitions cost a task each."""
+"""Number of records up to which ranges share a task once there are `TASK_COUNT` tasks.  With more,
+cores are idle during the last tasks of a large batch.  With fewer, each of many partitions gets its
+own task."""
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition in [start, end); of a compacted log some may be gone."""
+    """The records of one partition in [start, end).  In a compacted log, some offsets have no
+    record."""
 
     topic: str
     partition: int
     start: int
     end: int
     topic_id: str = ""
-    """As Kafka writes it, where it is known: another topic of the name has other records."""
+    """Topic id in Kafka's text form, if it is known.  Another topic of the same name has other
+    records."""
 
     @property
     def record_count(self) -> int:
-        """How many records there are at most."""
+        """Largest possible number of records in the range."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -45,10 +50,11 @@ def pack(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return what each task reads, in order of topic, partition and offset; empty ranges go.
+    """Return the ranges of each task, ordered by topic, partition and offset, without empty ranges.
 
-    `min_partitions` (`minPartitions`) asks for at least so many tasks, as far as there are records;
-    `max_records` (`maxRecordsPerPartition`) for tasks of at most so many records.
+    `min_partitions` (`minPartitions`) is the minimum number of tasks, provided that there are
+    enough records; `max_records` (`maxRecordsPerPartition`) is the maximum number of records of a
+    task.
     """
     wanted = sorted(one for one in ranges if one.record_count > 0)
     pieces = _cut(wanted, min_partitions or 1, max_records)
@@ -60,9 +66,10 @@ def pack(
 
 
 def task_count(record_count: int) -> int:
-    """Return how many tasks so many records are worth.
+    """Return the number of tasks for `record_count` records.
 
-    It does not ask how many cores there are: a batch that is repeated may find others.
+    It does not depend on the number of cores, because a batch may be repeated on a machine with
+    another number.
     """
     few = min(TASK_COUNT, -(-record_count // RECORDS_PER_TASK_MIN))
     return max(few, -(-record_count // RECORDS_PER_TASK))
@@ -71,10 +78,10 @@ def task_count(record_count: int) -> int:
 def _cut(
     ranges: Sequence[OffsetRange], min_partitions: int, max_records: int | None
 ) -> list[OffsetRange]:
-    """Cut ranges until each piece is small enough and there are enough of them."""
+    """Split ranges until each piece is small enough and there are enough pieces."""
     parts = [-(-one.record_count // max_records) if max_records else 1 for one in ranges]
     missing = min_partitions - sum(parts)
-    # The range with the largest pieces is cut further, first come first where two are alike.
+    # The range with the largest pieces is split further.  Of two equal ones, the first is.
     largest = [
         (-one.record_count / n, i) for i, (one, n) in enumerate(zip(ranges, parts, strict=True))
     ]
@@ -96,13 +103,17 @@ def _evenly(one: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def _share_out(
     pieces: Sequence[OffsetRange], count: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Give the largest pieces first, each to the task that has least; open tasks where needed."""
+    """Assign pieces to tasks, the largest first.  Each piece goes to the task that has the fewest
+    records.
+
+    If a piece does not fit, another task is created.
+    """
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]
     for piece in sorted(pieces, key=lambda one: (-one.record_count, one)):
         load, index = loads[0]
         if max_records and load + piece.record_count > max_records:
-            # What does not fit into the task that has least fits into none.
+            # If a piece does not fit into the task with the fewest records, it fits into none.
             tasks.append([piece])
             continue
         tasks[index].append(piece)

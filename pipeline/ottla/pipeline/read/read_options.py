@@ -1,6 +1,6 @@
-"""What a task must know to read its ranges: the same for every task of a query.
+"""Options of reads, the same for every task of a query.
 
-Pure, frozen and picklable: it travels from the driver to the executors with the reader.
+Pure, frozen and picklable: the options are sent from the driver to the executors with the reader.
 """
 
 from dataclasses import dataclass
@@ -9,39 +9,44 @@ from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.declare import load
 
 POLL_TIMEOUT_MS = 120_000
-"""Spark's network timeout: shorter, and a broker that restarts fails the task."""
+"""Default timeout in ms, equal to Spark's network timeout.  With a shorter one, a restart of a
+broker can fail the task."""
 REPLAY_LOOKBACK_COUNT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How ranges are read.  Field names are ours; the user's names stand in `source_options`."""
+    """Options of reads.  The field names are ours; the names that users write are in
+    `source_options`."""
 
     bootstrap: str
-    """Addresses as `kafka.bootstrap.servers` gives them: host:port, separated by commas."""
+    """Bootstrap addresses in the form of `kafka.bootstrap.servers`: host:port, separated by
+    commas."""
     include_headers: bool = False
-    """Whether the column `headers` is there at all (`includeHeaders`)."""
+    """True if the column `headers` is present (`includeHeaders`)."""
     isolation_level: str = "read_uncommitted"
-    """`kafka.isolation.level`: with read_committed no record of an aborted transaction is read."""
+    """`kafka.isolation.level`: read_committed skips records of aborted transactions."""
     poll_timeout_ms: int = POLL_TIMEOUT_MS
-    """How long troubles that pass (a leader moves, a broker restarts) are sat out
-    (`kafkaConsumer.pollTimeoutMs`)."""
+    """Time in ms for which temporary failures are retried, such as a change of leader or a restart
+    of a broker (`kafkaConsumer.pollTimeoutMs`)."""
     fetch_retries: int = 3
-    """How often the driver asks for offsets again (`fetchOffset.numRetries`)."""
+    """Number of times that the driver retries a request for offsets (`fetchOffset.numRetries`)."""
     fetch_retry_interval_ms: int = 10
-    """How long it waits between two such questions (`fetchOffset.retryIntervalMs`)."""
+    """Delay in ms between two such retries (`fetchOffset.retryIntervalMs`)."""
     fail_on_data_loss: bool = True
-    """Whether records that are gone fail the query; if not, it goes on behind them."""
+    """True if lost records fail the query.  Otherwise the query continues after them
+    (`failOnDataLoss`)."""
     columns: tuple[str, ...] | None = None
-    """The columns to ship, in the order of the schema; None for all of them."""
+    """Columns to read, in the order of the schema.  None means all of them."""
     drop_replays: bool = False
-    """Whether records that a repeated Spark task wrote again are left out (`dropReplays`)."""
+    """True to skip the copies of records that a repeated Spark task has written again
+    (`dropReplays`)."""
     replay_lookback_count: int = REPLAY_LOOKBACK_COUNT
-    """How many records before a range are read to learn what was written before it."""
+    """Number of records before a range that are read to detect repeated writes."""
     client: tuple[tuple[str, str], ...] = ()
-    """What `kafka.*` options say, without the prefix, sorted by key."""
+    """The `kafka.*` options as (key, value), without the prefix, sorted by key."""
 
     def consumer_config(self) -> ConsumerConfig:
-        """Return the settings of our client; ConfigError where a value is not allowed."""
+        """Return the settings of our client.  Raises ConfigError for an invalid value."""
         config, _unknown = load(ConsumerConfig, dict(self.client))
         return config

@@ -1,9 +1,10 @@
-"""Has the progress of streams seen: each commits what it has read to a group, `spark-<name>`.
+"""Commits the progress of streams to groups `spark-<name>`, so that tools show their lag.
 
-`ottla group lag` shows such a group as any other; it has no members, and nobody reads by it: where
-a stream goes on is in Spark's checkpoint alone.  A data source is told neither its query's name nor
-its last batch, so a listener of the session does it.  Where the listener cannot see a stream's
-options (Spark Connect), only the option `shadowGroup` is left.
+`ottla group lag` shows such a group like any other.  The group has no members, and its offsets are
+never read: a stream continues from Spark's checkpoint alone.  A data source knows neither the name
+of its query nor the end of the query's last batch, so a listener of the session commits instead.
+With Spark Connect, the listener cannot see a stream's options.  Only the option `shadowGroup` works
+then.
 """
 
 # ruff: noqa: N802 - Spark names these methods
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ottla.model.errors import OttlaError
-from ottla.pipeline.read.asking import Asking
+from ottla.pipeline.read.cluster_queries import ClusterQueries
 from ottla.pipeline.read.offsets import StreamPosition
 from ottla.pipeline.read.source_options import SourceOptions, parse_source_options
 from ottla.pipeline.run.progress import SHADOW_PREFIX
@@ -39,19 +40,19 @@ logger = logging.getLogger("ottla.pipeline")
 
 @dataclass(slots=True)
 class _Query:
-    """What is known of one run of a query; owns a connection for each cluster it reads."""
+    """State of one run of a query.  It owns one connection to each cluster that the query reads."""
 
     name: str | None
     java: Any
-    """The query in the JVM, which tells its sources once it runs."""
+    """The query object in the JVM, which lists its sources once the query is running."""
     sources: Mapping[str, SourceOptions] | None = None
-    """By the description under which progress names them."""
-    asking: dict[str, Asking] = field(default_factory=dict)
-    told: dict[str, StreamPosition] = field(default_factory=dict)
+    """Options of the query's sources, by the source's description in progress events."""
+    asking: dict[str, ClusterQueries] = field(default_factory=dict)
+    committed: dict[str, StreamPosition] = field(default_factory=dict)
 
 
 class ShadowListener(StreamingQueryListener):
-    """Commits the offsets of every stream of one session that is named, or names a group."""
+    """Commits the offsets of those streams of one session that have a name or a shadow group."""
 
     def __init__(self, session: "SparkSession", format_name: str) -> None:
         self._session = session
@@ -59,7 +60,7 @@ class ShadowListener(StreamingQueryListener):
         self._queries: dict[str, _Query] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Keep hold of the query: once it has ended, its session has forgotten it."""
+        """Keep the query object, because the session drops it when the query has ended."""
         session: Any = self._session
         query_id = session._jvm.java.util.UUID.fromString(str(event.id))
         java = session._jsparkSession.streams().get(query_id)
@@ -67,7 +68,7 @@ class ShadowListener(StreamingQueryListener):
             self._queries[str(event.runId)] = _Query(event.name, java)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Commit what the batch has read."""
+        """Commit the end of the batch to the query's group."""
         progress = event.progress
         query = self._queries.get(str(progress.runId))
         if query is None:
@@ -79,23 +80,23 @@ class ShadowListener(StreamingQueryListener):
                 options = query.sources.get(source.description)
                 if options is not None and source.endOffset not in (None, "null"):
                     end = StreamPosition.from_json(json.loads(source.endOffset))
-                    _tell(query, source.description, options, end, progress.batchId)
+                    _commit_end(query, source.description, options, end, progress.batchId)
         except (OttlaError, Py4JError, PySparkException) as error:
-            # The stream is not worse for it.
-            logger.warning("the group of query %s is not told: %s", query.name, error)
+            # The stream itself is unaffected.
+            logger.warning("no progress is committed for query %s: %s", query.name, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: what was read was told."""
+        """Do nothing: the end of the last batch is already committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Close what was opened for the query."""
+        """Close the connections of the query."""
         query = self._queries.pop(str(event.runId), None)
         for asking in query.asking.values() if query else ():
             asking.close()
 
 
 def listen(session: "SparkSession", format_name: str) -> None:
-    """Have the streams of a session seen from now on; again does no harm."""
+    """Start to commit the progress of a session's streams.  Repeated calls have no effect."""
     if session not in _listeners and hasattr(session, "_jsparkSession"):
         _listeners[session] = ShadowListener(session, format_name)
         session.streams.addListener(_listeners[session])
@@ -104,20 +105,21 @@ def listen(session: "SparkSession", format_name: str) -> None:
 _listeners: "WeakKeyDictionary[SparkSession, ShadowListener]" = WeakKeyDictionary()
 
 
-def _tell(
+def _commit_end(
     query: _Query, source: str, options: SourceOptions, end: StreamPosition, batch_id: int
 ) -> None:
     group = options.shadow_group or (SHADOW_PREFIX + query.name if query.name else None)
-    if group is None or query.told.get(source) == end:
+    if group is None or query.committed.get(source) == end:
         return
     if source not in query.asking:
-        query.asking[source] = Asking(options.read)
+        query.asking[source] = ClusterQueries(options.read)
     query.asking[source].commit(group, end, f"batch {batch_id}")
-    query.told[source] = end
+    query.committed[source] = end
 
 
 def _sources(java: Any, format_name: str) -> dict[str, SourceOptions]:
-    """Return the options of a query's sources of our format, which only the JVM knows."""
+    """Return the options of all sources of a query that have our format.  Only the JVM knows
+    them."""
     found: dict[str, SourceOptions] = {}
     leaves = java.streamingQuery().logicalPlan().collectLeaves()
     for index in range(leaves.size()):

@@ -1,32 +1,33 @@
-"""Checks what a stream or batch will read with the plain client, before a JVM starts.
+"""Checks the sources of a stream or batch query with the plain client, before a JVM starts.
 
-The same options, questions and sentences as in the query itself, so that a query that passes
-fails later only because the cluster changed meanwhile.  Needs no pyspark.
+The check uses the same options, requests and messages as the query.  If the check succeeds, the
+query can fail for these reasons only if the cluster changes in between.  It does not need pyspark.
 """
 
 from collections.abc import Mapping
 
 from ottla.client.network.connection import ConnectionLostError
-from ottla.pipeline.read.asking import Asking
+from ottla.pipeline.read.cluster_queries import ClusterQueries
 from ottla.pipeline.read.places import ending_position, present, starting_position
 from ottla.pipeline.read.source_options import parse_source_options
 
 ANSWER_TIMEOUT_S = 2.0
-"""Shorter, and a broker across an ocean is taken for none; longer, and a wrong address costs the
-patience that this check is to save."""
+"""Time in seconds within which a broker must respond.  With a shorter one, a distant broker is
+reported as missing.  With a longer one, the user of a wrong address waits, which this check should
+prevent."""
 
 
 def check_source(texts: Mapping[str, str], *, is_stream: bool, is_resumed: bool = False) -> None:
-    """Raise what the query would fail with: its options, the address, topics, where it begins.
+    """Raise the error that the query would raise for its options, addresses, topics or start.
 
-    `is_resumed`: a checkpoint says where it begins.  ConfigError for an option, RefusedError for a
-    topic or an offset that is not there, ConnectionLostError if no broker answers.
+    `is_resumed` is true if the start is in a checkpoint.  Raises ConfigError for an invalid option,
+    RefusedError for a missing topic or offset, ConnectionLostError if no broker responds.
     """
     options = parse_source_options(texts, is_stream=is_stream)
-    asking = Asking(options.read, first_answer_timeout_s=ANSWER_TIMEOUT_S)
+    asking = ClusterQueries(options.read, first_answer_timeout_s=ANSWER_TIMEOUT_S)
     try:
         if is_resumed and not options.read.fail_on_data_loss:
-            asking.find_topics(options.topics)  # whether a broker answers
+            asking.find_topics(options.topics)  # Raises an error if no broker responds.
             return
         topics = present(asking, options)
         if is_resumed:

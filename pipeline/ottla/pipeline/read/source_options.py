@@ -1,7 +1,7 @@
-"""What may be said to `spark.read.format("ottla")`: every option of Spark's own Kafka connector.
+"""Options of `spark.read.format("ottla")`: every option of Spark's own Kafka connector.
 
-Names, defaults and precedence are the connector's; `columns`, `dropReplays`, `replayLookbackCount`
-and `shadowGroup` are ours.  Pure.
+Names, defaults and precedence are those of the connector.  `columns`, `dropReplays`,
+`replayLookbackCount` and `shadowGroup` exist only here.  Pure.
 """
 
 import re
@@ -23,11 +23,11 @@ from ottla.pipeline.read.arrow_schema import HEADERS, column_names
 from ottla.pipeline.read.offsets import (
     EARLIEST,
     LATEST,
-    Each,
-    Everywhere,
+    AllPartitions,
+    FromTimestamp,
+    OffsetPerPartition,
     Place,
-    Since,
-    SinceEach,
+    TimestampPerPartition,
     parse_partition_offsets,
 )
 from ottla.pipeline.read.read_options import POLL_TIMEOUT_MS, REPLAY_LOOKBACK_COUNT, ReadOptions
@@ -45,21 +45,23 @@ SET_BY_SPARK = {
 
 @dataclass(frozen=True)
 class Assign:
-    """These partitions (`assign`)."""
+    """Partitions that the option names one by one (`assign`)."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True)
 class Subscribe:
-    """All partitions of these topics, as they come (`subscribe`)."""
+    """All partitions of the given topics, including partitions that are added later
+    (`subscribe`)."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """All topics with a name like this, as they come, but internal ones (`subscribePattern`)."""
+    """All non-internal topics whose name matches, including topics that are created later
+    (`subscribePattern`)."""
 
     pattern: str
 
@@ -102,24 +104,24 @@ def parse_place(text: str) -> Place:
     """earliest, latest, or JSON such as {"t": {"0": 23}} (-2 is the earliest, -1 the latest)."""
     edge = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
     if edge is not None:
-        return Everywhere(edge)
+        return AllPartitions(edge)
     found = parse_partition_offsets(parse_json_object(text))
     if min(found.values(), default=0) < EARLIEST:
         raise ValueError(text)
-    return Each(found)
+    return OffsetPerPartition(found)
 
 
-def parse_times(text: str) -> SinceEach:
+def parse_times(text: str) -> TimestampPerPartition:
     """a JSON object of times in ms, as {"t": {"0": 1700000000000}}."""
     found = parse_partition_offsets(parse_json_object(text))
     if min(found.values(), default=0) < 0:
         raise ValueError(text)
-    return SinceEach(found)
+    return TimestampPerPartition(found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings:
-    """The options one by one, as declared to users."""
+    """The options of a read, with the names and texts that users see."""
 
     assign: Assign | None = setting(
         None,
@@ -136,35 +138,35 @@ class SourceSettings:
         key="subscribePattern",
         kind=SettingKind.STRING,
         parse=parse_pattern,
-        doc="Which topics to read; a stream finds new ones as they come.",
+        doc="Topics to read, by a pattern; a stream finds new ones when they are created.",
     )
     starting_timestamp_ms: int | None = setting(
         None,
         key="startingTimestamp",
         kind=SettingKind.LONG,
         at_least=0,
-        doc="Begin at the first record at or after this time, in ms; goes before "
-        "startingOffsetsByTimestamp, which goes before startingOffsets.",
+        doc="Time in ms: start at the first record at or after it; precedes "
+        "startingOffsetsByTimestamp, which precedes startingOffsets.",
     )
-    starting_times: SinceEach | None = setting(
+    starting_times: TimestampPerPartition | None = setting(
         None,
         key="startingOffsetsByTimestamp",
         kind=SettingKind.STRING,
         parse=parse_times,
-        doc="Begin at the first record at or after a time, given for each partition.",
+        doc="Start at the first record at or after a time, given for each partition.",
     )
     starting: Place | None = setting(
         None,
         key="startingOffsets",
         kind=SettingKind.STRING,
         parse=parse_place,
-        doc="Where a new query begins: by default earliest in batches, latest in streams.",
+        doc="Start of a new query: by default earliest in batches, latest in streams.",
     )
     starting_strategy: str = setting(
         "error",
         key="startingOffsetsByTimestampStrategy",
         one_of=("error", "latest"),
-        doc="What to do where a partition has no record so late: fail, or begin at its end.",
+        doc="Action if a partition has no record that late: fail, or start at its end.",
     )
     ending_timestamp_ms: int | None = setting(
         None,
@@ -173,7 +175,7 @@ class SourceSettings:
         at_least=0,
         doc="End a batch before the first record at or after this time, in ms.",
     )
-    ending_times: SinceEach | None = setting(
+    ending_times: TimestampPerPartition | None = setting(
         None,
         key="endingOffsetsByTimestamp",
         kind=SettingKind.STRING,
@@ -185,82 +187,85 @@ class SourceSettings:
         key="endingOffsets",
         kind=SettingKind.STRING,
         parse=parse_place,
-        doc="Where a batch ends: latest, or an offset for each partition.",
+        doc="End of a batch: latest, or an offset for each partition.",
     )
     fail_on_data_loss: bool = setting(
         True,
         key="failOnDataLoss",
-        doc="Fail where records that were to be read are gone; if not, go on behind them.",
+        doc="Fail if records to be read are deleted; otherwise continue after them.",
     )
     poll_timeout_ms: int = setting(
         POLL_TIMEOUT_MS,
         key="kafkaConsumer.pollTimeoutMs",
         at_least=1,
-        doc="How long a task sits out troubles that pass.",
+        doc="Timeout of temporary failures in a task, in ms.",
     )
     fetch_retries: int = setting(
-        3, key="fetchOffset.numRetries", at_least=0, doc="How often offsets are asked for again."
+        3,
+        key="fetchOffset.numRetries",
+        at_least=0,
+        doc="Number of retries of a request for offsets.",
     )
     fetch_retry_interval_ms: int = setting(
-        10, key="fetchOffset.retryIntervalMs", at_least=0, doc="The wait before that."
+        10, key="fetchOffset.retryIntervalMs", at_least=0, doc="Delay before a retry, in ms."
     )
     offsets_per_trigger_max: int | None = setting(
         None,
         key="maxOffsetsPerTrigger",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="The most records of one batch of a stream, shared out by what partitions have.",
+        doc="Largest batch of a stream, in records; partitions get proportional shares.",
     )
     offsets_per_trigger_min: int | None = setting(
         None,
         key="minOffsetsPerTrigger",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="A batch of a stream waits for so many records, at most maxTriggerDelay.",
+        doc="Smallest batch of a stream, in records; it waits at most maxTriggerDelay for them.",
     )
     trigger_delay_ms_max: int = setting(
         900_000,
         key="maxTriggerDelay",
         parse=parse_duration_ms,
         text="15m",
-        doc="How long minOffsetsPerTrigger holds a batch back.",
+        doc="Longest delay of a batch by minOffsetsPerTrigger.",
     )
     min_partitions: int | None = setting(
         None,
         key="minPartitions",
         kind=SettingKind.INT,
         at_least=1,
-        doc="At least so many tasks: large partitions are cut.",
+        doc="Least number of tasks: large partitions are cut.",
     )
     max_records_per_partition: int | None = setting(
         None,
         key="maxRecordsPerPartition",
         kind=SettingKind.LONG,
         at_least=1,
-        doc="At most so many records a task.",
+        doc="Largest number of records of a task.",
     )
     group_id_prefix: str = setting(
         "spark-kafka-source",
         key="groupIdPrefix",
-        doc="Taken, and of no effect: no group is joined.",
+        doc="Accepted without effect: no group is joined.",
     )
-    include_headers: bool = setting(
-        False, key="includeHeaders", doc="Whether there is a column of headers."
-    )
+    include_headers: bool = setting(False, key="includeHeaders", doc="Include a column of headers.")
     columns: tuple[str, ...] | None = setting(
         None,
         key="columns",
         kind=SettingKind.LIST,
-        doc="The columns to ship (Spark tells no Python source which it needs); all by default.",
+        doc="Columns to read; Spark does not report the needed ones to a source. Default all.",
     )
     drop_replays: bool = setting(
-        False, key="dropReplays", doc="Leave out what a repeated task of a Spark query wrote again."
+        False,
+        key="dropReplays",
+        doc="Skip records that a repeated task of a Spark query wrote again.",
     )
     replay_lookback_count: int = setting(
         REPLAY_LOOKBACK_COUNT,
         key="replayLookbackCount",
         at_least=0,
-        doc="How many records before a range are read to know what was written before it.",
+        doc="Records before a range that are read to detect repetitions.",
     )
     shadow_group: str | None = setting(
         None,
@@ -273,13 +278,15 @@ class SourceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What a query reads: from where to where, how it is cut, and what a task must know."""
+    """The query's topics, its start and end, its division into tasks, and the options of the
+    tasks."""
 
     topics: Topics
     start: Place
     end: Place
     fails_without_match: bool
-    """Whether a partition without a record as late as `start` says is an error."""
+    """True if it is an error that a partition has no record at or after the requested start
+    timestamp."""
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms_max: int
@@ -290,7 +297,7 @@ class SourceOptions:
 
 
 def parse_source_options(texts: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Read what a user said; ConfigError names the first option that is wrong or not honoured."""
+    """Parse a user's options.  Raises ConfigError for the first invalid or unsupported one."""
     settings, given = parse_options(
         SourceSettings, ConsumerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
     )
@@ -313,7 +320,7 @@ def parse_source_options(texts: Mapping[str, str], *, is_stream: bool) -> Source
 
 
 def parse_columns(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns of the schema that options ask for; ConfigError as above."""
+    """Return the columns of the requested schema.  Raises ConfigError for an invalid option."""
     settings, _given = parse_options(
         SourceSettings, ConsumerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
     )
@@ -337,10 +344,10 @@ def _topics(settings: SourceSettings) -> Topics:
 
 def _start(settings: SourceSettings, *, is_stream: bool) -> Place:
     if settings.starting_timestamp_ms is not None:
-        return Since(settings.starting_timestamp_ms)
+        return FromTimestamp(settings.starting_timestamp_ms)
     if settings.starting_times is not None:
         return settings.starting_times
-    place = settings.starting or Everywhere(LATEST if is_stream else EARLIEST)
+    place = settings.starting or AllPartitions(LATEST if is_stream else EARLIEST)
     if not is_stream and _names(place, LATEST):
         raise ConfigError("startingOffsets", "is latest (-1), where a batch would find nothing")
     return place
@@ -348,20 +355,21 @@ def _start(settings: SourceSettings, *, is_stream: bool) -> Place:
 
 def _end(settings: SourceSettings) -> Place:
     if settings.ending_timestamp_ms is not None:
-        return Since(settings.ending_timestamp_ms)
+        return FromTimestamp(settings.ending_timestamp_ms)
     if settings.ending_times is not None:
         return settings.ending_times
-    place = settings.ending or Everywhere(LATEST)
+    place = settings.ending or AllPartitions(LATEST)
     if _names(place, EARLIEST):
         raise ConfigError("endingOffsets", "is earliest (-2), where a batch would find nothing")
     return place
 
 
 def _names(place: Place, offset: int) -> bool:
-    """Return whether a place is an edge of the log in some partition."""
-    if isinstance(place, Everywhere):
+    """Return whether the start or end of a query (`place`) is EARLIEST or LATEST (`offset`) in any
+    partition."""
+    if isinstance(place, AllPartitions):
         return place.offset == offset
-    return isinstance(place, Each) and offset in place.offsets.values()
+    return isinstance(place, OffsetPerPartition) and offset in place.offsets.values()
 
 
 def _refuse_ends(settings: SourceSettings) -> None:

@@ -1,8 +1,8 @@
-"""Reads topics as they grow: a stream's driver side, asked by Spark batch by batch, and its tasks.
+"""Reader of a stream: its driver side, which Spark calls for each batch, and its tasks.
 
-Spark keeps one process a query for the driver's side, so the connection stays open there.  What a
-batch reads depends on its two offsets and the options only: one that is repeated, after a crash
-too, reads the same records in the same tasks.
+Spark keeps one process per query for the driver's side, so the connection stays open there.  The
+records of a batch depend only on its two offsets and the options.  If a batch is repeated, even
+after a crash, it reads the same records in the same tasks.
 """
 
 # ruff: noqa: N802 - Spark names these methods
@@ -27,7 +27,7 @@ from ottla.pipeline.one_sentence import one_sentence
 from ottla.pipeline.read.batch_reader import READ, cut, read_task
 from ottla.pipeline.read.offsets import (
     EARLIEST,
-    Patience,
+    BatchDelay,
     StreamBatch,
     StreamPosition,
     between,
@@ -41,34 +41,38 @@ from ottla.pipeline.read.source_options import SourceOptions, parse_source_optio
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ottla.pipeline.read.asking import Asking
+    from ottla.pipeline.read.cluster_queries import ClusterQueries
 
 logger = logging.getLogger("ottla.pipeline")
 
 GO_ON = "set failOnDataLoss to false to go on with what is there"
 IDLE_PAUSE_S = 0.05
-"""Where there was nothing new: Spark asks every 10 ms, and each time brokers are asked twice."""
+"""Pause in seconds if there were no new records.  Without it, Spark would ask every 10 ms, and each
+time two requests would be sent to brokers."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream; before the first question it holds options only, for it travels to executors.
+    """A stream.  Before the first call it contains only options, because Spark pickles it and sends
+    it to executors.
 
-    Options are read with the first question: Spark says nothing of one that is refused before.
+    Options are parsed at the first call, because Spark hides errors that are raised earlier.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)
-        self._asked: Asking | None = None
+        self._asked: ClusterQueries | None = None
         self._initial: StreamPosition | None = None
         self._is_new: bool | None = None
-        """Whether the query begins here, or goes on from a checkpoint; None before that is seen."""
+        """True if the query is new, False if it continues from a checkpoint; None until that is
+        known."""
         self._target: StreamPosition | None = None
-        """Where a query that is to end with what there is now ends."""
+        """End of the query if it processes only the records that exist at its start
+        (availableNow)."""
         self._latest_seen: StreamPosition | None = None
-        self._patience: Patience | None = None
+        self._batch_delay: BatchDelay | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins: the same however often it is asked."""
+        """Return the start of a new query.  It is the same in every call."""
         with one_sentence(READ):
             if self._initial is None:
                 from ottla.pipeline.read.places import present, starting_position
@@ -78,7 +82,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much a batch takes unless the trigger says otherwise."""
+        """Return the batch size that applies unless the trigger sets one."""
         with one_sentence(READ):
             options = self._options
         if options.offsets_per_trigger_max is not None:
@@ -88,12 +92,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix where the query ends: at what there is now."""
+        """Let the query end at the present ends of the logs."""
         with one_sentence(READ):
             self._target = self._latest(None)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends: at `start`, where there is nothing or not enough."""
+        """Return the end of the next batch, or `start` if there are no records, or too few."""
         with one_sentence(READ):
             before = StreamPosition.from_json(start)
             latest = self._latest_seen = self._target or self._latest(before)
@@ -102,38 +106,42 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._is_new is None:
                 self._is_new = before == self._initial
             if self._is_new and before == self._initial:
-                # Nothing else keeps it: `initialOffset` is asked again when this batch is repeated.
+                # The query's start is stored only here.  If this batch is repeated, Spark calls
+                # `initialOffset` again, which may then return another start.
                 return StreamPosition(end.offsets, end.topic_ids, begin=before.offsets).to_json()
             if end.is_at(before):
                 return start
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the logs as they were last seen, for the query's progress."""
+        """Return the last known ends of the logs, which Spark shows in the query's progress."""
         return None if self._latest_seen is None else self._latest_seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Cut one batch into tasks."""
+        """Divide the batch between two positions into tasks."""
         with one_sentence(READ):
             batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
         return [*cut(list(batch.ranges), self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Read one task's records."""
+        """Read the records of one task."""
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the shadow group, where options name one; the stream goes on if that fails."""
+        """Commit `end` to the shadow group if the options name one.  The stream continues if this
+        fails."""
         if self._options.shadow_group is not None:
             try:
                 position = StreamPosition.from_json(end)
                 self._asking.commit(self._options.shadow_group, position, "")
             except OttlaError as error:
-                logger.warning("group %s is not told: %s", self._options.shadow_group, error)
+                logger.warning(
+                    "no progress is committed to group %s: %s", self._options.shadow_group, error
+                )
 
     def stop(self) -> None:
-        """Close the connection."""
+        """Close the connection to the cluster."""
         if self._asked is not None:
             self._asked.close()
             self._asked = None
@@ -143,16 +151,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parse_source_options(self._texts, is_stream=True)
 
     @property
-    def _asking(self) -> "Asking":
+    def _asking(self) -> "ClusterQueries":
         if self._asked is None:
-            # Executors that only read need not load what asks.
-            from ottla.pipeline.read.asking import Asking
+            # Executors that only read records need not import the driver's modules.
+            from ottla.pipeline.read.cluster_queries import ClusterQueries
 
-            self._asked = Asking(self._options.read)
+            self._asked = ClusterQueries(self._options.read)
         return self._asked
 
     def _latest(self, before: StreamPosition | None) -> StreamPosition:
-        """Return where logs end now; a leader that is new may not know all of it at first."""
+        """Return the present ends of the logs.  Retries if they are before `before`, because a new
+        leader may at first report a lower end."""
         if before is not None and self._latest_seen is not None and self._latest_seen.is_at(before):
             time.sleep(IDLE_PAUSE_S)
         for attempt in range(self._options.read.fetch_retries + 1):
@@ -166,17 +175,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _admitted(
         self, before: StreamPosition, latest: StreamPosition, limit: ReadLimit
     ) -> StreamPosition:
-        """Return how far the next batch goes, given what the trigger and the options allow."""
+        """Return the end of the next batch within the limits of the trigger and the options."""
         if isinstance(limit, ReadAllAvailable):
             return latest
         new = new_partitions(before, latest)
         earliest = self._asking.offsets(dict.fromkeys(new, EARLIEST))
         least = self._options.offsets_per_trigger_min
         if least is not None and self._target is None:
-            if self._patience is None:
-                self._patience = Patience(least, self._options.trigger_delay_ms_max)
+            if self._batch_delay is None:
+                self._batch_delay = BatchDelay(least, self._options.trigger_delay_ms_max)
             count = record_count(before, latest, earliest)
-            if not self._patience.lets_through(count, time.monotonic_ns() // 1_000_000):
+            if not self._batch_delay.may_start(count, time.monotonic_ns() // 1_000_000):
                 return before
         if isinstance(limit, ReadMaxRows):
             return rate_limited(limit.max_rows, before, latest, earliest)

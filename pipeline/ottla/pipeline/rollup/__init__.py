@@ -1,8 +1,8 @@
-"""What clients report of themselves (`__client_metrics`), rolled up by windows.
+"""Rollups of client metrics (`__client_metrics`) by window.
 
-points.py           records as Arrow: who pushed, when, and every point (pure)
-quantiles.py        quantiles of many histograms together (pure)
+points.py           records as Arrow: the client, the time, and every point (pure)
+quantiles.py        common quantiles of many histograms (pure)
 frames.py           the rollup itself: functions from DataFrames to DataFrames
-ledger.py           what a stream remembers between its batches, kept with its checkpoint
-stream.py           the stream: batch by batch, into Parquet and a topic, each rollup once
+ledger.py           a stream's state between its batches, stored with its checkpoint
+stream.py           the stream, which writes each rollup once, into Parquet and a topic
 """

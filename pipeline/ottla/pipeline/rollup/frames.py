@@ -1,14 +1,14 @@
-"""What clients pushed, as windowed rollups: functions from DataFrames to DataFrames.
+"""Windowed rollups of client metrics: functions from DataFrames to DataFrames.
 
-They start nothing and keep nothing: what a stream must remember between its batches (pushes seen,
-the last point of every cumulative series, points of windows that are still open) comes in as a
-DataFrame and goes out as one (`rollup_stream.py` keeps it).  So the same functions serve a stream,
-a batch over all there is, and a declared pipeline.
+The functions start nothing and store nothing.  A stream's state between its batches (the pushes
+already seen, the last point of every cumulative series, the points of open windows) is an input and
+an output DataFrame, which `rollup/stream.py` stores.  The same functions can therefore be used by a
+stream, by a batch query over all records, and by a declared pipeline.
 
 PushesCountOnce: a copy of a push adds nothing.  TotalsAreExact: the totals of all rows of a series
-are what its clients added, however it came: deltas as they are, cumulative points by what they
-grew since the point before, or in full when they began again.  A window is that of the moment at
-which the broker received a push: clients' clocks are not trusted.
+equal the sum of its clients' increments.  Delta points count as they are.  Cumulative points count
+by their growth since the previous point, or in full after a restart of the client.  The time at
+which the broker received a push determines its window, because clients' clocks are not trusted.
 """
 
 from collections.abc import Sequence
@@ -27,39 +27,42 @@ from pyspark.sql.types import ArrayType, DoubleType
 from ottla.model.errors import ConfigError
 from ottla.pipeline.rollup.points import GAUGE, HISTOGRAM, SUM, pushes
 from ottla.pipeline.rollup.quantiles import quantiles
-from ottla.telemetry.client_labels import LABEL_NAMES
+from ottla.telemetry.clients.client_labels import LABEL_NAMES
 
 PUSH_TYPE = from_arrow_type(pushes([]).type)
-"""Not told as DDL, since Spark is asked what that means, and declared pipelines forbid to ask."""
+"""Type of a push.  It is derived from Arrow, because Spark would have to parse a DDL text, which
+declared pipelines forbid."""
 PUSH = ("partition", "offset", *(field.name for field in pushes([]).type))
 SERIES = ("client_instance_id", "metric", "kind", "attributes", "ordinal")
-"""What a series is: one client's word for one thing."""
+"""Key of a series: one metric of one client."""
 VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
-"""Columns of a series' last point, as it is remembered."""
+"""Columns of the last point of a series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
-"""Columns of what one point adds to its window."""
+"""Columns of the values that one point contributes to its window."""
 
 _arrow_udf: Any = arrow_functions.arrow_udf
-"""Its types do not know that it reads type hints, which it prefers."""
+"""`arrow_udf` without its type stubs, which reject the recommended type hints."""
 
 WINDOW_MS_DEFAULT = 60_000
 SHARES = (0.5, 0.99)
 LIKENESS = 0.85
-"""Attributes may have any name, but one that is so like a label's is a label's, written wrong."""
+"""Similarity to a label's name above which the name of a grouping attribute is refused as a
+misspelling. Any other attribute name is allowed."""
 ERROR_NAMES = r"(^|[._-])(errors?|fail(ed|ures?)?|rejected|expired|timeouts?)([._-]|$)"
-"""Names of metrics that count what went wrong."""
+"""Pattern of names of metrics that count errors."""
 
 
 @dataclass(frozen=True)
 class RollupOptions:
-    """What is rolled up, and by what."""
+    """Metrics that a rollup includes, and the window and labels by which they are grouped."""
 
     window_ms: int = WINDOW_MS_DEFAULT
     by: tuple[str, ...] = ("client_id", "broker_id")
-    """Labels of clients, or names of attributes, beside the metric; each becomes a column."""
+    """Labels of clients, or names of attributes, by which rows are grouped in addition to the
+    metric.  Each of them becomes a column."""
     metrics: tuple[str, ...] = ()
-    """Beginnings of metrics' names; empty for all."""
+    """Prefixes of the names of metrics to include.  Empty means all metrics."""
 
     def __post_init__(self) -> None:
         if self.window_ms <= 0:
@@ -78,16 +81,16 @@ RESERVED = {
     "clients", "points", "observations", "total", "rate", "mean", "min", "max", "p50", "p99",
     "date", "batch",
 }  # fmt: skip
-"""Columns that rollups have whatever they are made by."""
+"""Names of the columns that every rollup has, whatever its grouping."""
 
 
 def column_of(name: str) -> str:
-    """Return a label's or attribute's name as a column's: dots and dashes become underscores."""
+    """Return the column name of a label or attribute: dots and dashes become underscores."""
     return "".join(sign if sign.isalnum() else "_" for sign in name)
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """Return one push a record (`PUSH_TYPE`) with its partition and offset."""
+    """Return one push (`PUSH_TYPE`) for each record, with the record's partition and offset."""
     as_push = _arrow_udf(_pushes_of, PUSH_TYPE)
     found = records.select("partition", "offset", as_push(F.col("value")).alias("push"))
     return found.select("partition", "offset", "push.*")
@@ -98,16 +101,17 @@ def _pushes_of(values: pa.Array) -> pa.Array:
 
 
 def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
-    """Return every push once, the copy that lies first in the log; none of those `seen` before."""
+    """Return the first copy of every push in the log, except for pushes that are in `seen`."""
     order = Window.partitionBy("push_id").orderBy("partition", "offset")
     read = pushes.filter(F.col("push_id").isNotNull())
     numbered = read.withColumn("copy", F.row_number().over(order))
-    first = numbered.filter("copy = 1").select(*PUSH)  # to drop a column is to ask Spark
+    first = numbered.filter("copy = 1").select(*PUSH)  # dropping a column would query Spark
     return first if seen is None else first.join(seen.select("push_id"), "push_id", "left_anti")
 
 
 def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return every point of pushes; `at_ns` is its time, or when it was received."""
+    """Return every point of the pushes.  `at_ns` is the time of the point, or else the time at
+    which the push was received."""
     points = pushes.select(*LABEL_NAMES, "received_ms", F.inline("points"))
     received_ns = F.col("received_ms") * 1_000_000
     points = points.withColumn(
@@ -122,9 +126,11 @@ def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
 def contributions(
     points: DataFrame, heads: DataFrame | None = None, *, has_cumulative: bool = True
 ) -> DataFrame:
-    """Return what each point adds to its window: observations of gauges, growth of all else.
+    """Return the value that each point adds to its window: the observation of a gauge, or the
+    growth of any other kind.
 
-    Clients that are asked for deltas have no cumulative points: who knows that spares a shuffle.
+    Clients with delta temporality send no cumulative points.  If `has_cumulative` is false, a
+    shuffle is avoided.
     """
     added = points.filter("not is_cumulative").select(*CONTRIBUTION)
     if not has_cumulative:
@@ -133,9 +139,10 @@ def contributions(
 
 
 def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return cumulative points with what they grew by instead of their values.
+    """Return cumulative points with the growth since the previous point as their value.
 
-    A point that is not later than one before it adds nothing: what it tells is in that one already.
+    A point adds nothing if it is not later than a previous one, because the previous one includes
+    it.
     """
     both = points.withColumn("is_head", F.lit(False))
     if heads is not None:
@@ -151,18 +158,18 @@ def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
     both = both.withColumn("before", before).filter(
         "not is_head and (before is null or at_ns > before.at_ns)"
     )
-    return both.withColumn("began_anew", F.expr(_BEGAN_ANEW)).selectExpr(
+    return both.withColumn("restarted", F.expr(_RESTARTED)).selectExpr(
         *(name for name in CONTRIBUTION if name not in VALUES),
-        "if(began_anew, value, value - before.value) as value",
-        "if(began_anew, count, count - before.count) as count",
-        "if(began_anew, sum, sum - before.sum) as sum",
+        "if(restarted, value, value - before.value) as value",
+        "if(restarted, count, count - before.count) as count",
+        "if(restarted, sum, sum - before.sum) as sum",
         "bounds",
-        f"if(began_anew, counts, {_COUNTS_GROWN}) as counts",
+        f"if(restarted, counts, {_COUNTS_GROWN}) as counts",
     )
 
 
 _COUNTS_GROWN = "zip_with(counts, before.counts, (now, was) -> now - was)"
-_BEGAN_ANEW = f"""
+_RESTARTED = f"""
 before is null
 or coalesce(start_ns > 0 and start_ns >= before.at_ns, false)
 or coalesce(value < before.value, false)
@@ -172,21 +179,22 @@ or coalesce(exists({_COUNTS_GROWN}, grew -> grew < 0), false)
 
 
 def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return the last point of every cumulative series."""
-    told = points.filter("is_cumulative").select(*HEAD)
+    """Return the last point of every cumulative series, from `points` and the earlier `heads`."""
+    last_points = points.filter("is_cumulative").select(*HEAD)
     if heads is not None:
-        told = told.unionByName(heads.select(*HEAD))
+        last_points = last_points.unionByName(heads.select(*HEAD))
     rest = [name for name in HEAD if name not in SERIES]
     last = F.max_by(F.struct(*rest), F.struct("at_ns", "value", "count")).alias("last")
-    return told.groupBy(*SERIES).agg(last).select(*SERIES, "last.*").select(*HEAD)
+    return last_points.groupBy(*SERIES).agg(last).select(*SERIES, "last.*").select(*HEAD)
 
 
 def with_window(
     contributions: DataFrame, options: RollupOptions, over_ms: int | None = None
 ) -> DataFrame:
-    """Add the beginning of each contribution's window (milliseconds since the Unix epoch).
+    """Add the start of each contribution's window, in ms since 1970.
 
-    And whether it `is_late`: its window was over at `over_ms`, and told.
+    Also add `is_late`.  It is true if the window was already over at `over_ms`, so that it has been
+    written.
     """
     begins = F.expr(f"received_ms - pmod(received_ms, {options.window_ms})")
     placed = contributions.withColumn("window_ms", begins)
@@ -194,19 +202,21 @@ def with_window(
 
 
 def is_over(options: RollupOptions, over_ms: int | None) -> Column:
-    """Return whether a window is over, by the moment up to which all are; None when none is."""
+    """Return a column that is true if the window is over at `over_ms`.  If `over_ms` is None, no
+    window is over."""
     if over_ms is None:
         return F.lit(False)
     return F.col("window_ms") + options.window_ms <= over_ms
 
 
 def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return one row for each window, metric and whatever it is made by; see `docs/telemetry.md`.
+    """Return one row for each window, metric and group; see `docs/telemetry.md`.
 
-    `contributions` have their window.  Sums have a total and a rate, gauges mean, min, max and
-    quantiles of what was observed, histograms all but min and max.  SameRowsWhenRunAgain: values
-    are added in their own order, so rows are the same to the last bit; a topic's records could not
-    be known as replays otherwise.
+    The `contributions` must have the columns that `with_window` adds.  Sums have a total and a
+    rate. Gauges have the mean, minimum, maximum and quantiles of the observations.  Histograms have
+    all of these except minimum and maximum.  SameRowsWhenRunAgain: values are added in sorted
+    order, so that rows are the same to the last bit.  Otherwise readers of the output topic could
+    not recognise repeated records.
     """
     by = [column_of(name) for name in options.by]
     keyed = contributions
@@ -230,12 +240,12 @@ def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
         F.array_sort(F.collect_list(histogram)).alias("histograms"),
     )
     of_histograms = _arrow_udf(_quantiles_of, ArrayType(DoubleType()))
-    told = grouped.withColumn("of_histograms", of_histograms(F.col("histograms")))
-    return told.selectExpr(*_rollup_columns(by, options.window_ms))
+    with_quantiles = grouped.withColumn("of_histograms", of_histograms(F.col("histograms")))
+    return with_quantiles.selectExpr(*_rollup_columns(by, options.window_ms))
 
 
 def _sum_of(column: str) -> str:
-    """Return the sum of an array; none of none."""
+    """Return a SQL expression for the sum of an array.  The sum of an empty array is 0."""
     return f"if(size({column}) > 0, aggregate({column}, 0D, (sum, one) -> sum + one), null)"
 
 
@@ -267,7 +277,7 @@ def _rollup_columns(by: Sequence[str], window_ms: int) -> list[str]:
 
 
 def _quantiles_of(histograms: pa.Array) -> pa.Array:
-    told: list[Any] = []
+    found: list[Any] = []
     for group in histograms.to_pylist():
-        told.append(quantiles([(one["bounds"], one["counts"]) for one in group], SHARES))
-    return pa.array(told, pa.list_(pa.float64()))
+        found.append(quantiles([(one["bounds"], one["counts"]) for one in group], SHARES))
+    return pa.array(found, pa.list_(pa.float64()))

@@ -1,8 +1,9 @@
-"""What a stream of rollups remembers between its batches, kept in the directory of its checkpoint.
+"""State of a stream of rollups between its batches, stored in the directory of its checkpoint.
 
-Batch n reads what batch n - 1 left and leaves what batch n + 1 reads; the two lie in two slots that
-take turns.  So a batch that is run again, because its process died before Spark knew that it was
-done, finds what it found the first time, whatever it had written: LedgerIsOneBatchBehind.
+Batch n reads the state of batch n - 1, and writes its own state for batch n + 1.  Two slots are
+used alternately.  If a process dies before Spark has recorded a batch, the batch is run again.  It
+then finds the same state as the first time, whatever it has already written:
+LedgerIsOneBatchBehind.
 """
 
 from collections.abc import Iterable
@@ -36,24 +37,24 @@ TYPES = {
     "bounds": "array<double>",
     "counts": "array<bigint>",
 }
-"""Types of all columns of a slot that are no text."""
+"""Spark types of the columns of a slot.  All other columns are text."""
 
 
 class Memory(NamedTuple):
-    """What one batch leaves to the next."""
+    """State of the stream that one batch leaves for the next."""
 
     seen: DataFrame
-    """Pushes of late (`SEEN`), so that a copy of one is known."""
+    """Recent pushes (`SEEN`), by which copies are detected."""
     heads: DataFrame | None
-    """The last point of every cumulative series (`HEAD`); None where there was no such series."""
+    """The last point of every cumulative series (`HEAD`), or None if there was no such series."""
     open: DataFrame
-    """What belongs to windows that are not over (`OPEN`)."""
+    """Points of open windows (`OPEN`)."""
     newest_ms: int | None
-    """When the newest push of all was received; None before there was any."""
+    """Time at which the newest push was received, or None before the first push."""
 
 
 class SlotLedger:
-    """The slots of one query; writes nothing but them."""
+    """The two slots of one query.  It writes no other files."""
 
     def __init__(self, spark: SparkSession, directory: str, query_id: str) -> None:
         self._spark = spark
@@ -61,9 +62,10 @@ class SlotLedger:
         self._query_id = query_id
 
     def before(self, batch_id: int) -> Memory:
-        """Return what the batch before left; nothing before batch 0.
+        """Return the state after the previous batch.  It is empty for batch 0.
 
-        CorruptDataError when it is not there: then the checkpoint is not this ledger's.
+        Raises CorruptDataError if the previous batch's state is missing: the checkpoint then does
+        not belong to this ledger.
         """
         if batch_id == 0:
             slot = self._spark.createDataFrame([], schema_of(("part", *SLOT)))
@@ -72,7 +74,7 @@ class SlotLedger:
         try:
             slot = self._spark.read.schema(schema_of(("part", *SLOT))).parquet(path)
             found = slot.filter("part = 'meta'").select(*META).collect()
-        except AnalysisException:  # there is no such directory
+        except AnalysisException:  # The directory does not exist.
             found = []
         if [(row.query_id, row.batch_id) for row in found] != [(self._query_id, batch_id - 1)]:
             raise CorruptDataError(
@@ -82,7 +84,7 @@ class SlotLedger:
         return _memory(slot, found[0].newest_ms, has_heads=found[0].has_heads)
 
     def write(self, batch_id: int, memory: Memory) -> None:
-        """Keep what a batch leaves, in the place of what the batch before the last left."""
+        """Write a batch's state.  It overwrites the state of the batch before the previous one."""
         meta = self._spark.createDataFrame(
             [(self._query_id, batch_id, memory.newest_ms, memory.heads is not None)],
             schema_of(META),
@@ -97,7 +99,7 @@ class SlotLedger:
             if part is not None:
                 named = part.select(*columns).withColumn("part", F.lit(name))
                 whole = whole.unionByName(named, allowMissingColumns=True)
-        # What is written is little, and most of it cached; files are what costs.
+        # The data are small and mostly cached, so the number of files determines the cost.
         few = whole.coalesce(self._spark.sparkContext.defaultParallelism)
         few.write.mode("overwrite").parquet(self._slot(batch_id))
 
@@ -106,12 +108,12 @@ class SlotLedger:
 
 
 def schema_of(columns: Iterable[str]) -> str:
-    """Return columns of a slot as Spark's DDL."""
+    """Return the DDL of columns of a slot."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in columns)
 
 
 SLOT = tuple(dict.fromkeys((*META, *SEEN, *HEAD, *OPEN)))
-"""Every column of a slot but `part`, once."""
+"""All columns of a slot except `part`, without repetitions."""
 
 
 def _memory(slot: DataFrame, newest_ms: int | None, *, has_heads: bool) -> Memory:

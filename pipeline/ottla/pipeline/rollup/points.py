@@ -1,11 +1,11 @@
-"""Records of `__client_metrics` as Arrow: who pushed, when, and every point it pushed.
+"""Records of `__client_metrics` as Arrow: the client, the time, and every point of a push.  Pure.
 
-Pure.  One record becomes one struct, so that a column of values becomes a column of pushes of the
-same length; what cannot be read is a push without points that tells its `problem`.
+Each record becomes one struct, so a column of record values becomes a column of pushes of the same
+length.  A malformed record becomes a push without points; its field `problem` has the reason.
 
-`push_id` is the same for every copy of a push, whichever broker took it and whenever: what clients
-and brokers send again counts once.  A push whose points do not say their time is known by when it
-was received.  Values that are no number (NaN, infinities) say nothing and are left out.
+`push_id` is the same for every copy of a push, whichever broker received it, so that retries of
+clients and brokers count once.  If the points of a push have no time, the time at which the push
+was received identifies it.  NaN and infinite values are skipped.
 """
 
 import json
@@ -19,15 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.model.errors import CorruptDataError
-from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
-from ottla.telemetry.client_record import decode_record
-from ottla.telemetry.otlp import Attributes, HistogramValue, Point, PointKind
+from ottla.telemetry.clients.client_labels import LABEL_NAMES, ClientLabels
+from ottla.telemetry.clients.client_record import decode_record
+from ottla.telemetry.clients.otlp import Attributes, HistogramValue, Point, PointKind
 
 GAUGE, SUM, HISTOGRAM = "gauge", "sum", "histogram"
 INT64_MAX = (1 << 63) - 1
 PUSH_ID_BYTES = 16
 ATTRIBUTES_REMEMBERED = 20_000
-"""Sets of attributes whose text is kept; each is some hundred bytes."""
+"""Number of attribute sets whose JSON text is cached, at some hundred bytes each."""
 
 POINT_TYPE = pa.struct(
     [
@@ -46,14 +46,15 @@ POINT_TYPE = pa.struct(
         ("counts", pa.list_(pa.int64())),
     ]
 )
-"""A point.  `attributes` is JSON with sorted names, `ordinal` tells apart what one push says twice
-of one series.  Gauges and sums have a `value`; histograms have the other four.  A sum that may fall
-is a gauge when it is told since the beginning."""
+"""Type of a point.  `attributes` is JSON with sorted names; `ordinal` distinguishes several points
+of one series in one push.  Gauges and sums have a `value`; histograms have the last four fields.  A
+cumulative sum that may decrease is stored as a gauge."""
 LABEL_TYPES = [pa.int32() if name == "broker_id" else pa.string() for name in LABEL_NAMES]
 
 
 def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
-    """Return one push for each record value: who, when, an array of `POINT_TYPE`, or a problem."""
+    """Return one push for each record value: client, time, and an array of `POINT_TYPE` or a
+    problem."""
     labels: list[ClientLabels | None] = []
     push_ids: list[str | None] = []
     received: list[int | None] = []
@@ -95,13 +96,14 @@ def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
 
 
 def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
-    """Return what copies of a push have in common, as 32 hex digits.
+    """Return the id that all copies of a push have in common, as 32 hex digits.
 
-    Labels but the instance are left out: a copy may come from another address, to another broker.
+    Of the labels, only the client instance is part of the id: a copy may have another source
+    address or broker.
     """
     says_time = any(point.end_ns for point in points)
-    told = repr((who.client_instance_id.bytes, 0 if says_time else received_ms, points))
-    return blake2b(told.encode(), digest_size=PUSH_ID_BYTES).hexdigest()
+    id_source = repr((who.client_instance_id.bytes, 0 if says_time else received_ms, points))
+    return blake2b(id_source.encode(), digest_size=PUSH_ID_BYTES).hexdigest()
 
 
 def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
@@ -139,7 +141,8 @@ def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
 
 @lru_cache(maxsize=ATTRIBUTES_REMEMBERED)
 def attributes_text(attributes: Attributes) -> str:
-    """Return attributes as JSON, equal for equal ones in any order; the last of a name counts."""
+    """Return attributes as JSON.  The text is the same for the same attributes in any order.  If a
+    name is repeated, its last value counts."""
     return json.dumps(dict(sorted(dict(attributes).items())), ensure_ascii=False)
 
 

@@ -1,22 +1,22 @@
-"""Quantiles of many histograms together, as near as their bounds allow.
+"""Common quantiles of many histograms, as precise as their bucket bounds allow.  Pure.
 
-Pure.  Values are taken to lie evenly within their bucket; the first bucket begins at zero where
-its bound is above zero; what lies above the last bound counts as the last bound, since nobody said
-more.  Histograms with other bounds than the rest are taken as they are: no bucket is forced into
-another.
+Values are assumed to be spread evenly within their bucket.  The first bucket starts at zero if its
+bound is positive.  Values above the last bound are counted at the last bound.  Histograms with
+different bounds can be combined: their buckets are not converted to common bounds.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 Histogram = tuple[Sequence[float], Sequence[int]]
-"""Bounds, and how many values fell below each, and one count more; both empty when unknown."""
+"""Bounds, and the number of values in each bucket.  There is one bucket more than there are bounds.
+Both are empty if unknown."""
 
 
 def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[float] | None:
-    """Return the value below which each wanted share (0 to 1) of all values lies.
+    """Return, for each requested share (0 to 1), the value below which this share of all values is.
 
-    None when no histogram says how its values are spread.
+    Returns None if no histogram has buckets.
     """
     spread, standing = _masses(histograms)
     edges = sorted({*standing, *(edge for one in spread for edge in one)})
@@ -30,11 +30,13 @@ def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[
 _Spread = Counter[tuple[float, float]]
 _Standing = Counter[float]
 _Step = tuple[float, float, float, float]
-"""An edge, the edge before it, and how many values lie up to either, without those on this edge."""
+"""An edge, the previous edge, the number of values up to the previous edge, and the number of
+values below this edge."""
 
 
 def _masses(histograms: Iterable[Histogram]) -> tuple[_Spread, _Standing]:
-    """Return how many values are spread between two edges, and how many stand on one."""
+    """Return the number of values between each pair of edges, and the number of values exactly on
+    an edge."""
     spread: _Spread = Counter()
     standing: _Standing = Counter()
     for bounds, counts in histograms:
@@ -70,7 +72,7 @@ def _steps(edges: Sequence[float], spread: _Spread, standing: _Standing) -> list
 
 
 def _value_at(rank: float, steps: Sequence[_Step]) -> float:
-    """Return the value with so many others below it."""
+    """Return the value at a rank, counted from the smallest value."""
     for (edge, before, below, up_to), following in zip(steps, [*steps[1:], None], strict=True):
         if rank <= up_to and up_to > below:
             return before + (edge - before) * max(0.0, rank - below) / (up_to - below)

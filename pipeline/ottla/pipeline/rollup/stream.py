@@ -1,12 +1,12 @@
-"""The stream of rollups: batch by batch, into Parquet and a topic, each rollup once.
+"""The stream of rollups, which writes each rollup once, into Parquet and a topic.
 
-A window is told when the newest push is later than its end by `lateness_ms`.  A push that comes
-later still is not lost: it makes further rows of its window, with `is_late`, so that totals over
-all rows stay exact.
+A window is written when the newest push is later than the window's end by `lateness_ms`.  A push
+that arrives later still is not lost: it adds rows with `is_late` to its window, so totals over all
+rows stay exact.
 
-RollupsCountOnce: a batch that is run again writes the same rows in the same place.  Its Parquet
-files lie in partitions of its own, which it overwrites; its records carry which batch they are of,
-so that readers with `dropReplays` see them once; what it remembers it reads from the batch before.
+RollupsCountOnce: a batch that is run again reads the state of the previous batch, and writes the
+same rows to the same directory.  Its Parquet files are in partitions of its own, which it
+overwrites.  Its records contain the batch number, so that readers with `dropReplays` see them once.
 """
 
 import logging
@@ -26,38 +26,41 @@ from ottla.pipeline.rollup.ledger import OPEN, Memory, SlotLedger
 TOPIC = "__client_metrics"
 LATENESS_MS_DEFAULT = 30_000
 SEEN_MS = 3_600_000
-"""How long a push is known, so that a copy of it counts once.  Brokers and clients send again
-within minutes; longer remembers more pushes, shorter counts a late copy twice."""
+"""Time in ms for which a push is remembered, so that its copies count once.  Brokers and clients
+retry within minutes.  With a longer time, more pushes are remembered; with a shorter one, a late
+copy counts twice."""
 HEADS_MS = 86_400_000
-"""How long a cumulative series is known without a point.  After that it counts from its beginning
-when it comes back; longer keeps series of clients that are gone."""
+"""Time in ms for which a cumulative series without new points is remembered.  After that, a new
+point counts in full.  With a longer time, more series of clients that have stopped are remembered.
+"""
 DAY_MS = 86_400_000
 QUERY_ID = "sql.streaming.queryId"
-"""Spark's own local property for the jobs of a stream."""
+"""Local property that Spark sets for the jobs of a stream."""
 
 _log = logging.getLogger("ottla.pipeline")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryOptions:
-    """What is read, what is made of it, and where that goes."""
+    """Source, rollups and output of the query."""
 
     bootstrap: str
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """How to encrypt and log in: options kafka.… of source and sink."""
+    """Options for encryption and login (kafka.…), used for both the source and the sink."""
     checkpoint: str
     output: str | None = None
-    """A directory for Parquet, by date and batch."""
+    """Directory for Parquet files, partitioned by date and batch, or None."""
     output_topic: str | None = None
-    """A topic for the same rows as JSON, by client."""
+    """Topic for the same rows as JSON, keyed by their group, or None."""
     topic: str = TOPIC
     name: str = "telemetry"
     rollup: RollupOptions = field(default_factory=RollupOptions)
     lateness_ms: int = LATENESS_MS_DEFAULT
     trigger_s: float | None = None
-    """From the start of a batch to that of the next; None for all there is now, once."""
+    """Seconds between the starts of two batches.  None processes all records that exist now, and
+    then ends."""
     source: Mapping[str, str] = field(default_factory=dict)
-    """Further options of format("ottla")."""
+    """Further options of `format("ottla")` for the source."""
 
     def __post_init__(self) -> None:
         if self.lateness_ms < 0:
@@ -69,27 +72,27 @@ class TelemetryOptions:
 
 
 class BatchResult(NamedTuple):
-    """What one batch came to."""
+    """Numbers of records and points that one batch has processed."""
 
     records: int
     unreadable: int
-    """Records that are no client metrics."""
+    """Number of records that could not be decoded as client metrics."""
     late: int
-    """Points of windows that had been told before."""
+    """Number of points in windows that had already been written."""
     ripe: int
-    """Points of windows that were over with this batch."""
+    """Number of points in windows that ended with this batch."""
     waiting: int
-    """Points of windows that are open."""
+    """Number of points in open windows."""
 
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
-    """Start the query; it goes on from its checkpoint where there is one."""
+    """Start the query.  It continues from its checkpoint if there is one."""
     records = spark.readStream.format("ottla").options(**source_of(options)).load()
     return start_on(records, options)
 
 
 def source_of(options: TelemetryOptions) -> dict[str, str]:
-    """Return the options of `format("ottla")` that read what clients pushed."""
+    """Return the options of `format("ottla")` that read client metrics."""
     return {
         "startingOffsets": "earliest",
         **options.login,
@@ -101,7 +104,7 @@ def source_of(options: TelemetryOptions) -> dict[str, str]:
 
 
 def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
-    """Start the query on a stream of records (value, partition, offset), wherever it comes from."""
+    """Start the query on a stream of records (value, partition, offset) from any source."""
     batches = RollupBatches(options)
     writer = records.writeStream.queryName(options.name).foreachBatch(batches)
     writer = writer.option("checkpointLocation", options.checkpoint)
@@ -111,14 +114,15 @@ def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
 
 
 class RollupBatches:
-    """What is done with each batch; remembers nothing but what the last one came to."""
+    """Function object that Spark calls for each batch.  It stores only the result of the last
+    batch."""
 
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self.told: BatchResult | None = None
+        self.result: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Take in the records of a batch, and tell the windows that are over with it."""
+        """Process the records of a batch, and write the windows that are over."""
         spark = records.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         assert query_id, "Spark names the query to those who run its batches"
@@ -129,22 +133,23 @@ class RollupBatches:
         points, left = self._step(pushes, memory, survey)
         points.persist()
         try:
-            told = _told(points, survey)
-            if told.late or told.ripe:
+            result = _count_points(points, survey)
+            if result.late or result.ripe:
                 rollups = frames.rolled_up(points.filter("is_over"), self._options.rollup)
                 self._write(rollups, query_id, batch_id)
             ledger.write(batch_id, left)
         finally:
             points.unpersist()
             pushes.unpersist()
-        if told.unreadable:
-            _log.warning("batch %d: %d records are no client metrics", batch_id, told.unreadable)
-        self.told = told
+        if result.unreadable:
+            _log.warning("batch %d: %d records are no client metrics", batch_id, result.unreadable)
+        self.result = result
 
     def _step(
         self, pushes: DataFrame, memory: Memory, survey: "_Survey"
     ) -> tuple[DataFrame, Memory]:
-        """Return what is in windows now (`is_over`, `is_late`), and what is left of it all."""
+        """Return the points, marked with `is_over` and `is_late` for their windows, and the new
+        state."""
         rollup = self._options.rollup
         times_ms = [at_ms for at_ms in (memory.newest_ms, survey.newest_ms) if at_ms is not None]
         newest_ms = max(times_ms, default=None)
@@ -164,7 +169,7 @@ class RollupBatches:
         return points, Memory(seen, heads, points.filter("not is_over").select(*OPEN), newest_ms)
 
     def _write(self, rollups: DataFrame, query_id: str, batch_id: int) -> None:
-        # They are few, and files many.
+        # There are few rows, but without this they are written to many files.
         rollups = rollups.repartition(1).persist()
         try:
             if self._options.output is not None:
@@ -187,12 +192,12 @@ class RollupBatches:
         ).mode("append").save()
 
     def _over_ms(self, newest_ms: int | None) -> int | None:
-        """Return up to when windows are over; None when none is."""
+        """Return the time up to which windows are over, or None if no window is."""
         return None if newest_ms is None else newest_ms - self._options.lateness_ms
 
 
 class _Survey(NamedTuple):
-    """What must be known of a batch before it is clear what is to be done."""
+    """Facts about a batch that determine how it is processed."""
 
     newest_ms: int | None
     records: int
@@ -201,15 +206,15 @@ class _Survey(NamedTuple):
 
 
 def _survey(pushes: DataFrame) -> _Survey:
-    """Look once over all pushes of a batch, which keeps them in the cache."""
+    """Scan all pushes of a batch once.  This also caches them."""
     has_cumulative = F.expr("coalesce(bool_or(exists(points, p -> p.is_cumulative)), false)")
     counted = F.count(F.lit(1)), F.count(F.col("problem"))
     (row,) = pushes.agg(F.max("received_ms"), *counted, has_cumulative).collect()
     return _Survey(*row)
 
 
-def _told(points: DataFrame, survey: _Survey) -> BatchResult:
-    """Count the points of a batch, which keeps them in the cache."""
+def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
+    """Count the points of a batch.  This also caches them."""
     rows = points.groupBy("is_over", "is_late").agg(F.count(F.lit(1)).alias("points")).collect()
     counts = {(row.is_over, row.is_late): int(row.points) for row in rows}
     return BatchResult(
@@ -222,7 +227,7 @@ def _told(points: DataFrame, survey: _Survey) -> BatchResult:
 
 
 def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
-    """Write rollups as those of a batch, in the place of what it wrote before."""
+    """Write the rollups of a batch, and replace its earlier output if there is any."""
     date = F.expr(f"date_from_unix_date(cast(floor(unix_millis(window_start) / {DAY_MS}) as int))")
     placed = rollups.withColumn("date", date).withColumn("batch", F.lit(batch))
     writer = placed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
@@ -230,7 +235,7 @@ def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
 
 
 def as_records(rollups: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return rollups as records: keyed by what they are made by, JSON as value."""
+    """Return rollups as records, with the group as key and the row as a JSON value."""
     by = [frames.column_of(name) for name in options.by]
     key = F.concat_ws("|", *(F.col(name).cast("string") for name in by), F.col("metric"))
     value = F.to_json(F.struct(*rollups.columns))

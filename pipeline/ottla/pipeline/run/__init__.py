@@ -1,11 +1,11 @@
-"""What runs a pipeline, whichever it is.
+"""Common parts of all pipelines.
 
-session.py       starts Spark for a command, and ends it
-spark_errors.py  what Spark says, in one sentence (pure)
-package_zip.py   our modules for executors that lack them
-progress.py      what a query's batches come to (pure)
-watching.py      follows queries, and ends them between two batches
-transforms.py    DataFrame functions that all front ends share
-ddl.py           mistakes in a schema, found without a JVM (pure)
+session.py       starts Spark for a command, and stops it
+spark_errors.py  Spark's errors as one sentence (pure)
+package_zip.py   a zip of Ottla's modules, for executors on which they are not installed
+progress.py      figures of a query's batches (pure)
+watching.py      watches queries, and stops them between two batches
+transforms.py    DataFrame functions that several commands use
+ddl.py           finds mistakes in a schema without a JVM (pure)
 own_code.py      a user's own pipeline file
 """

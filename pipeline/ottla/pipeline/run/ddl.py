@@ -1,8 +1,8 @@
-"""Finds mistakes in a schema's DDL without a JVM: columns, brackets and names of types.
+"""Finds mistakes in a schema's DDL without a JVM: in columns, brackets and names of types.  Pure.
 
-Spark's own parser needs a JVM, whose start takes seconds.  What is found here Spark would refuse,
-too; clauses of a column that are unusual in a schema (COLLATE, DEFAULT, …) are left to Spark.
-Source: Spark's SQL reference, "Data Types".  Pure.
+Spark's own parser needs a JVM, which takes seconds to start.  Spark would also refuse every mistake
+that is found here.  Clauses of a column that are unusual in a schema (COLLATE, DEFAULT, …) are not
+checked, but left to Spark.  Source: Spark's SQL reference, "Data Types".
 """
 
 import re
@@ -17,20 +17,21 @@ TYPES = frozenset(
     )
 )
 NESTED = {"array": 1, "map": 2}
-"""How many types stand between the brackets."""
+"""Number of types in the angle brackets of each nested type."""
 STRUCT = "struct"
 DEPTH_MAX = 100
-"""Deeper, and what is written is no schema of a person's."""
+"""Maximum depth of nested brackets.  No hand-written schema is deeper."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|\S)")
 _NAME = re.compile(r"`.*`|\w+", re.DOTALL)
 
 
 class _DdlError(Exception):
-    """What is wrong with a schema."""
+    """An error in a schema."""
 
 
 def ddl_problem(text: str) -> str:
-    """Return what is wrong with a DDL such as 'id BIGINT, name STRING'; nothing if it is well."""
+    """Return the error in a DDL text such as 'id BIGINT, name STRING', or an empty text if it is
+    valid."""
     try:
         reader = _DdlReader(_TOKEN.findall(text))
         if reader.next_is(STRUCT) and reader.is_nested:
@@ -44,7 +45,7 @@ def ddl_problem(text: str) -> str:
 
 
 class _DdlReader:
-    """Reads tokens from the first to the last."""
+    """Parser of a DDL text that was split into tokens."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
@@ -104,7 +105,7 @@ class _DdlReader:
             self._pass_brackets(what)
 
     def _pass_clauses(self) -> None:
-        """Pass over NOT NULL, COMMENT '…' and whatever else Spark may take behind a type."""
+        """Skip NOT NULL, COMMENT '…' and other clauses that Spark may accept after a type."""
         while self._peek() not in ("", ",", ">", ")"):
             if self._peek() == "(":
                 self._pass_brackets(self._before())

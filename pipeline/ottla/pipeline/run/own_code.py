@@ -1,9 +1,9 @@
 """A user's own pipeline: a file with `def build(spark, …)`, or a plain script.
 
-`build` is given, by the names of its parameters: `spark`; `arguments`, the words that follow the
-file; `trigger`, the keywords for `DataStreamWriter.trigger`.  What it started is followed to its
-end, whether it returns the queries or not.  A plain script runs as `__main__`; the session its
-`SparkSession.builder.getOrCreate()` finds is there already.
+The parameters of `build` may be, by name: `spark`, the session; `arguments`, the command-line words
+after the file; `trigger`, the keyword arguments for `DataStreamWriter.trigger`.  The queries that
+it starts are watched until they end, whether or not it returns them.  A plain script runs as
+`__main__`, and its `SparkSession.builder.getOrCreate()` returns the present session.
 """
 
 import ast
@@ -27,18 +27,18 @@ BUILD = "build"
 
 
 class OwnCode(NamedTuple):
-    """A file of a user's, and what there is to run in it."""
+    """A user's pipeline file: its path, and whether it defines `build`."""
 
     path: Path
     has_build: bool
 
     def run_script(self, arguments: Sequence[str]) -> None:
-        """Run it as Python would."""
+        """Run the file as a script, as Python would."""
         argv = sys.argv
         sys.argv = [str(self.path), *arguments]
         sys.path.insert(0, str(self.path.parent))
         try:
-            with self._telling_where():
+            with self._locating_errors():
                 runpy.run_path(str(self.path), run_name="__main__")
         finally:
             sys.path.remove(str(self.path.parent))
@@ -47,8 +47,8 @@ class OwnCode(NamedTuple):
     def build(
         self, spark: "SparkSession", arguments: Sequence[str], trigger: Mapping[str, Any]
     ) -> list[Any]:
-        """Have it start its queries; return all that run."""
-        with self._telling_where():
+        """Call the user's `build`.  Returns all queries that are running afterwards."""
+        with self._locating_errors():
             function = getattr(load_file("FILE", self.path), BUILD)
         offered = {"spark": spark, "arguments": list(arguments), "trigger": dict(trigger)}
         wanted = list(inspect.signature(function).parameters)
@@ -58,14 +58,14 @@ class OwnCode(NamedTuple):
                 str(self.path),
                 f"build() asks for {', '.join(unknown)}; it can have {', '.join(offered)}",
             )
-        with self._telling_where():
+        with self._locating_errors():
             started = function(**{name: offered[name] for name in wanted})
         queries = [*_queries_of(started), *spark.streams.active]
         return list({query.runId: query for query in queries}.values())
 
     @contextmanager
-    def _telling_where(self) -> Iterator[None]:
-        """Note in what Spark raises the line of the file that led to it."""
+    def _locating_errors(self) -> Iterator[None]:
+        """Add the line in the user's file to errors that Spark raises."""
         try:
             yield
         except spark_exceptions() as error:
@@ -75,7 +75,8 @@ class OwnCode(NamedTuple):
             raise
 
     def trace_of(self, error: BaseException) -> TracebackType | None:
-        """Return an error's trace from the file on, without what called it."""
+        """Return the traceback of an error from the first frame in the user's file on, without the
+        frames before it."""
         return next(iter(self._own_frames(error)), error.__traceback__)
 
     def _own_frames(self, error: BaseException) -> list[TracebackType]:
@@ -87,7 +88,7 @@ class OwnCode(NamedTuple):
 
 
 def read_own_code(path: Path) -> OwnCode:
-    """Look into a file without running it; ConfigError if it is no Python."""
+    """Parse a file without running it.  Raises ConfigError if it is not valid Python."""
     if not path.is_file():
         raise ConfigError("FILE", f"there is no file {path}")
     try:
@@ -105,7 +106,7 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _queries_of(started: Any) -> Iterable[Any]:
-    """Return the queries in what build() returned: one, several, or none."""
+    """Return the queries in the return value of build(): one, several, or none."""
     if started is None:
         return ()
     return started if isinstance(started, Iterable) else (started,)

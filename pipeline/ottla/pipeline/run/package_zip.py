@@ -1,7 +1,8 @@
-"""Ottla's own modules as one zip, for executors that have not installed it.
+"""Ottla's own modules as one zip, for executors on which it is not installed.
 
-Only Python of ours goes in: what it is built on (trio, crc32c, lz4, pyarrow, …) is partly compiled
-and must be on the executors, by their image or by an environment that is sent along (`--archives`).
+The zip contains only Ottla's Python modules.  Its dependencies (trio, crc32c, lz4, pyarrow, …) are
+partly compiled, so they must be present on the executors: in their image, or in an environment that
+is sent with the query (`--archives`).
 """
 
 import zipfile
@@ -9,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("model", "wire", "proto", "telemetry", "client", "pipeline")
-"""What `ottla.pipeline` may import, itself included."""
+"""Packages that `ottla.pipeline` may import, and itself."""
 FOUND_BY_SPARK = "pyspark_ottla"
-"""By its name Spark finds `format("ottla")` without a line of code."""
+"""Package whose name prefix lets Spark find `format("ottla")` without a call to register it."""
 NAME = "ottla-packages.zip"
 KEPT = {".py", ".schema"}
 
@@ -19,7 +20,8 @@ KEPT = {".py", ".schema"}
 def make_package_zip(path: Path) -> Path:
     """Write the zip and return its path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
-        # A package without __init__ is found in a zip only if its directory has an entry.
+        # In a zip, a package without __init__.py is found only if the zip has an entry for its
+        # directory.
         zipped.writestr(zipfile.ZipInfo("ottla/"), b"")
         for name, source in sorted(package_files().items()):
             zipped.write(source, name)
@@ -27,7 +29,7 @@ def make_package_zip(path: Path) -> Path:
 
 
 def package_files() -> dict[str, Path]:
-    """Return every file that goes in: its name within the zip, and where it lies."""
+    """Return the path of every file in the zip, by its name there."""
     import ottla
 
     found: dict[str, Path] = {}
@@ -35,7 +37,8 @@ def package_files() -> dict[str, Path]:
         for package in PACKAGES:
             for source in (portion / package).rglob("*"):
                 if source.is_file() and source.suffix in KEPT:
-                    # What comes first on the path is what this process imports.
+                    # This process imports the first module of that name on the path, so the zip
+                    # contains that one.
                     found.setdefault(str(Path("ottla") / source.relative_to(portion)), source)
     entry = find_spec(FOUND_BY_SPARK)
     if entry is not None and entry.origin is not None:

@@ -1,7 +1,7 @@
-"""What a streaming query tells of its batches, as the figures people ask for.
+"""Figures of a streaming query's batches, from the JSON of Spark's progress events.  Pure.
 
-Pure: from the JSON of Spark's progress events.  Lag is counted in records, over all partitions of
-all sources, against what there was when the batch was planned.
+Lag is the number of records, over all partitions of all sources, up to the ends of the logs when
+the batch was planned.
 """
 
 from collections.abc import Mapping
@@ -9,30 +9,32 @@ from typing import Any, NamedTuple
 
 MILLISECONDS = 1_000
 SHADOW_PREFIX = "spark-"
-"""Before a query's name: the group that it commits its progress to, so that its lag is seen."""
+"""Prefix of the name of a query's shadow group.  The name of the query follows.  The group shows
+the query's lag."""
 
 
 class BatchProgress(NamedTuple):
-    """One batch of one query."""
+    """Figures of one batch of one query."""
 
     query: str
     batch: int
     began_at: str
-    """When it began, as Spark writes times: 2026-07-31T12:00:00.000Z."""
+    """Start of the batch in Spark's notation: 2026-07-31T12:00:00.000Z."""
     row_count: int
     rows_per_s: float
     batch_s: float
-    """How long the whole trigger took: planning, reading, writing, and both logs."""
+    """Duration of the whole trigger in seconds: planning, reading, writing, and writing both of
+    Spark's logs."""
     lag_count: int | None
-    """Records that were there and not in this batch; None where a source does not tell."""
+    """Number of records after the end of this batch, or None if a source does not report it."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the figures as a JSON object."""
         return self._asdict()
 
 
 def progress_of(event: Mapping[str, Any]) -> BatchProgress:
-    """Return what one progress event says; what it leaves out counts as nothing."""
+    """Return the figures of one progress event.  Figures that it lacks count as 0."""
     durations = event.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution", event.get("batchDuration", 0)) or 0
     row_count = int(event.get("numInputRows") or 0)
@@ -48,12 +50,12 @@ def progress_of(event: Mapping[str, Any]) -> BatchProgress:
 
 
 def is_batch(event: Mapping[str, Any]) -> bool:
-    """Return whether an event is of a batch, rather than of a look that found nothing to do."""
+    """Return whether an event reports a batch, rather than a check that found no records."""
     return "addBatch" in (event.get("durationMs") or {})
 
 
 def lag_of(sources: Any) -> int | None:
-    """Return how many records lie between what was read and what there was."""
+    """Return the number of records between the read position and the ends of the logs."""
     total = 0
     for source in sources:
         lag = _behind(source.get("endOffset"), source.get("latestOffset"))
@@ -64,7 +66,7 @@ def lag_of(sources: Any) -> int | None:
 
 
 def _behind(end: Any, latest: Any) -> int | None:
-    """Return the records between two offsets of the form {"topic": {"0": 17}}."""
+    """Return the number of records between two offsets of the form {"topic": {"0": 17}}."""
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     total = 0
@@ -73,13 +75,13 @@ def _behind(end: Any, latest: Any) -> int | None:
             return None
         read = end.get(topic, {})
         for number, offset in partitions.items():
-            # A partition that is new since has no end yet: all of it is ahead.
+            # A new partition has no read position yet, so all of its records count as lag.
             total += max(0, int(offset) - int(read.get(number, 0)))
     return total
 
 
 class Totals:
-    """What all batches so far come to; owns the sums."""
+    """Sums of the figures over all batches so far."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -88,7 +90,7 @@ class Totals:
         self._lags: dict[str, int | None] = {}
 
     def add(self, batch: BatchProgress) -> None:
-        """Count one batch."""
+        """Add the figures of one batch."""
         self.row_count += batch.row_count
         self.batch_count += 1
         self._busy_s += batch.batch_s
@@ -96,17 +98,17 @@ class Totals:
 
     @property
     def rows_per_s(self) -> float:
-        """Return the rate while batches ran; the pauses between them are not speed."""
+        """Rows per second while batches were running.  Pauses between batches are not counted."""
         return self.row_count / self._busy_s if self._busy_s else 0.0
 
     @property
     def lag_count(self) -> int | None:
-        """Return what the queries were behind by when each told last."""
+        """Sum of the lags that the queries reported last."""
         known = [lag for lag in self._lags.values() if lag is not None]
         return sum(known) if known and len(known) == len(self._lags) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the sums as a JSON object."""
         return {
             "row_count": self.row_count,
             "batch_count": self.batch_count,

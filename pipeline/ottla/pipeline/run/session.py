@@ -1,9 +1,10 @@
-"""Starts Spark for a command: found, quiet, able to read topics, and ended with all it began.
+"""Starts Spark for a command: finds a Java, redirects Spark's output, registers the format, and
+stops all processes in the end.
 
-The JVM gets a process group of its own, so that Ctrl-C reaches the command alone, which then ends
-its queries in good order; the JVM ends when the command's end of its pipe is gone, also by kill -9.
-What Spark, its JVM and its Python workers say goes into one file, which is kept if the session
-failed.
+The JVM gets a process group of its own, so that Ctrl-C reaches only the command, which then stops
+its queries in order.  The JVM ends when the command's end of its pipe is closed, even after kill
+-9.  The output of Spark, its JVM and its Python workers goes into one file, which is kept if the
+session failed.
 """
 
 import logging
@@ -20,53 +21,55 @@ from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 from ottla.pipeline.java import find_java
 from ottla.pipeline.run.package_zip import NAME, make_package_zip
-from ottla.pipeline.run.spark_errors import failure_of, first_words, told
+from ottla.pipeline.run.spark_errors import failure_of, first_words, spark_message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
-"""How long the JVM may take to end before it is killed; it has nothing left to write then."""
+"""Time in seconds within which the JVM must end before it is killed.  It has nothing left to write
+by then."""
 PY4J_MODULES = {"java_gateway", "clientserver"}
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
-"""Words in the lines with which a JVM gives up before Spark begins."""
+"""Words that mark an error line in the output of a JVM that fails before Spark starts."""
 DEFAULTS = {
-    "spark.ui.enabled": "false",  # a port per command, which nobody asked for
-    "spark.sql.session.timeZone": "UTC",  # timestamps are shown as what they are
-    # Who wants progress looks while the query runs; a line a batch is too much for Spark's log.
+    "spark.ui.enabled": "false",  # The UI would open a port for each command.
+    "spark.sql.session.timeZone": "UTC",  # Timestamps are shown in UTC.
+    # Progress is read while the query runs.  A line for each batch would flood Spark's log.
     "spark.sql.streaming.ui.enabled": "false",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """What Spark is started with."""
+    """Options of a Spark session."""
 
     name: str
-    """The application's name, as a cluster's pages show it."""
+    """Name of the application, as shown by the cluster's web UI."""
     master: str = "local[*]"
     """Spark's master URL: local[*], spark://host:7077, yarn, k8s://…"""
     conf: tuple[tuple[str, str], ...] = ()
-    """Spark settings of the user, which win over ours."""
+    """The user's Spark settings, which take precedence over ours."""
     log: Path | None = None
-    """Where Spark's own words go; None for a file in the temporary directory."""
+    """File of Spark's output, or None for a file in the temporary directory."""
     kept_open: tuple[int, ...] = ()
-    """File descriptors that the JVM inherits: locks on what it writes, which it may do for a
-    moment longer than a command that is killed."""
+    """File descriptors that the JVM inherits.  They are locks on the output, to which the JVM may
+    still write for a moment after its command was killed."""
 
     @property
     def is_local(self) -> bool:
-        """Whether the executors are threads of the driver: whatever it imports, they can."""
+        """True if the executors are threads of the driver, which can import the driver's
+        modules."""
         return self.master.partition("[")[0] == LOCAL
 
 
 @contextmanager
 def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
-    """Start Spark, yield its session with `format("ottla")` registered, and end it.
+    """Start Spark, yield its session with `format("ottla")` registered, and stop it.
 
-    ConfigError where there is no pyspark, no Java or no such master, SparkFailedError for what
-    Spark raises meanwhile: one sentence each.
+    Raises ConfigError if pyspark, a suitable Java or the given master does not exist, and
+    SparkFailedError for errors of Spark.  Each message is one sentence.
     """
     require_pyspark()
     os.environ["JAVA_HOME"] = find_java().home
@@ -79,12 +82,13 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
         try:
             yield session
         except spark_exceptions() as error:
-            # Its text comes from the JVM, which is still there.
+            # The text of the error is read from the JVM, which is still running at this point.
             failure, tells_more = failure_of(error, str(log))
             is_log_kept |= tells_more
             raise failure from None
         except KeyboardInterrupt:
-            # Perhaps during a call; then nothing more can be said to the JVM.
+            # An interrupt may leave a call to the JVM unfinished.  The JVM can then not be called
+            # any longer.
             is_interrupted = True
             raise
         finally:
@@ -94,7 +98,7 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
 
 
 def spark_exceptions() -> tuple[type[Exception], ...]:
-    """Return what pyspark raises, of itself and of the way to its JVM."""
+    """Return the exception classes of pyspark, and of its connection to the JVM."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -102,7 +106,7 @@ def spark_exceptions() -> tuple[type[Exception], ...]:
 
 
 def require_pyspark() -> None:
-    """Refuse to go on without what the extra [spark] brings."""
+    """Raise ConfigError if the extra [spark] is not installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -114,15 +118,16 @@ def require_pyspark() -> None:
 
 
 def set_python(options: SessionOptions, environ: Any) -> None:
-    """Have workers run this very Python, unless the user named one or they are elsewhere."""
+    """Make workers run this Python, unless the user has set another one or the workers are
+    remote."""
     environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if options.is_local:
-        # Spark's own default is whatever `python3` happens to be, which lacks our packages.
+        # Spark's default is any `python3` on PATH, which may lack our packages.
         environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def settings_of(options: SessionOptions, package_zip: Path | None) -> dict[str, str]:
-    """Return every setting Spark is given: ours, then the user's over them."""
+    """Return all settings for Spark.  The user's settings override ours."""
     settings = {
         **DEFAULTS,
         "spark.app.name": options.name,
@@ -136,14 +141,14 @@ def settings_of(options: SessionOptions, package_zip: Path | None) -> dict[str, 
 
 
 def new_log() -> Path:
-    """Return a new file for what Spark says."""
+    """Create an empty file for Spark's output, and return its path."""
     handle, name = tempfile.mkstemp(prefix="ottla-spark-", suffix=".log")
     os.close(handle)
     return Path(name)
 
 
 def first_complaint(log: Path) -> str:
-    """Return the first line in which the JVM said what is wrong; nothing when it did not."""
+    """Return the first error line in the JVM's output, or an empty text if there is none."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
@@ -173,7 +178,11 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
             gateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except spark_exceptions() as error:
-        why = told(error) if gateway is not None else first_complaint(log) or told(error)
+        why = (
+            spark_message(error)
+            if gateway is not None
+            else first_complaint(log) or spark_message(error)
+        )
         _end_jvm(gateway)
         raise ConfigError("--master", f"{options.master}: {why} (Spark's log: {log})") from None
     from ottla.pipeline import register
@@ -183,14 +192,15 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
 
 
 def _quieten() -> None:
-    """Have nobody print, with stacks, what is raised as well."""
+    """Suppress stack traces that are logged in addition to the exception that is raised."""
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
-    # py4j tells the root logger of every call that fails or is interrupted.
+    # py4j logs every call that fails or is interrupted, with the root logger.
     logging.getLogger().addFilter(lambda record: record.module not in PY4J_MODULES)
 
 
 def _end(session: "SparkSession | None", gateway: Any) -> None:
-    """Stop Spark, if it may be asked to, and wait for its JVM, whatever state they are in."""
+    """Stop Spark if it can still be called, and wait until its JVM has ended.  Works in any state
+    of both."""
     if session is not None:
         with suppress(*spark_exceptions(), OSError):
             session.stop()
@@ -205,7 +215,7 @@ def _end_jvm(gateway: Any) -> None:
 
     if gateway is None:
         return
-    # Another session in this process must not talk to a JVM that is gone.
+    # Another session in this process must not call the JVM that has ended.
     SparkContext._gateway = None
     SparkContext._jvm = None
     gateway.proc.stdin.close()

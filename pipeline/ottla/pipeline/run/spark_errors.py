@@ -1,7 +1,7 @@
-"""What Spark says went wrong, as one sentence.
+"""Spark's errors as one sentence.
 
-Ours where a sentence of ours is in it; else the first line of Spark's own words, without the
-wrappings and stack traces of the JVM.
+If an error contains a sentence of our own (`TopicError`), it is used.  Otherwise the sentence is
+the first line of Spark's message, without the JVM's class names and stack traces.
 """
 
 import re
@@ -14,9 +14,18 @@ _WRAPPED = re.compile(
     r"|\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
     r"|Job aborted due to stage failure: .*?Exception: )"
 )
-"""Class names and frames that Spark puts before what was said."""
+"""Class names and prefixes that Spark writes before a message."""
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
+_FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+_NOT_OWN = re.compile(
+    r"^<|[/\\](?:pyspark|pyspark\.zip|ottla|site-packages|lib/python\d[.\d]*)[/\\]"
+)
+"""Files of a traceback that are not the user's."""
+_ERROR_LINE = re.compile(
+    r"^((?:\w+\.)*\w+(?:Error|Exception|Exit|Interrupt|Iteration|Warning)(?:: .*)?)$", re.MULTILINE
+)
+"""Last line of a traceback, whose error may have no message."""
 
 
 CURES = (
@@ -32,41 +41,63 @@ CURES = (
         "'ottla doctor spark' says why",
     ),
 )
-"""What stands in the text of such a failure, and what then helps."""
+"""Patterns in the text of a failure, and the remedy for each."""
 _STATE = re.compile(r" SQLSTATE: \w{5};?")
 
 
 class SparkFailedError(OttlaError):
-    """Spark gave up, for a reason that is told in one sentence."""
+    """Spark failed, for a reason given in one sentence."""
 
 
 def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
-    """Return an error of pyspark or py4j as one sentence; and whether Spark's log tells more."""
-    from ottla.pipeline.one_sentence import sentence_of  # brings the client, which help needs not
+    """Return an error of pyspark or py4j as one sentence, and whether Spark's log has more."""
+    from ottla.pipeline.one_sentence import sentence_of  # This import loads the client.
 
-    # Of a user's own file: where in it.
+    # The note contains the line in the user's own file.
     place = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
     ours = sentence_of(error)
     if ours is not None:
         return SparkFailedError(place + ours), False
     cure = cure_of(str(error))
+    slip = slip_in(_text_of(error))
+    if slip is not None:
+        started = f" (started at {place.removesuffix(': ')})" if place else ""
+        return SparkFailedError(f"{slip}{started} (Spark's log: {log})"), True
     return SparkFailedError(
-        f"{place}{told(error)}{cure and f'; {cure}'} (Spark's log: {log})"
+        f"{place}{spark_message(error)}{cure and f'; {cure}'} (Spark's log: {log})"
     ), True
 
 
+def slip_in(text: str) -> str | None:
+    """Return file, line and error of a user's function that failed in a worker, or None if the
+    text has no such traceback."""
+    trace = _TRACEBACK.search(text)
+    if trace is None:
+        return None
+    # The JVM's stack follows.
+    rest = text[trace.end() :].partition("\n\tat ")[0]
+    places = [(file, line) for file, line in _FRAME.findall(rest) if not _NOT_OWN.search(file)]
+    errors = _ERROR_LINE.findall(rest)
+    if not places or not errors:
+        return None
+    file, line = places[-1]
+    return f"{file}, line {line}: {errors[-1].strip()}"
+
+
 def cure_of(text: str) -> str:
-    """Return what helps against a failure of Spark's workers; empty if its text names none."""
+    """Return the remedy for a failure of Spark's workers, or an empty text if no pattern
+    matches."""
     return next((cure for pattern, cure in CURES if re.search(pattern, text)), "")
 
 
-def told(error: BaseException) -> str:
-    """Return what Spark itself says in an error of pyspark or py4j, in one sentence."""
+def spark_message(error: BaseException) -> str:
+    """Return the message in an error of pyspark or py4j as one sentence."""
     return first_words(_text_of(error)) or type(error).__name__
 
 
 def first_words(text: str) -> str:
-    """Return the words that matter of a text with Spark's wrappings, or Python's trace, in it."""
+    """Return the essential line of a text: the last line of a Python traceback, or else the first
+    line without Spark's prefixes."""
     trace = _TRACEBACK.search(text)
     if trace is not None:
         last = _LAST_OF_TRACEBACK.findall(text[trace.end() :])
@@ -82,6 +113,6 @@ def first_words(text: str) -> str:
 def _text_of(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
     if java is not None:
-        # Its str() asks the JVM for the whole stack.
+        # str() would request the whole stack trace from the JVM.
         return str(java.toString())
     return str(error)

@@ -1,7 +1,7 @@
-"""DataFrame functions that every front end shares: what happens to records between two places.
+"""DataFrame functions that several commands use: transformations of records.
 
-Each takes records with the columns of `format("ottla")` and returns a DataFrame; all are narrow
-(no shuffle, no state), so that a batch that is repeated comes out the same.
+Each accepts records with the columns of `format("ottla")` and returns a DataFrame.  All
+transformations are narrow (no shuffle, no state), so that a repeated batch has the same result.
 """
 
 import json
@@ -24,15 +24,16 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 MICROSECONDS_AN_HOUR = 3_600_000_000
 HOURS_A_DAY = 24
 PLACED = ("topic", "date", "hour")
-"""The columns that name a record's directory in an archive."""
+"""Columns that determine the directory of a record in an archive."""
 _UNREAD = "_unread"
 
 
 def with_hour(records: "DataFrame") -> "DataFrame":
-    """Add `date` and `hour` of each record's timestamp, in UTC whatever the session's zone."""
+    """Add `date` and `hour` of each record's timestamp, in UTC, whatever the time zone of the
+    session."""
     from pyspark.sql import functions as f
 
-    # Arithmetic instead of date functions, which all follow the session's time zone.
+    # Computed arithmetically, because all date functions use the session's time zone.
     hours = f.floor(f.unix_micros(f.col("timestamp")) / MICROSECONDS_AN_HOUR)
     return records.withColumns(
         {
@@ -43,10 +44,11 @@ def with_hour(records: "DataFrame") -> "DataFrame":
 
 
 def with_json_value(records: "DataFrame", schema: "StructType") -> "DataFrame":
-    """Turn `value` from JSON into a struct; add `bad_value`, the bytes that did not fit the schema.
+    """Parse `value` from JSON into a struct, and add `bad_value`, the bytes that did not match the
+    schema.
 
-    No record is lost by it: where `bad_value` is not null the struct holds what could be read of
-    it.  A null value (a tombstone) stays null, with no bad value.
+    No record is lost: if `bad_value` is not null, the struct contains the fields that could be
+    read.  A null value (a tombstone) stays null, and its `bad_value` is null.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType
@@ -69,11 +71,12 @@ def with_json_value(records: "DataFrame", schema: "StructType") -> "DataFrame":
 
 
 def check_schema(text: str) -> None:
-    """Raise ConfigError for a schema that Spark would refuse, as far as it shows without a JVM."""
+    """Raise ConfigError for a schema that Spark would refuse, if this can be detected without a
+    JVM."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
-    from ottla.pipeline.run.spark_errors import told
+    from ottla.pipeline.run.spark_errors import spark_message
 
     try:
         content = _schema_text(text)
@@ -82,17 +85,17 @@ def check_schema(text: str) -> None:
             return
         why = ddl_problem(content)
     except (PySparkException, KeyError, TypeError, ValueError, OSError) as error:
-        why = told(error) if isinstance(error, PySparkException) else repr(error)
+        why = spark_message(error) if isinstance(error, PySparkException) else repr(error)
     if why:
         raise _no_schema(text, why)
 
 
 def read_schema(text: str) -> "StructType":
-    """Return the schema that a file (DDL, or JSON as Spark writes it) or a DDL text stands for."""
+    """Return a schema from a DDL text, or from a file that contains DDL or Spark's JSON."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
-    from ottla.pipeline.run.spark_errors import told
+    from ottla.pipeline.run.spark_errors import spark_message
 
     try:
         content = _schema_text(text)
@@ -104,7 +107,7 @@ def read_schema(text: str) -> "StructType":
             return found
         why = "it names no fields"
     except (PySparkException, KeyError, TypeError, ValueError, OSError) as error:
-        why = told(error) if isinstance(error, PySparkException) else repr(error)
+        why = spark_message(error) if isinstance(error, PySparkException) else repr(error)
     raise _no_schema(text, why)
 
 
@@ -122,7 +125,7 @@ def _no_schema(text: str, why: str) -> ConfigError:
 
 
 def load_function(option: str, text: str) -> Callable[..., object]:
-    """Return the function that `module:function` or `path/to/file.py:function` names."""
+    """Return the function that is named as `module:function` or `path/to/file.py:function`."""
     where, _, name = text.rpartition(":")
     if not where or not name.isidentifier():
         raise ConfigError(option, f"is {text!r}; it must be module:function or file.py:function")
@@ -134,7 +137,7 @@ def load_function(option: str, text: str) -> Callable[..., object]:
 
 
 def load_file(option: str, path: Path) -> ModuleType:
-    """Import a file of a user's by its path."""
+    """Import a user's file by its path."""
     if not path.is_file():
         raise ConfigError(option, f"there is no file {path}")
     from pyspark import cloudpickle
@@ -144,7 +147,7 @@ def load_file(option: str, path: Path) -> ModuleType:
     assert spec.loader is not None
     module = util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    # Executors cannot import it: its functions must travel whole.
+    # Executors cannot import the file, so its functions are pickled by value.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     spec.loader.exec_module(module)
     return module
@@ -155,5 +158,5 @@ def _imported(option: str, name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
-            raise  # the user's own code lacks something; its traceback says where
+            raise  # An import in the user's code failed; the traceback shows the line.
         raise ConfigError(option, f"there is no module {name!r}") from None

@@ -1,8 +1,8 @@
-"""Follows streaming queries while they run, and ends them after a batch rather than during one.
+"""Watches streaming queries while they run, and stops them between two batches.
 
-Invariants: every batch is shown once; a query that was asked to end is stopped only between two
-batches, unless it is asked again.  A batch that is cut off is no harm to what is stored, since the
-next start does it again, but it costs the work.
+Invariants: Every batch is shown once.  A query is stopped only between two batches, unless the stop
+is requested twice.  An interrupted batch does not harm stored data, because the next start repeats
+it, but its work is lost.
 """
 
 import json
@@ -16,11 +16,12 @@ from typing import Any, Protocol
 from ottla.pipeline.run.progress import BatchProgress, is_batch, progress_of
 
 POLL_S = 0.2
-"""How often queries are looked at: far less work than a batch, and soon enough for people."""
+"""Interval of checks in seconds.  A check is much cheaper than a batch, and users do not notice the
+delay."""
 
 
 class WatchedQuery(Protocol):
-    """What is used of pyspark's StreamingQuery."""
+    """Those members of pyspark's StreamingQuery that are used here."""
 
     @property
     def runId(self) -> Any: ...  # noqa: N802, D102
@@ -37,36 +38,38 @@ class WatchedQuery(Protocol):
 
 
 class QueriesEnding:
-    """Whether somebody wants the queries to end, and how soon; set by signals or by code."""
+    """The request to stop the queries after their batch, or at once.  Set by signals or by code."""
 
     def __init__(self) -> None:
         self.after_batch = False
         self.at_once = False
 
     def ask(self) -> None:
-        """Ask for an end after the batch; the second time, at once."""
+        """Request a stop after the present batch.  A second request stops the queries at once."""
         self.at_once = self.after_batch
         self.after_batch = True
 
 
 class QueryWatch:
-    """Some queries and what was seen of them; owns that."""
+    """Watches a set of queries, and remembers which of their batches were shown."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False
-        """Whether a query ran when they were looked at last."""
+        """True if a query was running at the last check."""
         self._show = show
         self._ending = ending
         self._seen: dict[Any, int] = {}
-        """The last batch shown of each run."""
+        """Number of the last batch that was shown, by run of a query."""
         self._ending_seen: dict[Any, int] = {}
-        """The last batch that had ended when the end was asked for."""
+        """Number of the last batch that had ended when the stop was requested, by run of a
+        query."""
 
     def look(self, queries: Iterable[WatchedQuery]) -> bool:
-        """Show what is new, stop what is to end; return whether any query still runs."""
+        """Show new batches, and stop queries that should end.  Returns whether any query is still
+        running."""
         is_any_active = False
         for query in queries:
-            # Asked before its progress: what it tells until it ends must not be missed.
+            # Read before the progress, so that the reports before the query's end are not missed.
             is_active = query.isActive
             self._show_new(query)
             if is_active and self._ending.after_batch:
@@ -81,12 +84,11 @@ class QueryWatch:
         newest = query.lastProgress
         if newest is None or newest.batchId == last:
             return
-        # Each event that is asked for is many calls into the JVM: all of them only for a gap.
+        # Each event costs many calls into the JVM, so all events are read only if one was missed.
         is_next = last is not None and newest.batchId == last + 1
-        for told in [newest] if is_next else query.recentProgress:
-            event = json.loads(told.json)
-            # A trigger that found nothing to do may be told of too, with the number of the batch
-            # that is yet to come.
+        for report in [newest] if is_next else query.recentProgress:
+            event = json.loads(report.json)
+            # A trigger without data may also be reported, with the number of the next batch.
             if is_batch(event) and (last is None or event["batchId"] > last):
                 last = self._seen[run] = event["batchId"]
                 self._show(progress_of(event))
@@ -104,9 +106,9 @@ def follow(
     watch: QueryWatch,
     show_running: Callable[[Iterable[WatchedQuery]], None] = lambda queries: None,
 ) -> None:
-    """Watch queries until all have ended; raise what one of them failed with.
+    """Watch queries until all have ended.  If a query fails, its error is raised.
 
-    `show_running` is called with them after each look, while any runs.
+    `show_running` is called with the queries after each check while any of them is running.
     """
     kept = list(queries)
     while watch.look(kept):
@@ -120,7 +122,7 @@ def follow(
 
 @contextmanager
 def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch) -> Iterator[None]:
-    """Watch whatever queries there are in a thread, for code that waits for them by itself."""
+    """Watch all queries in a thread, for a caller that itself waits for the queries."""
 
     def body(done: threading.Event) -> None:
         known: dict[Any, WatchedQuery] = {}
@@ -135,7 +137,7 @@ def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch)
 
 @contextmanager
 def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run a function in a thread beside a block; the event tells it that the block has ended."""
+    """Run a function in a thread during the block.  Its event is set at the end of the block."""
     done = threading.Event()
     thread = threading.Thread(target=body, args=(done,), name=name, daemon=True)
     thread.start()
@@ -148,10 +150,10 @@ def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterat
 
 @contextmanager
 def asked_by_signals(ending: QueriesEnding, tell: Callable[[], None]) -> Iterator[None]:
-    """Take Ctrl-C and SIGTERM as asking for an end after the batch.
+    """Treat Ctrl-C and SIGTERM as requests to stop after the batch.
 
-    `tell` is called in between anything the main thread does, so it must not talk to Spark: the
-    connection may be during another call.
+    `tell` may be called at any point of the main thread's code.  It must not call Spark, because
+    the connection to Spark may be in the middle of another call.
     """
 
     def on_signal(number: int, frame: Any) -> None:

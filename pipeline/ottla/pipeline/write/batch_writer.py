@@ -1,7 +1,8 @@
-"""Writes a DataFrame to topics: what Spark calls on the driver and in every task.
+"""Writes a DataFrame to topics.  Spark calls these classes on the driver and in every task.
 
-A task delivers its rows and returns to the driver what it wrote.  With transactions it leaves its
-own open and returns which it is; commit ends them all, one after the other, and abort undoes them.
+A task delivers its rows and returns a summary to the driver.  With transactions, each task leaves
+its own transaction open and returns the transaction's identity.  When the driver commits, it
+commits all of these one after the other; when it aborts, it aborts all of them.
 """
 
 import logging
@@ -34,27 +35,27 @@ WRITING = "write to topics"
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What one task tells the driver when all its rows are delivered."""
+class TaskReport(WriterCommitMessage):
+    """Report of a task to the driver, after all its rows are delivered."""
 
     write: WriteId
     attempt: int
     record_count: int
     prepared: PreparedTransaction | None
-    """The transaction that the driver has to end."""
+    """The prepared transaction that the driver has to end.  None if there are no transactions."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write of a DataFrame."""
+    """Writer of one DataFrame to topics."""
 
     def __init__(self, target: SinkTarget) -> None:
         self._target = target
         options = target.options
-        # Attempts at a task share what the driver drew; a write that is run again draws again.
+        # All attempts at a task share the driver's random id.  A repeated write gets a new one.
         self._query = options.txn_app_id or str(uuid4())
         self._batch = options.txn_version or 0
 
-    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Written:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
         """Write the rows of one task."""
         with one_sentence(WRITING):
             task = this_task()
@@ -62,27 +63,27 @@ class BatchWriter(DataSourceArrowWriter):
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks have prepared."""
+        """Commit the tasks' prepared transactions."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what tasks have prepared."""
+        """Abort the tasks' prepared transactions."""
         abort_tasks(self._target, messages)
 
 
-def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> Written:
-    """Return what a task tells the driver."""
-    return Written(write, task.attemptNumber(), produced.record_count, produced.prepared)
+def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> TaskReport:
+    """Return the report of a task to the driver."""
+    return TaskReport(write, task.attemptNumber(), produced.record_count, produced.prepared)
 
 
 def commit_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the tasks of a batch have prepared; TopicError where that can not be."""
+    """Commit the transactions of a batch's tasks.  Raises TopicError if a commit fails."""
     with one_sentence(WRITING):
         _end(target, messages, is_commit=True)
 
 
 def abort_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort what tasks have prepared; what can not be asked for now ends by its timeout."""
+    """Abort the tasks' transactions.  If an abort fails, the transaction ends by its timeout."""
     try:
         _end(target, messages, is_commit=False)
     except (OttlaError, ConnectionLostError) as error:
@@ -93,7 +94,7 @@ def _end(
     target: SinkTarget, messages: Sequence[WriterCommitMessage | None], *, is_commit: bool
 ) -> None:
     prepared = [
-        one.prepared for one in messages if isinstance(one, Written) and one.prepared is not None
+        one.prepared for one in messages if isinstance(one, TaskReport) and one.prepared is not None
     ]
     if prepared:
         trio.run(partial(end_transactions, target, prepared, is_commit=is_commit))
@@ -102,7 +103,8 @@ def _end(
 def make_batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> BatchWriter:
-    """Return the writer of a DataFrame with this schema; ConfigError where it can not be."""
+    """Return the writer of a DataFrame with this schema.  Raises ConfigError if the schema cannot
+    be written as records."""
     if overwrite:
         raise ConfigError("mode", "is overwrite; records are only ever appended to a topic")
     return BatchWriter(read_target(options, fields_of(schema), is_streaming=False))
@@ -114,7 +116,7 @@ def fields_of(schema: StructType) -> list[tuple[str, str]]:
 
 
 def this_task() -> TaskContext:
-    """Return the Spark task that runs this."""
+    """Return the context of the Spark task that is running."""
     task = TaskContext.get()
     assert task is not None, "rows are written by tasks"
     return task

@@ -1,7 +1,7 @@
-"""Hashes all keys of a batch at once, as the client's partitioner does one: murmur2, by numpy.
+"""Hashes all keys of a batch at once: the murmur2 of the client's partitioner, in numpy.
 
-The keys are hashed side by side, word by word; those that have no more words drop out.  Pure.
-Invariant: SameAsThePartitioner (drawn by hypothesis).
+All keys are hashed in parallel, one word of each key per step.  Pure.  Invariant:
+SameAsThePartitioner (a property test).
 """
 
 import numpy as np
@@ -11,18 +11,20 @@ import pyarrow as pa
 from ottla.client.produce.partitioner import MULTIPLIER, SEED, murmur2
 
 LONG_BYTES = 256
-"""Keys that are longer are hashed one by one: few would go on side by side for many steps."""
+"""Length in bytes above which a key is hashed alone.  Otherwise a few long keys would need many
+steps that process hardly any data."""
 WORD_BYTES = 4
 SIGN = np.uint32(0x7FFFFFFF)
 M = np.uint32(MULTIPLIER)
 TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
-"""Which bits of the last word a key has, by its length modulo four."""
+"""Mask of the last word of a key, by its length modulo four."""
 
 
 def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    """Return each key's hash without its sign: modulo the partitions it is where the key belongs.
+    """Return the hash of each key, with the sign bit cleared.
 
-    What is returned for a null means nothing.
+    The hash modulo the partition count is the key's partition.  The result for a null key is
+    meaningless.
     """
     count = len(keys)
     _valid, offset_bytes, data = keys.buffers()
@@ -31,7 +33,7 @@ def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     offsets = np.frombuffer(offset_bytes, dtype=np.int32)[keys.offset : keys.offset + count + 1]
     begins, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
     padded = bytes(data) + bytes(WORD_BYTES)
-    # The word that begins at each byte.
+    # A view of all words, one starting at each byte.
     words = np.ndarray(len(padded) - WORD_BYTES + 1, dtype="<u4", buffer=padded, strides=(1,))
     is_long = lengths > LONG_BYTES
     hashes = _side_by_side(words, begins, np.where(is_long, 0, lengths))

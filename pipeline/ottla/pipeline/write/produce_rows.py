@@ -1,8 +1,10 @@
-"""Writes the rows of one Spark task to their topics, in order, with their provenance.
+"""Writes the rows of one Spark task to their topics, in order, with headers that identify the task
+and batch.
 
 Spark's iterator is read in a thread of its own, one batch ahead, while the producer works in this
-one.  Nothing is written behind a record that was not delivered, so that the next attempt at the
-task goes on where this one ended.  Invariant: APrefixOfEachPartition (of what the task has for it).
+thread.  If a record is not delivered, none after it is written, so that the next attempt at the
+task continues where this one ended.  Invariant: APrefixOfEachPartition (an attempt writes a prefix
+of the task's records in each partition).
 """
 
 from collections.abc import Iterator
@@ -27,27 +29,28 @@ from ottla.pipeline.write.task_transactions import (
 )
 
 IDENTITIES = ProducerIdentities()
-"""Shared by the tasks that a worker process runs one after the other: a query of a batch a second
-would otherwise leave the brokers some 100,000 producers a day to remember, for each partition."""
+"""Producer identities that successive tasks of a worker process share.  Otherwise a query with one
+batch per second would leave some 100,000 producers a day in the brokers' memory, for each
+partition."""
 SORT_ORDER = ("topic", "partition", "key", "value")
 
 
 class ProducedRows(NamedTuple):
-    """What one task has written."""
+    """Result of writing the rows of one task."""
 
     record_count: int
     prepared: PreparedTransaction | None = None
-    """What the driver has to commit; None without transactions, and where an earlier attempt at the
-    same batch is committed."""
+    """Transaction for the driver to commit.  None if there are no transactions, or if an earlier
+    attempt at the same batch is already committed."""
 
 
 def produce_rows(
     batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
 ) -> ProducedRows:
-    """Write all rows and wait until they are delivered.
+    """Write all rows and wait for their delivery.
 
-    RefusedError: a row has no topic, a record is too large, there is no such topic or partition,
-    or the cluster did not take it in time.
+    Raises RefusedError if a row has no topic, a record is too large, a topic or partition is
+    unknown, or the cluster did not accept a record in time.
     """
     if target.options.sort_rows:
         batches = sorted_rows(batches, target.columns)
@@ -78,11 +81,12 @@ async def _produce_once(
 ) -> ProducedRows:
     config = target.producer_config(transactional_id(target, write))
     async with open_notes(target, config, write) as is_committed:
-        # Asked before anything of an attempt that goes on beside this one is ended.
+        # This is checked before the producer starts, because its start ends the transaction of a
+        # concurrent attempt.
         if await is_committed(False):
             return await _skip(batches)
         async with open_producer(target.bootstrap, config) as producer:
-            # All that earlier attempts left is ended now, committed or not.
+            # All transactions of earlier attempts have ended by now, committed or aborted.
             if await is_committed(True):
                 return await _skip(batches)
             async with producer.transaction() as transaction:
@@ -101,7 +105,7 @@ async def _produce_once(
 
 
 async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
-    """Read all rows, as Spark expects of a task, and write none."""
+    """Read all rows, as Spark requires of a task, and write none of them."""
     while await _next(batches) is not None:
         pass
     return ProducedRows(0)
@@ -128,14 +132,15 @@ async def _read_ahead(
 
 
 async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Wait for the next batch; a wait that is given up leaves its thread to the process's end."""
+    """Wait for the next batch.  If the wait is cancelled, its thread runs until the process
+    ends."""
     return await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
 
 
 def sorted_rows(batches: Iterator[pa.RecordBatch], columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in an order that depends on nothing but themselves.
+    """Yield all rows, in an order that depends only on the rows.
 
-    It holds them all in memory.  Rows that differ in headers alone keep the order they came in.
+    All rows are in memory at once.  Rows that differ only in their headers keep their order.
     """
     held = list(batches)
     if not held:

@@ -1,15 +1,15 @@
-"""Which write a record comes from: the headers by which a reader knows a record written twice.
+"""Provenance of records: headers by which a reader detects a record that was written twice.  Pure.
 
-Spark repeats a task, or a whole batch, whose end it did not learn of; what the first attempt had
-written is then in the topic twice.  So each record says which write it belongs to (query, batch and
-task, as `WriteId`), and its number among the records of that task in its topic-partition.  Pure.
-Invariants:
+Spark repeats a task, or a whole batch, if it was not notified of its end.  The records of the first
+attempt are then in the topic twice.  Each record therefore identifies the task that wrote it
+(query, batch and task, as `WriteId`), and has its number among the records of that task in its
+topic-partition.  Invariants:
 
-SameRowsSameHeaders   a task that is given the same rows in the same order writes the same records,
-                      headers and all, to the same partitions: nothing here depends on chance
-EachPartitionCounts   a task's records in one partition are numbered 0, 1, 2, … without gaps
-ChangesShow           `spark.check` covers every row of the task in that partition up to this one:
-                      where two attempts wrote different rows it differs
+- SameRowsSameHeaders: a task with the same rows in the same order writes the same records,
+  including headers, to the same partitions.  Nothing is random.
+- EachPartitionCounts: a task's records in one partition are numbered 0, 1, 2, … without gaps.
+- ChangesShow: `spark.check` covers every row of the task in that partition up to this one.  It
+  differs if two attempts wrote different rows.
 """
 
 from collections.abc import Iterable
@@ -24,38 +24,40 @@ PARTITION = "spark.partition"
 SEQ = "spark.seq"
 CHECK = "spark.check"
 NAMES = (QUERY, BATCH, PARTITION, SEQ, CHECK)
-"""The headers of a record, in their order: the last ones that it has."""
+"""Names of the provenance headers, in order.  They follow a record's own headers."""
 OVERHEAD_BYTES_MAX = 250
-"""What they add to a record, at most, where the query's name is a UUID.  In a batch of records they
-are alike but for a few digits, so compression all but removes them."""
+"""Largest size of these headers in bytes, provided that the query's name is a UUID.  Within a batch
+of records, they differ only in a few digits, so compression almost removes them."""
 
 SEQ_BEGIN = encode_header(SEQ, b"")[:-1]
 CHECK_BEGIN = encode_header(CHECK, b"%08x" % 0)[:-8]
-"""What these two begin with in every record."""
+"""Constant prefixes of the headers SEQ and CHECK."""
 
 ROWS_PER_TURN = 500
-"""Rows without a key stay on one partition for so many, then go to the next.  Fewer make small
-batches, more make uneven partitions."""
+"""Number of rows without a key that go to one partition before the next partition is used.  With
+fewer, record batches are small; with more, the sizes of partitions differ more."""
 
 
 class WriteId(NamedTuple):
-    """Which task wrote: attempts at the same task have the same."""
+    """Identity of a task, which all attempts at it share."""
 
     query: str
-    """The streaming query's id, which its checkpoint keeps; else what the user or chance gave."""
+    """Id of the streaming query, from its checkpoint.  For a batch query, the id that the user has
+    given, or a random one."""
     batch: int
-    """The query's batch: grows from batch to batch, stays where one is repeated."""
+    """Number of the batch in its query.  It increases from batch to batch, and is the same if a
+    batch is repeated."""
     partition: int
-    """The number of the task in its batch: Spark's partition id."""
+    """Number of the task in its batch: Spark's partition id."""
 
 
 StampedRow = tuple[bytes | memoryview | None, bytes | memoryview | None, Headers, int]
-"""A row's key, value and headers, and among how many partitions its own was chosen (0: it names
-one)."""
+"""A row's key, value and headers, and the number of partitions among which its partition was chosen
+(0 if the row names its partition)."""
 
 
 class Stamps:
-    """Numbers the rows of one task, in the order in which they are written."""
+    """Numbers the rows of one task, in the order of writing."""
 
     __slots__ = ("_counts", "_same", "_turns", "_write")
 
@@ -65,12 +67,13 @@ class Stamps:
         self._write = write
         texts = (QUERY, write.query), (BATCH, str(write.batch)), (PARTITION, str(write.partition))
         self._same = b"".join(encode_header(name, text.encode()) for name, text in texts)
-        """The headers that every record of the task has."""
+        """Provenance headers common to all records of the task."""
         self._counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._turns: dict[str, int] = {}
 
     def next_turns(self, topic: str, row_count: int, partition_count: int) -> list[int]:
-        """Return the partitions of the next rows that have neither key nor partition."""
+        """Return the partitions of the next rows without a key or partition.  These rows are
+        distributed round-robin."""
         assert partition_count > 0
         first = self._turns.get(topic, 0)
         self._turns[topic] = first + row_count
@@ -82,13 +85,15 @@ class Stamps:
 
     @property
     def fixed(self) -> bytes:
-        """The headers, of ours, that every record has, and the start of the next one."""
+        """Return the provenance headers common to all records, followed by the constant start of
+        the header SEQ."""
         return self._same + SEQ_BEGIN
 
     def number(
         self, topic: str, partition: int, rows: Iterable[StampedRow]
     ) -> tuple[int, list[int]]:
-        """Number the next records of a topic-partition; return the first number, and all checks."""
+        """Number the next records of a topic-partition.  Returns the number of the first record,
+        and the check of each record."""
         first, check = self._counts.get((topic, partition), (0, 0))
         checks: list[int] = []
         add = checks.append
@@ -112,11 +117,12 @@ class Stamps:
         *,
         chosen_among: int = 0,
     ) -> EncodedHeaders:
-        """Return the headers of the next record of a topic-partition: its own, then ours.
+        """Return the headers of the next record of a topic-partition: its own, followed by its
+        provenance.
 
-        `chosen_among` is the number of partitions among which this one was chosen, 0 where the row
-        names it: a repetition after partitions were added sends its rows elsewhere, and that must
-        show.
+        `chosen_among` is the number of partitions among which its partition was chosen, or 0 if the
+        row names its partition.  It is part of the check, because a repeated task writes its rows
+        to other partitions if partitions were added, and a reader must be able to detect this.
         """
         seq, (check,) = self.number(topic, partition, [(key, value, headers, chosen_among)])
         own = b"".join(encode_header(name, content) for name, content in headers)

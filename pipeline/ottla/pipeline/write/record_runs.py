@@ -1,9 +1,9 @@
 """Encodes Arrow columns as the records of batches, whole columns at a time.  Pure.
 
-The parts of a record whose length varies are columns of bytes: varints made by numpy, keys and
-values as they come, headers; one join of Arrow's puts each record together, and the joined column's
-buffer is the batch's body.  Invariant: AsThePlainEncoder (`BatchBuilder.append` and `Stamps.stamp`,
-byte for byte; drawn by hypothesis).
+The variable-length parts of a record are columns of bytes: varints made by numpy, keys and values,
+headers.  One join by Arrow assembles all records, and the buffer of the joined column is the body
+of the batch.  Invariant: AsThePlainEncoder (the output equals that of `BatchBuilder.append` and
+`Stamps.stamp`, byte for byte; a property test).
 """
 
 from collections import deque
@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
-from ottla.client.produce.record_run import TakenRecords
+from ottla.client.produce.record_run import EncodedRecords
 from ottla.pipeline.write.provenance import CHECK_BEGIN, NAMES, Stamps
 from ottla.wire.batch_builder import NO_ATTRIBUTES, NO_HEADERS, Headers, encode_header, varint
 
 Numbers = npt.NDArray[np.int64]
 
 SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
-"""Offsets in a batch that take one byte, and those that take at most two."""
+"""Numbers of records in a batch whose offset deltas take one byte, and at most two bytes."""
 AHEAD_BYTES = 1 << 20
-"""How much is encoded at once.  Less costs more calls a batch, more takes memory."""
+"""Number of bytes that are encoded ahead.  With fewer, each batch needs more calls; with more, more
+memory is used."""
 VARINT_BYTES_MAX = 10
 HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 NIBBLES = np.arange(28, -1, -4, dtype=np.uint32)
@@ -34,12 +35,12 @@ BYTES = pa.binary()
 
 
 def as_bytes(column: pa.Array) -> pa.BinaryArray:
-    """Return a column of text or bytes as bytes."""
+    """Return a column of text or bytes as a column of bytes."""
     return column.cast(BYTES)
 
 
 def varints(numbers: Numbers) -> pa.BinaryArray:
-    """Return zigzag varints."""
+    """Return the zigzag varints of numbers."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     count = len(zigzag)
     if not count or int(zigzag.max()) < 1 << 7:
@@ -54,7 +55,7 @@ def varints(numbers: Numbers) -> pa.BinaryArray:
 
 
 def varint_widths(numbers: Numbers) -> Numbers:
-    """Return how many bytes the varint of each number that is at least 0 takes."""
+    """Return the size in bytes of each non-negative number's varint."""
     return _widths((numbers << 1).view(np.uint64))
 
 
@@ -69,7 +70,7 @@ def _widths(zigzag: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
-    """Return a column whose rows lie one behind the other."""
+    """Return a column whose rows follow each other in `data`."""
     buffers = [
         None,
         pa.py_buffer(offsets.astype(np.int32)),
@@ -79,26 +80,27 @@ def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
 
 
 def _lengths(column: pa.BinaryArray) -> Numbers:
-    """Return the length of each row; -1 for null, as a record has it."""
+    """Return the length of each row in bytes.  It is -1 for null, as in a record."""
     return np.asarray(pc.fill_null(pc.binary_length(column), -1), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class HeaderColumns:
-    """The headers of records: parts that are joined, each a column or the same for all."""
+    """The headers of records, as parts that are joined.  Each part is a column or a constant."""
 
     parts: Sequence[Any]
     lengths: Numbers | int
 
     def slice(self, start: int, count: int) -> Sequence[Any]:
-        """Return the parts of some records."""
+        """Return the parts for `count` records from `start` on."""
         return [
             part.slice(start, count) if isinstance(part, pa.Array) else part for part in self.parts
         ]
 
 
 def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
-    """Return the headers that rows have themselves; None where there is no such column."""
+    """Return the rows' own headers.  If there is no column of headers, return a constant that
+    encodes zero headers."""
     if own is None:
         return HeaderColumns([pa.scalar(NO_HEADERS, BYTES)], len(NO_HEADERS))
     column = _own(own, 0)
@@ -108,7 +110,8 @@ def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
 def stamped_headers(
     own: Sequence[Headers] | None, stamps: Stamps, first: int, checks: Sequence[int]
 ) -> HeaderColumns:
-    """Return the rows' own headers and then those of `Stamps`, from record number `first` on."""
+    """Return the rows' own headers, followed by the provenance headers of `Stamps`.  `first` is the
+    number of the first record."""
     count = len(checks)
     number = pc.cast(pa.array(np.arange(first, first + count)), pa.string()).cast(BYTES)
     digits = _lengths(number)
@@ -126,7 +129,8 @@ def stamped_headers(
 
 
 def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
-    """Return the rows' own headers behind the number of all, `more_count` of which follow."""
+    """Return the rows' own headers.  They are preceded by the count of all headers of a record, of
+    which `more_count` follow later."""
     return pa.array(
         [
             b"".join((varint(len(row) + more_count), *(encode_header(*header) for header in row)))
@@ -138,7 +142,7 @@ def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
 
 @dataclass
 class ColumnRun:
-    """The records of one partition out of one batch of Arrow: a `RecordRun`."""
+    """The records of one partition in one Arrow batch: a `RecordRun`."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
@@ -151,33 +155,34 @@ class ColumnRun:
         value_lengths = _lengths(self.values)
         content = key_lengths.clip(0) + value_lengths.clip(0) + self.headers.lengths
         self._bounds = content + RECORD_OVERHEAD_BYTES
-        """The most that each record takes in a batch."""
+        """For each record, the largest size in bytes that it may have in a batch."""
         self._key_varints = varints(key_lengths)
         self._value_varints = varints(value_lengths)
         key_widths = varint_widths(key_lengths.clip(0))
         value_widths = varint_widths(value_lengths.clip(0))
         self._lengths = content + key_widths + value_widths + len(NO_ATTRIBUTES)
-        """Each record's length without those of its timestamp and its offset."""
-        # One byte of the timestamp, one or two of the offset.
+        """Length of each record without its timestamp delta and offset delta."""
+        # The timestamp delta takes one byte, the offset delta one or two.
         self._short_ends = _ends(self._lengths + 2)
         self._long_ends = _ends(self._lengths + 3)
-        self._ahead: deque[TakenRecords] = deque()
-        """What the next batches take, if they take it as planned."""
+        self._ahead: deque[EncodedRecords] = deque()
+        """Encoded records for the next batches.  They are used if these batches have as much room
+        as planned."""
         self._planned_bytes = 0
-        """The room for which that was planned."""
+        """Room in bytes that the encoded records assume for each batch."""
 
     @property
     def next_bytes(self) -> int:
-        """The most that the next record takes; 0 where none is left."""
+        """Largest size of the next record in bytes, or 0 if no record is left."""
         return int(self._bounds[self._at]) if self._at < len(self.values) else 0
 
     @property
     def largest_bytes(self) -> int:
-        """The most that any of the records takes."""
+        """Largest size in bytes that any of the records may have."""
         return int(self._bounds.max(initial=0))
 
-    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
-        """Encode as many records as fit into this room, at least one."""
+    def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
+        """Encode as many records as fit into `room_bytes`, and at least one."""
         is_new_batch = first_delta == timestamp_delta == 0
         if not is_new_batch or room_bytes != self._planned_bytes:
             self._ahead.clear()
@@ -191,7 +196,8 @@ class ColumnRun:
         return taken
 
     def _plan(self, room_bytes: int) -> None:
-        """Encode what the next batches will take, if each has so much room: they share the cost."""
+        """Encode the records of the next batches together, assuming that each batch has
+        `room_bytes`."""
         self._planned_bytes = room_bytes
         counts: list[int] = []
         at, end = self._at, len(self.values)
@@ -208,21 +214,22 @@ class ColumnRun:
         body, ends = self._encode(np.arange(total) - np.repeat(starts, many), 0)
         begin = 0
         for count, end in zip(counts, ends[starts + many - 1].tolist(), strict=True):
-            self._ahead.append(TakenRecords(body[begin:end], count))
+            self._ahead.append(EncodedRecords(body[begin:end], count))
             begin = end
 
-    def _take_one(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> TakenRecords:
-        # At most so many fit, if they take as little as they can.
+    def _take_one(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
+        # An upper bound: fewer records fit if their deltas are long.
         most = max(1, _fitting(self._short_ends, self._at, room_bytes))
         deltas = np.arange(first_delta, first_delta + most)
         lengths = self._lengths[self._at : self._at + most] + varint_widths(deltas)
         ends = _ends(lengths + len(varint(timestamp_delta)))
         count = max(1, int(np.searchsorted(ends, room_bytes, side="right")))
         body, _ends_of = self._encode(deltas[:count], timestamp_delta)
-        return TakenRecords(body, count)
+        return EncodedRecords(body, count)
 
     def _encode(self, deltas: Numbers, timestamp_delta: int) -> tuple[memoryview, Numbers]:
-        """Encode the next records with these offsets; return them, and where each ends."""
+        """Encode the next records with these offset deltas.  Returns their bytes, and the end
+        position of each record in them."""
         start, count = self._at, len(deltas)
         same = NO_ATTRIBUTES + varint(timestamp_delta)
         lengths = self._lengths[start : start + count] + varint_widths(deltas)
@@ -247,7 +254,8 @@ class ColumnRun:
 
 
 def _ends(lengths: Numbers) -> Numbers:
-    """Return where each record ends that has such a length, and that length before it."""
+    """Return the end position of each record, given the lengths.  A length field precedes each
+    record."""
     ends: Numbers = np.cumsum(lengths + varint_widths(lengths))
     return ends
 
@@ -257,5 +265,5 @@ def _before(ends: Numbers, at: int) -> int:
 
 
 def _fitting(ends: Numbers, at: int, room_bytes: int) -> int:
-    """Return how many records from `at` on fit into this room."""
+    """Return the number of records, starting with record `at`, that fit into `room_bytes`."""
     return int(np.searchsorted(ends, _before(ends, at) + room_bytes, side="right")) - at

@@ -1,15 +1,17 @@
-"""Leaves out what a repeated Spark task wrote again: the reading side of `provenance`.
+"""Filters records that a repeated Spark task has written again, by the headers of `provenance`.
+Pure.
 
-A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap, so whatever
-attempts there were, also two at once: a record is new exactly when its (batch, number) is above
-every one seen of its query and task.  Records without provenance are never left out.
+A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap.  Whatever attempts
+there were, even two at once, a record is therefore new exactly if its (batch, number) is greater
+than all those seen before from its query and task.  Records without provenance are always kept.
 
-Most fetches hold no repetition: that is found by numpy for all records together, and only a fetch
-that does hold one is judged record by record.  Pure.  Invariants:
+Most fetches contain no repetition.  numpy detects that for all records together, and only a fetch
+with a repetition is filtered record by record.  Invariants:
 
-EachRecordOnce        of all copies of a record the first is kept, and no other
-NothingIsLostUnseen   where an attempt wrote other rows than the one before it, what is a repetition
-                      can not be told: CorruptDataError, or, where data may be lost, kept as new
+- EachRecordOnce: of all copies of a record, only the first is kept.
+- NothingIsLostUnseen: if an attempt wrote other rows than the attempt before it, repetitions cannot
+  be identified.  CorruptDataError is then raised; if data may be lost (`failOnDataLoss` is false),
+  all records are kept as new.
 """
 
 from collections.abc import Iterator
@@ -26,61 +28,64 @@ from ottla.pipeline.write.provenance import NAMES
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Task = tuple[bytes, int]
-"""A query and the number of its task."""
+"""The name of a query, and the number of a task in it."""
 
 NUMBER_BITS = 32
-"""A record's place is batch << 32 | number: one integer to compare."""
+"""Number of bits of a record's number.  The place of a record is one integer, batch << 32 |
+number."""
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 BATCH_COUNT_MAX = 1 << 63 - NUMBER_BITS
 HEADER_COUNT = len(NAMES)
 
 
-class First(NamedTuple):
-    """The record number 0 of a batch, when it was met for the first time."""
+class FirstRecord(NamedTuple):
+    """The first occurrence of record number 0 of a batch."""
 
     check: bytes
     read_before: int
-    """How many records were read before it."""
+    """Number of records that the filter had read before this record."""
 
 
-class Seen(NamedTuple):
-    """What was seen last of one task of one query."""
+class LastReplayedRecord(NamedTuple):
+    """The last record seen of one task of one query."""
 
     place: int
     check: bytes
-    first: First | None
-    """The batch's record number 0; None where that lies before what was read."""
+    first: FirstRecord | None
+    """Record number 0 of the batch.  None if that record precedes the first record that was
+    read."""
 
 
-class Stamped(NamedTuple):
+class StampedRecords(NamedTuple):
     """The records of one fetch that have provenance, in order."""
 
     rows: Numbers
-    """Which records of the fetch they are."""
+    """For each record, its index among all records of the fetch."""
     tasks: list[Task]
     task: Numbers
-    """Each record's index in `tasks`."""
+    """For each record, the index of its task in `tasks`."""
     place: Numbers
     check: pa.BinaryArray
 
 
 class ReplayFilter:
-    """Tells the new records of one topic-partition, read in order, from repeated ones.
+    """Separates the new records of one topic-partition, read in order, from repeated ones.
 
-    It begins knowing nothing: give it what lies before the range that is wanted as well.
+    The filter has no state at the start, so its caller must also pass it some records before the
+    requested range.
     """
 
     def __init__(self, *, fail_on_data_loss: bool = True) -> None:
         self._fails = fail_on_data_loss
-        self._seen: dict[Task, Seen] = {}
+        self._seen: dict[Task, LastReplayedRecord] = {}
         self._read_count = 0
         self.dropped_count = 0
 
     def is_unsure(self, margin_count: int) -> bool:
-        """Return whether there may be an attempt that began, and ended, before what was read.
+        """Return whether a whole attempt may precede the first record that was read.
 
-        It would end right before the next one begins, so one is sure who has seen the beginning,
-        and so many records before it.
+        An earlier attempt ends right before the next one starts.  The filter is therefore sure if
+        it has seen the start of an attempt, and `margin_count` records before that.
         """
         return any(
             seen.first is None or seen.first.read_before < margin_count
@@ -88,10 +93,11 @@ class ReplayFilter:
         )
 
     def keep(self, headers: pa.ListArray) -> Mask | None:
-        """Say which records are new, by their `headers` columns; None where all are.
+        """Return a mask of the new records, given their `headers` column.  Returns None if all
+        records are new.
 
-        CorruptDataError: a task was repeated with other rows, so that what it repeated can not be
-        told.
+        Raises CorruptDataError if a task was repeated with other rows, so that repetitions cannot
+        be identified.
         """
         stamped = read_stamps(headers)
         read_before = self._read_count
@@ -102,13 +108,14 @@ class ReplayFilter:
             return None
         mask = np.ones(len(headers), dtype=np.bool_)
         for row, task, place, check in _records(stamped):
-            mask[row] = self._is_new(task, place, First(check, read_before + row))
+            mask[row] = self._is_new(task, place, FirstRecord(check, read_before + row))
         dropped = int(len(mask) - np.count_nonzero(mask))
         self.dropped_count += dropped
         return mask if dropped else None
 
-    def _in_order(self, stamped: Stamped, read_before: int) -> bool:
-        """Take note of all records at once, if each of them is new; else of none."""
+    def _in_order(self, stamped: StampedRecords, read_before: int) -> bool:
+        """If every record is new, update the state for all of them and return True.  Otherwise
+        return False and change nothing."""
         order = np.argsort(stamped.task, kind="stable")
         task, place = stamped.task[order], stamped.place[order]
         begins = np.flatnonzero(np.diff(task, prepend=-1))
@@ -116,7 +123,7 @@ class ReplayFilter:
         rises[begins[1:] - 1] = True
         if not rises.all():
             return False
-        latest: dict[Task, Seen] = {}
+        latest: dict[Task, LastReplayedRecord] = {}
         for begin, end in zip(begins, [*begins[1:], len(task)], strict=True):
             name = stamped.tasks[task[begin]]
             seen = self._seen.get(name)
@@ -127,19 +134,21 @@ class ReplayFilter:
             at = begin + np.searchsorted(place[begin:end], first_of_batch)
             if place[at] == first_of_batch:
                 row = int(stamped.rows[order[at]])
-                first: First | None = First(stamped.check[order[at]].as_py(), read_before + row)
+                first: FirstRecord | None = FirstRecord(
+                    stamped.check[order[at]].as_py(), read_before + row
+                )
             else:
                 first = _first_of(seen, last)
-            latest[name] = Seen(last, stamped.check[order[end - 1]].as_py(), first)
+            latest[name] = LastReplayedRecord(last, stamped.check[order[end - 1]].as_py(), first)
         self._seen |= latest
         return True
 
-    def _is_new(self, name: Task, place: int, record: First) -> bool:
+    def _is_new(self, name: Task, place: int, record: FirstRecord) -> bool:
         seen = self._seen.get(name)
         is_first, check = place & NUMBER_MASK == 0, record.check
         if seen is None or place > seen.place:
             first = record if is_first else _first_of(seen, place)
-            self._seen[name] = Seen(place, check, first)
+            self._seen[name] = LastReplayedRecord(place, check, first)
             return True
         if place >> NUMBER_BITS != seen.place >> NUMBER_BITS:
             return False
@@ -158,19 +167,19 @@ class ReplayFilter:
                 f"{partition}, so dropReplays can not tell which are repeated: write with "
                 f"sortRows=true, read without dropReplays or with failOnDataLoss=false"
             )
-        self._seen[name] = Seen(place, check, record if is_first else None)
+        self._seen[name] = LastReplayedRecord(place, check, record if is_first else None)
         return True
 
 
-def _first_of(seen: Seen | None, place: int) -> First | None:
-    """Return record number 0 of the batch of `place`, if it was seen."""
+def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None:
+    """Return record number 0 of the batch in `place`, or None if it was not seen."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
     return seen.first
 
 
-def read_stamps(headers: pa.ListArray) -> Stamped | None:
-    """Find the records whose last headers are ours, and read them; None where there are none."""
+def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
+    """Return the records with provenance headers, or None if there are none."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(counts)
     rows = np.flatnonzero(counts >= HEADER_COUNT)
@@ -196,16 +205,16 @@ def read_stamps(headers: pa.ListArray) -> Stamped | None:
         fields = [field.filter(pa.array(is_ours)) for field in fields]
     batch, partition, seq = numbers
     tasks, task = _tasks(fields[0], partition)
-    return Stamped(rows, tasks, task, batch << NUMBER_BITS | seq, fields[4])
+    return StampedRecords(rows, tasks, task, batch << NUMBER_BITS | seq, fields[4])
 
 
 def _numbers(texts: pa.BinaryArray) -> Numbers:
-    """Return the numbers that are written in decimal digits; -1 for what is none."""
+    """Parse decimal numbers.  The result is -1 for any other text."""
     try:
         found = texts.cast(pa.string()).cast(pa.int64())
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)
     except pa.ArrowInvalid:
-        # Somebody else's headers under our names.
+        # The headers have our names, but were written by other software.
         return np.array(
             [
                 int(text) if text is not None and text.isdigit() and len(text) <= 18 else -1
@@ -216,7 +225,7 @@ def _numbers(texts: pa.BinaryArray) -> Numbers:
 
 
 def _tasks(query: pa.BinaryArray, partition: Numbers) -> tuple[list[Task], Numbers]:
-    """Number the different pairs of query and task."""
+    """Return the distinct pairs of query and task, and for each record the index of its pair."""
     coded = query.dictionary_encode()
     codes = coded.indices.to_numpy().astype(np.int64)
     partitions, of_row = np.unique(partition, return_inverse=True)
@@ -226,7 +235,7 @@ def _tasks(query: pa.BinaryArray, partition: Numbers) -> tuple[list[Task], Numbe
     return [(names[code], int(partitions[at])) for code, at in found], task.astype(np.int64)
 
 
-def _records(stamped: Stamped) -> Iterator[tuple[int, Task, int, bytes]]:
+def _records(stamped: StampedRecords) -> Iterator[tuple[int, Task, int, bytes]]:
     for row, task, place, check in zip(
         stamped.rows.tolist(),
         stamped.task.tolist(),

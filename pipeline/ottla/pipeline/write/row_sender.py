@@ -1,7 +1,8 @@
-"""Deals the rows of Arrow batches out to partitions, and hands them to a producer in runs.
+"""Distributes the rows of Arrow batches to partitions, and passes them to a producer in runs.
 
-Rows go where their column says, else where their key is hashed to, else round the partitions by
-turns; the rows of each partition stay in order.
+A row goes to the partition in its partition column, if it has one.  Otherwise it goes to the
+partition for its key's hash, and without a key to the partitions in turn.  The rows of each
+partition stay in order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,16 +35,17 @@ PARTITION_BITS = 32
 
 
 class RowColumns(NamedTuple):
-    """The columns of a batch, as far as they make records."""
+    """The columns of a batch from which records are made."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray | None
     headers: pa.ListArray | None
     chosen_among: Numbers
-    """The number of partitions that each row's was chosen from; 0 where the row names its own."""
+    """For each row, the number of partitions among which its partition was chosen, or 0 if the row
+    names its partition."""
 
     def take(self, rows: Numbers) -> "RowColumns":
-        """Return some rows, in this order."""
+        """Return the rows with these indexes, in this order."""
         return RowColumns(
             self.values.take(rows),
             None if self.keys is None else self.keys.take(rows),
@@ -52,7 +54,7 @@ class RowColumns(NamedTuple):
         )
 
     def slice(self, start: int, count: int) -> "RowColumns":
-        """Return some rows that follow each other."""
+        """Return `count` consecutive rows from `start` on."""
         return RowColumns(
             self.values.slice(start, count),
             None if self.keys is None else self.keys.slice(start, count),
@@ -62,7 +64,7 @@ class RowColumns(NamedTuple):
 
 
 class RowSender:
-    """Makes records of rows."""
+    """Converts rows to records and passes them to a producer."""
 
     def __init__(self, producer: Producer, target: SinkTarget, stamps: Stamps) -> None:
         self._producer = producer
@@ -71,13 +73,14 @@ class RowSender:
         self._stamps = stamps
         self.sent_count = 0
         self._counts: dict[str, int] = {}
-        """Partitions of each topic as they were at its first row: what is added later is for later
-        tasks, so that all rows of this one are dealt out alike."""
+        """Partition count of each topic when its first row was sent.  Partitions that are added
+        later are used only by later tasks, so that all rows of this task are distributed by the
+        same count."""
         self.first_topic: str | None = None
-        """The topic of the first row."""
+        """Topic of the first row that was sent, or None before that."""
 
     async def send(self, batch: pa.RecordBatch) -> None:
-        """Hand all rows of a batch to the producer."""
+        """Pass all rows of a batch to the producer."""
         if not batch.num_rows:
             return
         places = self._target.columns
@@ -91,7 +94,7 @@ class RowSender:
             None if places.headers is None else batch[places.headers],
             chosen_among,
         )
-        # A partition that no topic has must not look like another topic's.
+        # The mask prevents an invalid partition from being taken for a partition of another topic.
         place = topic_of << PARTITION_BITS | partition & (1 << PARTITION_BITS) - 1
         order = np.argsort(place, kind="stable")
         begins = np.flatnonzero(np.diff(place[order], prepend=-1)).tolist()
@@ -134,7 +137,7 @@ class RowSender:
         topics: Sequence[str],
         topic_of: Numbers,
     ) -> tuple[Numbers, Numbers]:
-        """Return each row's partition, and among how many it was chosen."""
+        """Return each row's partition, and the number of partitions among which it was chosen."""
         count, place = batch.num_rows, self._target.columns.partition
         partition = np.full(count, NO_PARTITION, dtype=np.int64)
         is_open = np.ones(count, dtype=np.bool_)
@@ -156,7 +159,8 @@ class RowSender:
         return partition, chosen_among
 
     def _hashed(self, keys: pa.BinaryArray | None, rows: Numbers, among: int) -> Numbers:
-        """Return where the keys of rows belong; NO_PARTITION where any partition will do."""
+        """Return the partitions of rows by key.  The result is NO_PARTITION where the partitioner
+        does not choose a partition by key."""
         none = np.full(len(rows), NO_PARTITION, dtype=np.int64)
         if keys is None:
             return none
@@ -175,7 +179,7 @@ class RowSender:
 
 
 def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbers]:
-    """Return the topics of a batch, and the number of each row's among them."""
+    """Return the topics of a batch, and for each row the index of its topic."""
     if target.options.topic is not None:
         return [target.options.topic], np.zeros(batch.num_rows, dtype=np.int64)
     assert target.columns.topic is not None
@@ -190,7 +194,7 @@ def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbe
 
 
 def _contents(column: pa.BinaryArray) -> list[memoryview | None]:
-    """Return the bytes of each row, not copied."""
+    """Return the bytes of each row, without copying them."""
     _valid, offset_bytes, data = column.buffers()
     count = len(column)
     first = column.offset

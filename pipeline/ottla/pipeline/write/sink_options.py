@@ -1,6 +1,6 @@
-"""Everything that can be asked of a write: the connector's options, and the columns of its rows.
+"""Options of a write, and the columns of its rows.  Pure.
 
-Pure, frozen and picklable: what a task must know travels to it with the writer.
+The options are frozen and picklable, because they are sent to the tasks with the writer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,7 @@ COLUMN_TYPES = {
     "topic": ("string",),
     "partition": ("int",),
 }
-"""The columns that a record is made of, and the types that each may have; others are not looked
-at."""
+"""Columns that form a record, and the allowed types of each.  Other columns are ignored."""
 
 SERIALIZERS = "the columns value and key are written as they are, bytes or text"
 SET_BY_SPARK = {
@@ -32,62 +31,63 @@ SET_BY_SPARK = {
 TRANSACTIONAL_ID = "transactional.id"
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The most that brokers allow by default: a transaction is open until all tasks of its batch are
-done.  Shorter, long batches fail at their end; longer, readers of committed records wait longer for
-what a driver that died, and does not come back, left open."""
+"""Transaction timeout in ms, equal to the brokers' default maximum.  A transaction is open until
+all tasks of its batch are done, so with a shorter timeout, long batches fail at their end.  With a
+longer one, readers of committed records wait longer if a driver has died permanently and left
+transactions open."""
 OF_SPARK = ("checkpointLocation", "path", "queryName")
-"""What Spark itself reads out of the options of a write."""
+"""Options of a write that Spark itself reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """What may be written in `option(…)`, but for `kafka.*`."""
+    """The keys that users set by `option(…)`, except for `kafka.*`."""
 
     topic: str | None = setting(
         None,
         key="topic",
         kind=SettingKind.STRING,
-        doc="The topic of every row, whatever the column topic says.",
+        doc="Topic of every row; overrides the column topic.",
     )
     include_headers: bool = setting(
         True,
         key="includeHeaders",
-        doc="Whether the column headers, where there is one, is written.",
+        doc="Write the column headers, if there is one.",
     )
     provenance: bool = setting(
         True,
         key="provenance",
-        doc="Whether each record says in its headers which write it is of: without, nobody can "
-        "tell one that was written twice.",
+        doc="Add headers with the write of each record; without them readers cannot detect "
+        "duplicates of a repeated task.",
     )
     sort_rows: bool = setting(
         False,
         key="sortRows",
-        doc="Sort the rows of each task before they are written: for queries that may give them "
-        "in another order when a task is repeated, as after a shuffle. A task then holds all its "
+        doc="Sort the rows of each task before they are written: for queries whose order of rows "
+        "may change when a task is repeated, as after a shuffle. A task then holds all its "
         "rows in memory.",
     )
     transactions: bool | None = setting(
         None,
         key="transactions",
         kind=SettingKind.BOOLEAN,
-        doc="Whether each task writes in a transaction, so that readers of committed records see "
-        "each row once. Set for streams and for writes with txnAppId or kafka.transactional.id.",
+        doc="Write each task in a transaction, so that readers of committed records see "
+        "each row once. Default true for streams and for writes with txnAppId or "
+        "kafka.transactional.id.",
     )
     txn_app_id: str | None = setting(
         None,
         key="txnAppId",
         kind=SettingKind.STRING,
-        doc="Whose write this is, where it may be repeated as a whole: a record that was written "
-        "under the same txnAppId and txnVersion is a replay. For batch writes, as in "
-        "foreachBatch.",
+        doc="Name of the writer, if the write may be repeated as a whole: records with "
+        "the same txnAppId and txnVersion are replays. For batch writes, as in foreachBatch.",
     )
     txn_version: int | None = setting(
         None,
         key="txnVersion",
         kind=SettingKind.LONG,
         at_least=0,
-        doc="Which write of its txnAppId this is: must grow from one to the next.",
+        doc="Number of the write within its txnAppId: must grow from one to the next.",
     )
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class SinkOptions:
 
 
 class Columns(NamedTuple):
-    """Where in a row the parts of a record are; None where there is no such column."""
+    """Column indexes of a record's parts in a row.  None for a part without a column."""
 
     value: int
     key: int | None = None
@@ -108,7 +108,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkTarget:
-    """What a task must know to write its rows."""
+    """Options of all writes of one task."""
 
     bootstrap: str
     options: SinkOptions
@@ -116,10 +116,12 @@ class SinkTarget:
     client: tuple[tuple[str, str], ...]
     is_transactional: bool = False
     transactional_id: str | None = None
-    """What the names of the tasks' transactions begin with; None for a name made of the query's."""
+    """Prefix of the tasks' transactional ids.  If it is None, the prefix is derived from the
+    query's name."""
 
     def producer_config(self, transactional_id: str | None = None) -> ProducerConfig:
-        """Return the settings of our producer, or of that of one task's transactions."""
+        """Return the settings of the producer.  If `transactional_id` is given, it is the
+        transactional producer of one task."""
         config, _none = load(ProducerConfig, dict(self.client))
         return replace(config, transactional_id=transactional_id)
 
@@ -127,9 +129,10 @@ class SinkTarget:
 def read_target(
     texts: Mapping[str, str], fields: Iterable[tuple[str, str]], *, is_streaming: bool
 ) -> SinkTarget:
-    """Read the options of a write of rows with these fields: name and type, as Spark names it.
+    """Parse the options of a write of rows with the given fields, each a name and a type in Spark's
+    notation.
 
-    ConfigError names the option, or the column, that is wrong.
+    Raises ConfigError for an invalid option or column.
     """
     options, given = parse_options(
         SinkOptions, ProducerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
@@ -144,7 +147,8 @@ def read_target(
     target = _target(options, given, columns, is_streaming=is_streaming)
     config = target.producer_config()
     if not config.enable_idempotence:
-        # What a failed request left twice would look like a gap, or a replay.
+        # Without idempotence, duplicates after a failed request would look like a gap or a repeated
+        # task.
         raise ConfigError(f"{KAFKA}enable.idempotence", "is false; the sink writes in order, once")
     return target
 
@@ -173,7 +177,7 @@ def _target(
 
 
 def find_columns(fields: Iterable[tuple[str, str]]) -> Columns:
-    """Find the parts of a record among the columns of a row, in whatever case they are written."""
+    """Return the column indexes of a record's parts in a row.  Names are case-insensitive."""
     found: dict[str, int] = {}
     for index, (name, type_name) in enumerate(fields):
         part = name.lower()

@@ -1,9 +1,9 @@
 """Writes a streaming query to topics, one micro-batch after the other.
 
-A batch that Spark repeats, because it died before it wrote down that the batch was done, has the
-same query and batch id: tasks that find themselves committed write nothing, others end what the
-earlier attempt left open and write again.  Without transactions all is written again: `spark.*`
-headers tell, and `dropReplays` leaves it out.
+If Spark dies before it has recorded a batch as done, it repeats the batch with the same query id
+and batch id.  A task whose batch is already committed writes nothing.  Any other task ends the open
+transaction of the earlier attempt, and writes its rows again.  Without transactions, all rows are
+written again: the `spark.*` headers identify them, and `dropReplays` filters them.
 """
 
 # ruff: noqa: N803 - Spark names these parameters
@@ -18,7 +18,7 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.one_sentence import one_sentence
 from ottla.pipeline.write.batch_writer import (
     WRITING,
-    Written,
+    TaskReport,
     abort_tasks,
     commit_tasks,
     fields_of,
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""Local properties that Spark sets for the tasks of a micro-batch.  No documentation names them:
-tests look whether they are still there."""
+"""Local property that Spark sets for the tasks of a micro-batch.  It is undocumented, so tests
+check that it still exists."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The sink of one streaming query."""
+    """Writer of one streaming query to topics."""
 
     def __init__(self, target: SinkTarget) -> None:
         self._target = target
 
-    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Written:
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
         """Write the rows of one task of one micro-batch."""
         with one_sentence(WRITING):
             task = this_task()
@@ -58,20 +58,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit what the tasks of a batch have prepared."""
+        """Commit the tasks' prepared transactions."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort what tasks have prepared."""
+        """Abort the tasks' prepared transactions."""
         abort_tasks(self._target, messages)
 
 
 def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> StreamWriter:
-    """Return the sink for rows of this schema; ConfigError where there can be none.
+    """Return the sink for rows of this schema.  Raises ConfigError if the schema cannot be written
+    as records.
 
-    In output mode complete (`overwrite`) each batch is appended as in the others: a reader finds
-    the newest result last.
+    In output mode complete (`overwrite`), each batch is appended as in the other modes, so that a
+    reader finds the newest result last.
     """
     return StreamWriter(read_target(options, fields_of(schema), is_streaming=True))

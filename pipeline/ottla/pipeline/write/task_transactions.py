@@ -1,14 +1,14 @@
-"""The transaction of one Spark task: its name, and the note by which a repetition knows its batch.
+"""The transaction of one Spark task: its id, and the note that marks its batch as committed.
 
-Every attempt at a task, also of a batch that is repeated, has the same transactional id: an attempt
-that begins ends what earlier ones left open, and they can not commit any more.  With its records a
-transaction commits a note, the number of the batch, as the offset of a group of the task's own:
-who finds the note of its batch writes nothing.  Spark's driver ends the transactions when all tasks
-of a batch are done.  Invariants:
+All attempts at a task, including those of a repeated batch, have the same transactional id.  A new
+attempt therefore ends the open transaction of earlier attempts and fences them.  Together with its
+records, a transaction commits a note: an offset of the task's own group, whose value identifies the
+batch.  An attempt that finds the note of its batch writes nothing.  Spark's driver ends the
+transactions when all tasks of a batch are done.  Invariants:
 
-NotedIfCommitted   a task's records of a batch are committed exactly when its note is
-OneAttempt         of all attempts at a task of a batch at most one is committed
-NoOlderBatch       behind a batch that is noted none with a lower number is written
+- NotedIfCommitted: a task's records of a batch are committed exactly if the batch's note is.
+- OneAttempt: of all attempts at a task of a batch, at most one is committed.
+- NoOlderBatch: after the note of a batch, no batch with a lower number is written.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -36,32 +36,34 @@ from ottla.pipeline.write.provenance import WriteId
 from ottla.pipeline.write.sink_options import SinkTarget
 
 PREFIX = "ottla-sink-"
-"""What names begin with; not `spark-`, by which the groups of streams that read are known."""
+"""Prefix of transactional ids.  It differs from `spark-`, the prefix of the shadow groups of
+reading streams."""
 NOTE_PARTITION = 0
-"""Notes are offsets of a partition that every topic has."""
+"""Partition for which the note is committed as an offset.  Every topic has this partition."""
 
 
 def transactional_id(target: SinkTarget, write: WriteId) -> str:
-    """Return the name under which every attempt at a task writes."""
+    """Return the transactional id of all attempts at a task."""
     if target.transactional_id is not None:
         return f"{target.transactional_id}-{write.partition}"
     return note_group(target, write)
 
 
 def note_group(target: SinkTarget, write: WriteId) -> str:
-    """Return the group whose offset is the note of a task.
+    """Return the group whose committed offset is the note of a task.
 
-    It names the topic, where there is one for all rows: a batch may be written to several, by one
-    write each.
+    If all rows have the same topic, the group's name contains it, because a batch may be written to
+    several topics, by one write for each.
     """
     topic = target.options.topic
     return "-".join((PREFIX + write.query, *([topic] if topic else []), str(write.partition)))
 
 
 def is_noted(next_batch: int | None, write: WriteId) -> bool:
-    """Return whether a task's batch is committed; `next_batch` is what the note says, if there is.
+    """Return whether a task's batch is committed.  `next_batch` is the note, or None if there is
+    none.
 
-    Raises RefusedError if a later batch is.
+    Raises RefusedError if a later batch is committed.
     """
     if next_batch is None or next_batch <= write.batch:
         return False
@@ -78,9 +80,9 @@ def is_noted(next_batch: int | None, write: WriteId) -> bool:
 async def open_notes(
     target: SinkTarget, config: ProducerConfig, write: WriteId
 ) -> AsyncIterator[Callable[[bool], Awaitable[bool]]]:
-    """Give a function that finds out if a task's batch is committed, by its note.
+    """Yield a function that reads a task's note and returns whether the task's batch is committed.
 
-    Called with True it waits until no transaction of the task is open.
+    If its argument is True, the function first waits until no transaction of the task is open.
     """
     timeout_s, group = config.request_timeout_ms / 1_000, note_group(target, write)
     async with (
@@ -115,7 +117,7 @@ async def note(
     topic: str,
     record_count: int,
 ) -> None:
-    """Have the batch noted when the transaction is committed."""
+    """Add the note of the batch to the transaction."""
     said = Committed(
         Offset(write.batch + 1), metadata=f"batch {write.batch}: {record_count} records"
     )
@@ -128,7 +130,7 @@ async def note(
 async def end_transactions(
     target: SinkTarget, prepared: Sequence[PreparedTransaction], *, is_commit: bool
 ) -> None:
-    """Commit, or abort, what the tasks of a batch have prepared."""
+    """Commit or abort the prepared transactions of a batch's tasks."""
     try:
         await complete_transactions(
             target.bootstrap, prepared, target.producer_config(), is_commit=is_commit

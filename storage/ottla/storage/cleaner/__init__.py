@@ -1,30 +1,31 @@
-"""The log cleaner: which logs are compacted when, and what that reads, keeps and writes.
+"""The log cleaner, which compacts logs whose cleanup.policy includes `compact`.
 
-When
-cleaner_driver.py        cleans a broker's logs as long as it lives: start here
-cleaner_manager.py       which log is next, what pauses one, what becomes of failures
-cleanable.py             how much of a log can be cleaned, and whether that is due
-log_tasks.py             what the cleaning of a log is asked
-cleaning_runner.py       the seam behind which cleanings run
-worker_pool_driver.py    cleanings in processes of their own
-in_place_driver.py       cleanings in the broker's loop, for simulated brokers
+Scheduling
 
-What
-cleaning_task.py         one cleaning of one partition, its reports, and their lines for a pipe
-clean_driver.py          carries a task out, in a worker process or in place: start here
-worker_driver.py         a process that carries out tasks for a broker
+cleaner_driver.py        the cleaner task of a broker: start here
+cleaner_manager.py       choice of the next log, pauses, and retries after failures
+cleanable.py             the cleanable part of a log, and whether a cleaning is due
+log_tasks.py             the cleaning task of one log
+cleaning_runner.py       the interface between the cleaner and the processes that run cleanings
+worker_pool_driver.py    cleanings in worker processes
+in_place_driver.py       cleanings in the broker's event loop, for simulated brokers
+
+Cleaning
+
+cleaning_task.py         a cleaning task, its reports, and their encoding as lines of a pipe
+clean_driver.py          performs a task, in a worker process or in place: start here
+worker_driver.py         main program of a worker process
 key_index.py             pass 1: the keys of the dirty section and their largest offsets
-batch_filter.py          pass 2: what stays of each batch
-record_work.py           the work per record of both passes, plain
-array_record_work.py     the same by numpy, for those who have it
-record_forms.py          the form of that work: arrays or plain
-offset_map.py            each key's largest offset, at 24 bytes a slot
-array_offset_map.py      the same as arrays
-transactions.py          whose data was aborted, whose markers are needed
-batch_bodies.py          records of batches, unpacked, in runs that are worked on together
-batch_rewrite.py         the bytes of a batch that changes
-legacy_entries.py        what stays of the formats v0 and v1
-segment_groups.py        which segments are merged
+batch_filter.py          pass 2: the part of each batch that is kept
+record_work.py           the work per record of both passes, in plain Python
+array_record_work.py     the same work with numpy, where it is installed
+record_forms.py          the choice between the plain and the numpy implementation
+offset_map.py            the largest offset of each key, at 24 bytes a slot
+array_offset_map.py      the same map as numpy arrays
+transactions.py          aborted data, and the transaction markers that are still needed
+batch_bodies.py          decompressed records of batches, in runs that are processed together
+batch_rewrite.py         the new bytes of a batch that a cleaning changes
+legacy_entries.py        compaction of the message formats v0 and v1
+segment_groups.py        groups of segments that are merged
 cleaned_segment.py       the `.cleaned` files of a new segment
-cleaning_bench.py        a log cleaned and swapped in, for tests
 """

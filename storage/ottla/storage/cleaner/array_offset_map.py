@@ -1,12 +1,14 @@
-"""The offset map as arrays: many keys are put or looked up by a few operations on whole columns.
+"""The offset map as numpy arrays: many keys are stored or looked up by a few operations on whole
+columns.
 
-The same memory takes the same number of keys as in `SlotTable`; a slot is a row of three numbers,
-two of the key's 128-bit hash and its offset plus one, so that untouched memory is empty slots.
+A given amount of memory has room for as many keys as in `SlotTable`. A slot is a row of three
+numbers: two halves of the key's 128-bit hash, and its offset plus one. Untouched memory therefore
+consists of empty slots.
 
 The hash is multilinear (Lemire and Kaser, "Strongly universal string hashing is fast"): four sums
-of a key's 32-bit words, each word times a random number of its place.  For keys that were chosen
-without knowledge of these numbers, two collide with a probability of 2^-128.  Keys that are longer
-than `LONG_BYTES` are hashed one by one, by a keyed cryptographic hash.
+of a key's 32-bit words, each word multiplied by a random number of its position. Two keys that were
+chosen without knowledge of these numbers collide with a probability of 2^-128. Keys longer than
+`LONG_BYTES` are hashed one by one with a keyed cryptographic hash.
 """
 
 import hashlib
@@ -28,30 +30,32 @@ Hashes = NDArray[np.uint64]
 
 WORD_BYTES = 4
 LONG_BYTES = 256
-"""Keys that are longer are hashed one by one: few would go on side by side for many steps."""
+"""Key length in bytes above which keys are hashed one by one. The vectorised hash takes one step
+for each word of the longest key, and too few keys are that long."""
 ROW_COUNT = 4
-"""Sums of a key, of 32 sure bits each: together 128."""
+"""Number of hash sums per key. Each has 32 reliable bits, which makes 128 in total."""
 TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], dtype=np.uint32)
-"""The bits of a word that a key has, by its bytes in the word."""
+"""Mask of the bits of a word that belong to the key, by the number of key bytes in the word."""
 JUMP_COUNT = 48
-"""Probes that jump about by the second half of the hash; further ones go on by one, so that the
-empty slot is found in a full map, too."""
+"""Number of probes at positions derived from the second half of the hash. Later probes are linear,
+so that a search reaches an empty slot even in a full map."""
 HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
 HALF_BITS = np.uint64(32)
 ROOMY_FACTOR = 2
-"""Slots for each key that can come at most, where the memory allows: probing is short then, and a
-short dirty section touches little memory."""
+"""Number of slots per expected key, if the memory allows. Probe sequences are then short, and
+cleaning a short dirty section uses little of the memory."""
 
 
 class KeyHashes(NamedTuple):
-    """Hashes of some keys, in two columns."""
+    """128-bit hashes of several keys, as two columns: the first and the second half of each
+    hash."""
 
     first: Hashes
     second: Hashes
 
 
 class KeyHasher:
-    """The keyed hash of one cleaning."""
+    """The keyed hash function that one cleaning uses."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed.to_bytes(DIGEST_BYTES, "big")
@@ -60,10 +64,10 @@ class KeyHasher:
         self._factors = np.frombuffer(drawn, dtype="<u8").reshape(-1, ROW_COUNT).astype(np.uint64)
 
     def of_keys(self, data: Buffer, at: Ints, sizes: Ints) -> KeyHashes:
-        """Return the hashes of the keys that lie at these places; none of them is null."""
+        """Return the hashes of the keys at these positions. No key may be null."""
         view = memoryview(data)
         if len(view) < int((at + sizes).max(initial=0)) + WORD_BYTES:
-            # A word may reach beyond a key at the very end.
+            # The last word of the last key may extend beyond the data.
             view = memoryview(bytes(view) + bytes(WORD_BYTES))
         words = np.ndarray(len(view) - WORD_BYTES + 1, dtype="<u4", buffer=view, strides=(1,))
         factors = self._factors
@@ -89,7 +93,8 @@ class KeyHasher:
     def _add_words(
         self, words: NDArray[np.uint32], at: Ints, lengths: Ints, sums: list[Hashes]
     ) -> None:
-        """Add each word of each key times its factor; keys whose words are all added drop out."""
+        """Multiply each word of each key by the random factor of its position, and add the products
+        to the key's sums. A key is skipped once all its words are added."""
         longest = int(lengths.max(initial=0))
         shortest = int(lengths.min(initial=0))
         for number in range((longest + WORD_BYTES - 1) // WORD_BYTES):
@@ -108,10 +113,10 @@ class KeyHasher:
 
 
 class ArrayOffsetMap:
-    """The slots of one cleaning."""
+    """The offset map of one cleaning, as numpy arrays."""
 
     def __init__(self, memory_bytes: int, load_factor: float, hasher: KeyHasher, most: int) -> None:
-        """`most` is how many keys can come at most."""
+        """Create an empty map for at most `most` keys."""
         self.count = 0
         self.count_max = key_count_max(memory_bytes, load_factor)
         slot_count = min(slot_count_of(memory_bytes), max(64, ROOMY_FACTOR * most))
@@ -122,12 +127,12 @@ class ArrayOffsetMap:
         self._hasher = hasher
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless its offset is larger."""
+        """Set the offset of a key unless the stored offset is larger."""
         if offset > self.offset_of(key):
             self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, `NOT_FOUND` if it has none."""
+        """Return the offset of a key, or `NOT_FOUND` if it has none."""
         return int(self.offsets_of(self._hashes_of(key))[0])
 
     def _hashes_of(self, key: bytes) -> KeyHashes:
@@ -135,9 +140,10 @@ class ArrayOffsetMap:
         return self._hasher.of_keys(key, np.zeros(1, dtype=np.int64), sizes)
 
     def put_all(self, hashes: KeyHashes, offsets: Ints) -> None:
-        """Set the offsets of keys; they rise, and none in the map is larger.
+        """Set the offsets of several keys. The offsets must ascend, and must not be smaller than
+        any offset in the map.
 
-        The map must have room for as many keys.
+        The map must have room for that many keys.
         """
         assert self.count + len(offsets) <= self.count_max
         first, second, offset_after = hashes.first, hashes.second, offsets + 1
@@ -146,7 +152,7 @@ class ArrayOffsetMap:
         while len(slots):
             is_empty = self._offset_after[slots] == 0
             if is_empty.any():
-                # Of several keys that want one slot the last one gets it, in all columns alike.
+                # If several keys compete for one slot, the last one wins, in all columns alike.
                 rows = np.flatnonzero(is_empty)
                 wanted = slots[rows]
                 self._first[wanted] = first[rows]
@@ -154,7 +160,7 @@ class ArrayOffsetMap:
                 self._offset_after[wanted] = offset_after[rows]
                 self.count += int((self._offset_after[wanted] == offset_after[rows]).sum())
             is_same = (self._first[slots] == first) & (self._second[slots] == second)
-            # Offsets rise, and of one slot's the last one is set.
+            # Offsets ascend, and the last assignment to a slot wins.
             self._offset_after[slots[is_same]] = offset_after[is_same]
             if is_same.all():
                 return
@@ -164,7 +170,7 @@ class ArrayOffsetMap:
             slots = self._next_slots(slots[rows], first, second, attempt)
 
     def offsets_of(self, hashes: KeyHashes) -> Ints:
-        """Return the offsets of keys, `NOT_FOUND` for those that have none."""
+        """Return the offsets of keys, with `NOT_FOUND` for each key that has none."""
         first, second = hashes
         found = np.full(len(first), NOT_FOUND, dtype=np.int64)
         rows: Ints | None = None

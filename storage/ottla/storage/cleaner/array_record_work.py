@@ -1,8 +1,8 @@
-"""The work per record of both passes by numpy: no Python object a record.
+"""The work per record of both passes with numpy, without a Python object per record.
 
-The same interface and the same answers as `PlainRecordWork`, which decides wherever the fields of
-records cannot be vouched for, on the same map.  Names of headers are not looked at: one that is no
-UTF-8 is refused by the plain form alone.  Pure.
+Interface and results equal those of `PlainRecordWork`, on the same map. The plain implementation
+processes the records whenever their fields cannot be verified here. Header names are not checked:
+only the plain implementation rejects a name that is not UTF-8. Pure.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 
 
 class ArrayRecordWork:
-    """All records of a run at once."""
+    """The numpy implementation, which processes all records of a run at once."""
 
     def __init__(self, offset_map: ArrayOffsetMap, hasher: KeyHasher) -> None:
         self.map = offset_map
@@ -35,7 +35,8 @@ class ArrayRecordWork:
         self._plain = PlainRecordWork(offset_map)
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
-        """Put the keys of all records with offsets in [first_offset, end_offset) into the map."""
+        """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
+        Returns the number of records read, and the offset at which the map was full."""
         bodies, fields = _fields_of(bodies)
         if fields is None:
             return self._plain.index(bodies, first_offset, end_offset)
@@ -54,7 +55,8 @@ class ArrayRecordWork:
         return IndexedRecords(count, full_at)
 
     def _put(self, bodies: Sequence[Body], key_at: Ints, sizes: Ints, offsets: Ints) -> int | None:
-        """Put keys into the map, as many as surely find room at a time."""
+        """Add keys to the offset map, in steps that are certain to fit. Returns the index of the
+        first key without room, or None if all fit."""
         if not len(offsets):
             return None
         hashes = self._hasher.of_keys(bodies[0].data, key_at, sizes)
@@ -69,16 +71,16 @@ class ArrayRecordWork:
             done = upto
         return None
 
-    def judge(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return what is kept of each body, none of which is without records."""
+    def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
+        """Return the kept records of each batch body. No body may be empty."""
         placed, fields = _fields_of(bodies)
         if fields is None:
-            return self._plain.judge(bodies, rule)
+            return self._plain.select_kept(bodies, rule)
         counts = np.array([body.header.record_count for body in bodies], dtype=np.int64)
         has_no_value = fields.value_bytes < 0
         is_kept = self._are_kept(placed, fields, counts, has_no_value, rule)
         found = _kept_records(fields, counts, is_kept, has_no_value)
-        if placed is not bodies:  # the ranges are to lie in the bodies' own data
+        if placed is not bodies:  # The returned ranges must refer to the bodies' own data.
             found = [
                 kept._replace(
                     ranges=[
@@ -123,9 +125,9 @@ class ArrayRecordWork:
 
 
 def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
-    """Return the fields of all records and the bodies that they lie in, in one buffer.
+    """Return the fields of all records, and the bodies that contain them in one buffer.
 
-    No fields where they cannot be vouched for, or where offsets do not rise.
+    The fields are None if they cannot be verified or if offsets do not ascend.
     """
     data = bodies[0].data
     placed = bodies
@@ -146,7 +148,7 @@ def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
 def _kept_records(
     fields: Fields, counts: Ints, is_kept: Flags, has_no_value: Flags
 ) -> list[KeptRecords]:
-    """Return what is kept of each body, all of which have records."""
+    """Return the kept records of each batch body. No body may be empty."""
     ends = np.cumsum(counts)
     starts = ends - counts
     kept_counts = np.add.reduceat(is_kept, starts, dtype=np.int64)
@@ -156,7 +158,8 @@ def _kept_records(
     smallest = np.iinfo(np.int64).min
     times = np.where(is_kept, fields.timestamps_ms, smallest)
     latest = np.maximum.reduceat(times, starts).tolist()
-    # A range begins where the record before is not kept or of another batch, and ends likewise.
+    # A range starts where the previous record is dropped or belongs to another batch. Its end is
+    # determined in the same way.
     is_begin, is_end = is_kept.copy(), is_kept.copy()
     is_begin[1:] &= ~is_kept[:-1]
     is_begin[starts] = is_kept[starts]

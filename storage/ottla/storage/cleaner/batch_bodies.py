@@ -1,7 +1,7 @@
-"""The records of scanned batches, unpacked, in runs that are worked on together.
+"""The decompressed records of scanned batches, in runs that are processed together.
 
-A run has few records and few bytes, or is one batch: what one batch unpacks to is bounded, and no
-more than that and a run are in memory at a time.
+A run is a series of batch bodies with few records and few bytes, or a single batch body. The
+decompressed size of one batch is bounded. At most one batch and one run are in memory at a time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,16 @@ from ottla.wire.compression import Codec, codec_of
 from ottla.wire.records import Body, record_body
 
 RUN_RECORDS_MAX = 16_384
-"""Records of one run.  More, and their columns leave the processor's cache; fewer, and the work per
-run shows."""
+"""Maximum number of records in one run. Larger: the columns exceed the processor's cache. Smaller:
+the overhead per run becomes noticeable."""
 RUN_BYTES_MAX = 2 * MIB
-"""Unpacked bytes of one run, but for a single batch."""
+"""Maximum number of decompressed bytes in one run, unless it is a single batch."""
 
 
 def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
-    """Return the records of the batch at `at`; uncompressed ones are not copied.
+    """Return the records of the batch at position `at`. Uncompressed records are not copied.
 
-    Raises CorruptDataError if they cannot be unpacked.
+    Raises CorruptDataError if they cannot be decompressed.
     """
     if codec_of(header.codec) is Codec.NONE:
         return Body(header, data, at + BATCH_HEADER_BYTES, at + header.size_bytes)
@@ -30,7 +30,7 @@ def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
 
 
 class RunBounds:
-    """Counts what a run holds."""
+    """The number of records and bytes in the current run, compared with the maximum of a run."""
 
     __slots__ = ("byte_count", "record_count")
 
@@ -39,7 +39,7 @@ class RunBounds:
         self.byte_count = 0
 
     def is_full_after(self, body: Body) -> bool:
-        """Count a body; return whether the run ends with it."""
+        """Add a body to the run. Returns True if the run ends with it."""
         self.record_count += body.header.record_count
         self.byte_count += body.size_bytes
         if self.record_count < RUN_RECORDS_MAX and self.byte_count < RUN_BYTES_MAX:
@@ -49,7 +49,7 @@ class RunBounds:
 
 
 def runs_of(data: bytes, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[list[Body]]:
-    """Yield the bodies of batches of data in runs, none of them empty."""
+    """Yield the bodies of a block's batches, grouped in runs. No body is empty."""
     run: list[Body] = []
     bounds = RunBounds()
     for at, header in batches:

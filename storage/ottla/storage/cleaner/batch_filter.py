@@ -1,16 +1,20 @@
-"""Pass 2: what stays of each batch, from the log's first on, in order.
+"""Pass 2: the part of each batch that is kept, in log order from the first batch.
 
-Invariants: LastValueKept, OffsetsKept (`record_work`); TombstonesSeen (a tombstone stays until its
-batch's horizon has passed, and a horizon is set only by a cleaning that makes all of the batch
-clean: from then on, older values of its keys are gone); ProducersKept (the last batch of an active
-producer stays, if need be empty); MarkersLast (a marker stays while a batch of its transaction is
-in the log, and until its own horizon has passed); EndsKept (a new segment ends where its last
-source ended: a start that finds a swap half done knows by this what it replaces).
+Invariants:
+
+- LastValueKept, OffsetsKept: see `record_work`.
+- TombstonesSeen: a tombstone is kept until the delete horizon of its batch has passed. A cleaning
+  sets a horizon only if it makes the whole batch clean; the older values of the batch's keys are
+  then gone.
+- ProducersKept: the last batch of an active producer is kept, if necessary empty.
+- MarkersLast: a marker is kept while a batch of its transaction is in the log, and until its own
+  horizon has passed.
+- EndsKept: a new segment ends at the end offset of its last source. If the broker starts after a
+  half-finished swap, this offset shows which segments the new one replaces.
 """
 
 from typing import NamedTuple
 
-from ottla.storage.batch_scan import ScannedBlock
 from ottla.storage.cleaner.batch_bodies import RunBounds, body_of
 from ottla.storage.cleaner.batch_rewrite import (
     HORIZON_MS_MAX,
@@ -23,8 +27,9 @@ from ottla.storage.cleaner.key_index import bytes_of_block
 from ottla.storage.cleaner.legacy_entries import filtered_entry
 from ottla.storage.cleaner.record_work import KeepRule, KeptRecords, RecordWork
 from ottla.storage.cleaner.transactions import AbortedTransactions, TransactionTrail, is_end_marker
-from ottla.storage.disk_seam import Chunk
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.disk.disk_seam import Chunk
+from ottla.storage.segments.batch_scan import ScannedBlock
+from ottla.storage.segments.transaction_index import AbortedTransaction
 from ottla.wire.batch import LOG_APPEND_TIME_FLAG, MAGIC, NO_TIMESTAMP, BatchHeader
 from ottla.wire.legacy import entry_header
 from ottla.wire.records import Body
@@ -38,23 +43,23 @@ class KeptBatch(NamedTuple):
     max_timestamp_ms: int
     size_bytes: int
     at: int
-    """Its place in the block."""
+    """Position of the batch in the block."""
     changed: bytes | None
-    """Its bytes if they are not those of the block."""
+    """New bytes of the batch, or None if it is unchanged."""
 
 
 class FilteredBlock(NamedTuple):
-    """What stays of a block."""
+    """The part of a block that pass 2 keeps."""
 
     data: bytes
     batches: list[KeptBatch]
     is_changed: bool
-    """Whether anything is not as it was."""
+    """True if a batch was changed or dropped."""
     aborted: list[AbortedTransaction]
-    """The aborted transactions whose markers are in the block and needed."""
+    """Aborted transactions whose markers are in the block and still needed."""
 
     def chunks(self) -> list[Chunk]:
-        """Return the bytes of all batches; neighbours that stay as they are are one chunk."""
+        """Return the bytes of all batches. Adjacent unchanged batches form one chunk."""
         view = memoryview(self.data)
         chunks: list[Chunk] = []
         run_start = run_end = -1
@@ -73,7 +78,7 @@ class FilteredBlock(NamedTuple):
 
 
 class FilterCounts:
-    """What a pass 2 read and dropped so far."""
+    """Numbers of records read, written and dropped by pass 2."""
 
     __slots__ = ("keyless_record_count", "read_record_count", "written_record_count")
 
@@ -84,7 +89,7 @@ class FilterCounts:
 
 
 class BatchFilter:
-    """One pass 2; give it the blocks of all segments in order."""
+    """The filter of one cleaning's pass 2. It must receive the blocks of all segments in order."""
 
     def __init__(
         self,
@@ -106,16 +111,17 @@ class BatchFilter:
         self._needed_aborts: list[AbortedTransaction] = []
         self._is_changed = False
         self._waiting: list[KeptBatch | tuple[int, Body]] = []
-        """What stays, in order, with the place and the body of each batch not decided yet."""
+        """Kept batches in order. A batch that is still undecided is stored as its position and
+        body."""
         self.counts = FilterCounts()
 
     def filter(
         self, block: ScannedBlock, *, end_at: int | None, are_old_tombstones_kept: bool
     ) -> FilteredBlock:
-        """Return what stays of a block.
+        """Return the kept part of a block.
 
-        `end_at` is the position at which the group's last source ends, if the block is one of
-        that source.  Raises CorruptDataError where bytes lie.
+        `end_at` is the end position of the group's last source segment, if the block belongs to
+        that segment. Raises CorruptDataError if the data is corrupt.
         """
         is_last_block = block.position + block.size_bytes == end_at
         self._group_end = block.batches[-1][1].end_offset if is_last_block else None
@@ -138,7 +144,8 @@ class BatchFilter:
         return FilteredBlock(self._data, self._kept, self._is_changed, self._needed_aborts)
 
     def _begin_data(self, at: int, header: BatchHeader) -> Body | None:
-        """Decide a batch of data, or have it wait for a verdict on its records."""
+        """Decide whether a data batch is kept. Returns None if that is decided, or the batch's body
+        if its records decide it."""
         self._trail.on_data(header)
         is_clean = header.last_offset < self._clean_to
         if header.base_offset >= self._clean_to:
@@ -188,7 +195,8 @@ class BatchFilter:
             self._keep(self._emptied(header))
 
     def _decide_entry(self, at: int, header: BatchHeader, are_old_tombstones_kept: bool) -> None:
-        """Decide a message or wrapper of the formats v0 and v1."""
+        """Decide whether a message or wrapper of the formats v0 and v1 is kept unchanged,
+        rewritten, or replaced by an empty batch."""
         entry = self._data[at : at + header.size_bytes]
         filtered = filtered_entry(
             entry, self._work.map, self._rule, are_tombstones_kept=are_old_tombstones_kept
@@ -212,10 +220,11 @@ class BatchFilter:
                 self._keep(self._emptied(header))
 
     def _decide_waiting(self) -> None:
-        """Have the waiting bodies judged, and put what stays into order."""
+        """Decide which records of the waiting bodies are kept, and append the kept batches in log
+        order."""
         waiting, self._waiting = self._waiting, []
         bodies = [each[1] for each in waiting if not isinstance(each, KeptBatch)]
-        verdicts = iter(self._work.judge(bodies, self._rule) if bodies else ())
+        verdicts = iter(self._work.select_kept(bodies, self._rule) if bodies else ())
         for each in waiting:
             kept = each if isinstance(each, KeptBatch) else self._decided(*each, next(verdicts))
             if kept is not None:
@@ -242,7 +251,7 @@ class BatchFilter:
         )
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Return whether a batch stays though all its records go."""
+        """Return whether a batch must be kept although all its records are dropped."""
         if header.end_offset in (
             self._group_end,
             self._task.end_offset,
@@ -257,7 +266,7 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _emptied(self, header: BatchHeader) -> KeptBatch | None:
-        """Return the empty batch that stays of a batch without records, None if none has to."""
+        """Return the empty batch to keep for a batch without records, or None if none is needed."""
         self._is_changed = True
         if not self._must_stay(header):
             return None

@@ -1,9 +1,12 @@
-"""The bytes of a batch that a cleaning changes: records taken out, a horizon set, or emptied.
+"""The new bytes of a batch that a cleaning changes: it removes records, sets a delete horizon, or
+empties the batch.
 
-Kept records are spliced; only their count, the largest timestamp and the CRC are new.  Offsets,
-sequences, epochs, producer and attributes stay, and so does the base timestamp, from which every
-record's timestamp counts.  A delete horizon takes the base timestamp's place (KIP-534): every kept
-record's timestamp is then written as its distance from the horizon, so that none moves.
+Kept records are copied unchanged; only their count, the largest timestamp and the CRC are new.
+Offsets, sequences, epochs, producer, attributes and the base timestamp are unchanged; the
+timestamps of records are relative to the base timestamp.
+
+A delete horizon replaces the base timestamp (KIP-534). The timestamp of each kept record is then
+rewritten relative to the horizon, so that its absolute value does not change.
 """
 
 from collections.abc import Sequence
@@ -29,21 +32,24 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62
-"""Latest horizon: a later one is as good as none, and distances from it would not fit 64 bits."""
+"""Latest delete horizon. A later one has the same effect, and timestamps relative to it would not
+fit into 64 bits."""
 TIMESTAMP_MS_MIN = -(1 << 61)
-"""Earliest timestamp whose distance from every horizon fits 64 bits."""
+"""Earliest timestamp whose difference from every horizon fits into 64 bits."""
 
 
 def kept_bytes(body: Body, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """Return the records of these ranges."""
+    """Return the bytes of a body in the given ranges, joined."""
     view = memoryview(body.data)
     return b"".join([view[start:end] for start, end in ranges])
 
 
 def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None = None) -> bytes:
-    """Return a batch of the kept records, at least one; with a new horizon if one is given.
+    """Return a batch that contains only the kept records, of which there must be at least one. If
+    `horizon_ms` is given, it becomes the batch's delete horizon.
 
-    No horizon is set where a timestamp would be too far from it: such a batch's tombstones stay.
+    The horizon is not set if a timestamp relative to it would not fit into 64 bits. Tombstones of
+    such a batch are kept.
     """
     header = body.header
     records = kept_bytes(body, verdict.ranges)
@@ -51,7 +57,7 @@ def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None 
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon_ms is not None:
         rebased: bytes | None = records
-        if not is_append_time:  # otherwise the batch's largest timestamp is that of all
+        if not is_append_time:  # otherwise all have the largest timestamp
             rebased = _rebased(records, base_timestamp, horizon_ms)
         if rebased is not None:
             records = rebased
@@ -69,7 +75,7 @@ def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None 
 
 
 def stamped_control_batch(body: Body, horizon_ms: int) -> bytes:
-    """Return a control batch with a horizon, otherwise as it was."""
+    """Return a control batch with a delete horizon, otherwise unchanged."""
     header = body.header
     verdict = KeptRecords(
         header.record_count, [(body.start, body.end)], header.max_timestamp, False, 0
@@ -78,10 +84,11 @@ def stamped_control_batch(body: Body, horizon_ms: int) -> bytes:
 
 
 def emptied_batch(header: BatchHeader) -> bytes:
-    """Return the header of a batch all of whose records are gone: its offsets and sequences.
+    """Return an empty batch with the offsets and sequences of a batch whose records are all
+    dropped.
 
-    It has no timestamp, since no record of it has one, and an index may lead to none.  An entry of
-    the formats v0 and v1, which cannot be empty, becomes a batch.
+    It has no timestamp, because no record has one and no index entry may refer to one. An entry of
+    the formats v0 and v1, which cannot be empty, becomes a v2 batch.
     """
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG) | Codec.NONE
     return _batch(
@@ -108,7 +115,8 @@ def _batch(header: BatchHeader, records: bytes) -> bytes:
 
 
 def _rebased(records: bytes, base_timestamp: int, new_base: int) -> bytes | None:
-    """Return records whose timestamps count from another base, None where one is too far off."""
+    """Return the records with timestamps relative to a new base, or None if a difference is too
+    large."""
     shift_ms = base_timestamp - new_base
     rebased = bytearray()
     at, size = 0, len(records)

@@ -1,8 +1,9 @@
-"""Carries out one cleaning over the `Disk` seam: in a worker process, or in place.
+"""Driver that performs one cleaning over the `Disk` seam, in a worker process or in place.
 
-Reads the dirty section for its keys, then the log from its first segment on, and writes one new
-segment for each group of old ones.  The old segments are never written: the caller swaps each
-new one in before asking for the next, so a cleaning needs room for one group at a time.
+It reads the keys of the dirty section, then the log from its first segment, and writes one new
+segment for each group of old ones. It never writes to the old segments. The caller swaps in each
+new segment before it requests the next one, so a cleaning needs additional disk space for one group
+at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -11,7 +12,6 @@ from functools import partial
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
-from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.cleaned_segment import CleanedSegment
 from ottla.storage.cleaner.cleaning_task import (
@@ -27,9 +27,10 @@ from ottla.storage.cleaner.record_forms import RecordForm, new_record_work
 from ottla.storage.cleaner.record_work import RecordWork
 from ottla.storage.cleaner.segment_groups import SourceSegment, group_segments
 from ottla.storage.cleaner.transactions import AbortedTransactions
-from ottla.storage.disk_seam import Disk, DiskFile, when_cached
-from ottla.storage.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
-from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.disk.disk_seam import Disk, DiskFile, when_cached
+from ottla.storage.segments.batch_scan import BatchScan, ScannedBlock
+from ottla.storage.segments.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
+from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 
 def _stopped_clock() -> float:
@@ -44,13 +45,13 @@ async def clean(
     form: RecordForm | None = None,
     now_s: Callable[[], float] = _stopped_clock,
 ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
-    """Yield each new segment as its files are durable, then the end.
+    """Yield each new segment once its files are durable, and finally the result of the cleaning.
 
-    The files of a group that failed are removed, if the disk lets us.  Passes are timed by `now_s`.
-    Raises CorruptDataError, naming file and position, where bytes lie, and OSError if the disk
-    fails.
+    The files of a group that failed are removed, if the disk permits it. `now_s` is the clock that
+    times the passes. Raises CorruptDataError with file and position if data is corrupt, and OSError
+    if the disk fails.
     """
-    cleaning = _Cleaning(disk, task, throttle, new_record_work(task, form), now_s)
+    cleaning = _CleaningPass(disk, task, throttle, new_record_work(task, form), now_s)
     await cleaning.index()
     async with aclosing(cleaning.groups()) as groups:
         async for group in groups:
@@ -58,7 +59,7 @@ async def clean(
     yield cleaning.done()
 
 
-class _Cleaning:
+class _CleaningPass:
     def __init__(
         self,
         disk: Disk,
@@ -85,7 +86,7 @@ class _Cleaning:
         return f"{self._task.directory}/{file_name(segment.base_offset, suffix)}"
 
     async def _indexed_aborts(self) -> list[AbortedTransaction]:
-        """Return the entries of all transaction indexes."""
+        """Return the entries of the transaction indexes of all segments."""
         found: list[AbortedTransaction] = []
         for segment in self._task.segments:
             path = self._path(segment, TRANSACTION_INDEX)
@@ -100,7 +101,8 @@ class _Cleaning:
         return found
 
     async def index(self) -> None:
-        """Do pass 1."""
+        """Run pass 1: add the keys of the dirty segments to the offset map, until the map is
+        full."""
         begun = self._now_s()
         aborted = (*self._task.aborted_beyond, *await self._indexed_aborts())
         self._aborted = AbortedTransactions(aborted)
@@ -115,7 +117,7 @@ class _Cleaning:
         self._index_seconds = self._now_s() - begun
 
     async def _index_segment(self, segment: CleanableSegment) -> bool:
-        """Add a segment's keys; return whether there is room for more."""
+        """Add the keys of a segment to the offset map. Returns False once the map is full."""
         path = self._path(segment, LOG)
         file = self._disk.open(path)
         try:
@@ -132,7 +134,8 @@ class _Cleaning:
         return True
 
     async def groups(self) -> AsyncGenerator[CleanedGroup, None]:
-        """Do pass 2; yield each new segment."""
+        """Run pass 2: write one new segment for each group of old ones, and yield each new
+        segment."""
         begun = self._now_s()
         clean_to = self._index.clean_to
         self._filter = BatchFilter(self._task, clean_to, self._work, self._aborted)
@@ -165,7 +168,7 @@ class _Cleaning:
             file.close()
 
     async def _clean_group(self, group: Sequence[CleanableSegment]) -> CleanedGroup | None:
-        """Write one new segment; None if it would be its only source again."""
+        """Write one new segment. Returns None if it would be identical to its only source."""
         cleaned = CleanedSegment(self._disk, self._task, group[0].base_offset)
         try:
             if len(group) > 1:
@@ -207,7 +210,8 @@ class _Cleaning:
             file.close()
 
     def _old_horizon_ms(self) -> int:
-        """Return until when a segment must have been written to lose tombstones of v0 and v1."""
+        """Return the modification time, in ms, up to which tombstones of the formats v0 and v1 in a
+        segment are dropped."""
         clean = [
             segment.modified_ms
             for segment in self._task.segments
@@ -218,7 +222,7 @@ class _Cleaning:
     async def _blocks(
         self, file: DiskFile, segment: CleanableSegment
     ) -> AsyncGenerator[ScannedBlock, None]:
-        """Yield the batches of a segment, checked."""
+        """Read a segment from its start, and yield its verified batches in blocks."""
         scan = BatchScan(
             self._disk,
             file,
@@ -241,7 +245,7 @@ class _Cleaning:
             )
 
     def done(self) -> CleaningDone:
-        """Return the end of the cleaning."""
+        """Return the result of the cleaning."""
         assert self._filter is not None
         counts = self._filter.counts
         return CleaningDone(
@@ -265,7 +269,8 @@ class _Cleaning:
 def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[AbortedTransaction]:
     """Return all entries of a transaction index.
 
-    Raises CorruptDataError if they are none of the segment, NotCachedError if one is not cached.
+    Raises CorruptDataError if an entry does not belong to the segment, NotCachedError if the index
+    is not cached.
     """
     if not index.is_sound(Offset(segment.base_offset)):
         raise CorruptDataError(f"{index.path}: its entries cannot be of the segment")
@@ -273,7 +278,7 @@ def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[Abor
 
 
 class _Place:
-    """Adds file and position of a block to what is wrong with its bytes."""
+    """Context manager that adds the file and position of a block to a CorruptDataError."""
 
     def __init__(self, path: str, block: ScannedBlock) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""How much of a log can be compacted, and whether that is due.  Pure; the rules are Kafka's.
+"""The cleanable part of a log, and whether its cleaning is due. Pure; the rules are Kafka's.
 
-Below the first dirty offset an earlier cleaning has been.  From there on a log can be cleaned up to
-the last stable offset, its active segment, the first segment that is not flushed yet, and the first
-one with a record younger than `min.compaction.lag.ms`.
+Records below the first dirty offset have been compacted. The cleanable part starts there, and ends
+at the lowest of: the last stable offset, the active segment, the first segment that is not flushed
+yet, and the first segment with a record younger than `min.compaction.lag.ms`.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 from ottla.model.ids import Offset
 from ottla.model.limits import INT64_MAX
-from ottla.storage.log_config import LogConfig
+from ottla.storage.segments.log_config import LogConfig
 
 
 class SegmentState(Protocol):
-    """What is asked of a segment."""
+    """The properties of a segment that decide whether it is cleaned."""
 
     base_offset: Offset
     size_bytes: int
@@ -24,17 +24,32 @@ class SegmentState(Protocol):
     is_sealed: bool
 
 
-class LogState(Protocol):
-    """What is asked of a log."""
+class CleanableLog(Protocol):
+    """The properties of a log that decide whether it is cleaned."""
 
-    config: LogConfig
-    log_start_offset: Offset
-    end_offset: Offset
-    first_dirty_offset: Offset
+    @property
+    def config(self) -> LogConfig:
+        """Settings of the log."""
+        ...
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Offset of the first record in the log."""
+        ...
+
+    @property
+    def end_offset(self) -> Offset:
+        """Offset of the next record that is appended."""
+        ...
+
+    @property
+    def first_dirty_offset(self) -> Offset:
+        """First offset that has not been compacted."""
+        ...
 
     @property
     def last_stable_offset(self) -> Offset:
-        """End of what is decided."""
+        """Offset below which all transactions have ended."""
         ...
 
     @property
@@ -44,37 +59,40 @@ class LogState(Protocol):
 
 
 class Cleanable(NamedTuple):
-    """What a cleaning of one log would find."""
+    """The cleanable part of one log, with its sizes."""
 
     first_dirty_offset: Offset
     end_offset: Offset
-    """First uncleanable offset; the first dirty one where nothing can be cleaned."""
+    """First offset that cannot be cleaned. Equals the first dirty offset if nothing can be
+    cleaned."""
     clean_bytes: int
-    """Bytes of the segments that were cleaned before."""
+    """Size in bytes of the segments that earlier cleanings have compacted."""
     cleanable_bytes: int
     delay_ms: int
-    """How long the oldest dirty record is over `max.compaction.lag.ms`; 0 where it is not."""
+    """Time in ms by which the age of the oldest dirty record exceeds `max.compaction.lag.ms`, or
+    0."""
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what would be read."""
+        """Dirty ratio: the dirty bytes divided by all bytes that a cleaning would read."""
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, config: LogConfig) -> bool:
-        """Return whether the log is to be cleaned."""
+        """Return whether the log should be cleaned now."""
         if not self.cleanable_bytes:
             return False
         return self.delay_ms > 0 or self.ratio > config.min_cleanable_dirty_ratio
 
 
-def first_dirty_offset_of(log: LogState) -> Offset:
-    """Return where a cleaning goes on; an offset that cannot be right is the log's start."""
+def first_dirty_offset_of(log: CleanableLog) -> Offset:
+    """Return the offset at which the next cleaning starts. An invalid checkpoint counts as the log
+    start offset."""
     is_right = log.log_start_offset <= log.first_dirty_offset <= log.end_offset
     return log.first_dirty_offset if is_right else log.log_start_offset
 
 
-def cleanable_of(log: LogState, now_ms: int) -> Cleanable:
-    """Return what a cleaning of a log would find now."""
+def cleanable_of(log: CleanableLog, now_ms: int) -> Cleanable:
+    """Return the part of a log that a cleaning could clean now."""
     segments, config = log.segments, log.config
     first_dirty = first_dirty_offset_of(log)
     end_offset = min(log.last_stable_offset, segments[-1].base_offset)
@@ -103,8 +121,9 @@ def cleanable_of(log: LogState, now_ms: int) -> Cleanable:
     return Cleanable(first_dirty, end_offset, clean_bytes, cleanable_bytes, delay_ms)
 
 
-def hindrance_of(log: LogState, now_ms: int) -> str:
-    """Return why a cleaning of a log would find nothing now; empty where it would find records."""
+def hindrance_of(log: CleanableLog, now_ms: int) -> str:
+    """Return the reason why cleaning a log now would have no effect, or "" if it would have an
+    effect."""
     found = cleanable_of(log, now_ms)
     if found.cleanable_bytes:
         return ""

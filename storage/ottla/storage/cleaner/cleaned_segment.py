@@ -1,9 +1,9 @@
-"""The `.cleaned` files of one new segment: a log, written as it goes, and its indexes.
+"""The `.cleaned` files of one new segment: the log, written block by block, and its indexes.
 
-What a segment's own rules say of entries holds here (`segment.py`): one is due before the first
-batch that follows more than `index.interval.bytes` since the last one, and the largest timestamp
-gets the last one.  While all batches stay as they are nothing is written, for such a segment needs
-no new files; the first change copies what came before it.
+Index entries follow the rules of ordinary segments (`segment.py`). A batch gets an entry if it
+begins more than `index.interval.bytes` after the last batch with an entry. The largest timestamp
+gets the last time index entry. Nothing is written while all batches are unchanged, because an
+unchanged segment needs no new files. The first change copies the unchanged part before it.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.limits import INT32_MAX, MIB
 from ottla.storage.cleaner.batch_filter import FilteredBlock, KeptBatch
 from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleanedGroup, CleaningTask
-from ottla.storage.disk_seam import Disk, DiskFile
-from ottla.storage.files import (
+from ottla.storage.disk.disk_seam import Disk, DiskFile
+from ottla.storage.segments.files import (
     CLEANED,
     LOG,
     OFFSET_INDEX,
@@ -23,18 +23,19 @@ from ottla.storage.files import (
     TRANSACTION_INDEX,
     file_name,
 )
-from ottla.storage.indexes import OffsetIndex, TimeIndex
-from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.segments.indexes import OffsetIndex, TimeIndex
+from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.wire.batch import NO_TIMESTAMP
 
 COPY_BYTES = MIB
-"""Bytes copied at once of what came before the first change."""
+"""Bytes copied per step when the unchanged part before the first change is copied."""
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""The disk writes a new segment as it comes: others' appends wait for what it writes at once."""
+"""Bytes after which write-back of the new segment is started. Larger: appends to other logs wait
+longer for the device."""
 
 
 class CleanedSegment:
-    """One new segment: `add` blocks, then `finish`, or `remove`."""
+    """The files of one new segment: call `add` for each block, then `finish` or `remove`."""
 
     def __init__(self, disk: Disk, task: CleaningTask, base_offset: int) -> None:
         self._disk = disk
@@ -56,13 +57,14 @@ class CleanedSegment:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there are files."""
+        """True if the files have been created."""
         return self._log is not None
 
     async def begin(self, source: DiskFile | None) -> int:
-        """Make the log; return the count of bytes copied to it from the source's beginning.
+        """Create the log file. Returns the number of bytes copied to it from the start of the
+        source.
 
-        They are those of the batches added so far, which all stayed as they were.
+        The copied bytes are the batches added so far, all of which are unchanged.
         """
         self._log = self._disk.open(self._path(LOG), create=True)
         self._log.set_size(0)
@@ -78,7 +80,7 @@ class CleanedSegment:
         return copied
 
     def add(self, block: FilteredBlock) -> int:
-        """Append a block's batches; return the count of bytes written."""
+        """Append the batches of a block. Returns the number of bytes written."""
         position = self.size_bytes
         for batch in block.batches:
             self._note(batch)
@@ -106,18 +108,19 @@ class CleanedSegment:
         self._bytes_since_entry += size
 
     async def write_back(self) -> None:
-        """Have the disk write what was added, if it is a good deal."""
+        """Start write-back of the added bytes if at least `WRITE_BACK_EVERY_BYTES` of them are not
+        written back."""
         if self._log is None or self.size_bytes - self._written_back_bytes < WRITE_BACK_EVERY_BYTES:
             return
         self._written_back_bytes = self.size_bytes
         await self._disk.write_back(self._log)
 
     async def finish(self, sources: Sequence[CleanableSegment]) -> CleanedGroup:
-        """Make all files durable.
+        """Make all files durable. Returns the finished segment.
 
-        The log keeps the modification time of its last source, as in Kafka: tombstones of the
-        formats v0 and v1 have no other time from which `delete.retention.ms` counts, and would be
-        young again after each cleaning.
+        The log file keeps the modification time of its last source, as in Kafka. For tombstones of
+        the formats v0 and v1, `delete.retention.ms` counts from this time. A new time would make
+        them young again after each cleaning.
         """
         assert self._log is not None
         self._log.set_modified_ms(sources[-1].modified_ms)
@@ -159,7 +162,8 @@ class CleanedSegment:
             index.close()
 
     async def remove(self) -> None:
-        """Remove the files, as far as the disk lets us: what stays is swept by the next start."""
+        """Remove the files, as far as the disk permits. Files that remain are removed at the next
+        start."""
         if self._log is None:
             return
         self._log.close()

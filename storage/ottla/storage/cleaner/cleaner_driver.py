@@ -1,12 +1,14 @@
-"""Cleans the compacted logs of a broker, some at a time, as long as it lives.
+"""The cleaner task of a broker: compacts its logs, several at a time, until cancelled.
 
-Each of `log.cleaner.threads` slots takes the dirtiest log that is due, has it cleaned by the
-runner, swaps in one new segment after the other, and writes down up to where the log is clean.  A
-slot that finds none waits for `log.cleaner.backoff.ms`.  The event loop waits for none of that.
+The cleaner has `log.cleaner.threads` slots, each of which cleans one log at a time. A slot chooses
+the dirtiest log that is due, lets the runner clean it, swaps in each new segment, and checkpoints
+the new first dirty offset. A slot that finds no log waits for `log.cleaner.backoff.ms`. The event
+loop is never blocked by this work.
 
-A cleaning ends at once where somebody changes the log (`pause`): what was swapped in stays, and the
-rest is cleaned another time.  Before a cleaning begins the log is flushed, so that nothing it goes
-by is lost, and the recovery point is written down, so that a start never checks what it left.
+A cleaning ends at once when another task changes the log (`pause`): segments that were swapped in
+are kept, and the rest is cleaned later. Before a cleaning begins the log is flushed, so that the
+data it relies on cannot be lost. The recovery point is checkpointed too, so that no start re-checks
+cleaned segments.
 """
 
 import logging
@@ -24,54 +26,55 @@ from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
-from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.model.values import frozen
 from ottla.storage.cleaner.cleanable import Cleanable, cleanable_of
-from ottla.storage.cleaner.cleaner_manager import Choice, CleanerManager
+from ottla.storage.cleaner.cleaner_manager import ChosenLog, CleanerManager
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner, WorkerDiedError
 from ottla.storage.cleaner.cleaning_task import CleanedGroup, CleaningDone, CleaningStats
 from ottla.storage.cleaner.log_tasks import aborted_beyond, task_of
-from ottla.storage.disk_seam import Disk
-from ottla.storage.local_log import LocalLog
-from ottla.storage.log import Log
-from ottla.storage.segment_swap import remove_cleaned
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.log.log import Log
+from ottla.storage.recovery.segment_swap import remove_cleaned
 
 _LOGGER = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 100
-"""Logs looked at before other tasks get their turn; each takes some 10 us."""
+"""Number of logs inspected before other tasks run; each takes about 10 us. A larger number delays
+other tasks."""
 
 FATES = {True: "set aside", False: "tried again later"}
 
 
 class CleanedLogs(Protocol):
-    """What the cleaner needs of the log manager."""
+    """Interface of the log manager for the cleaner."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that serves, with its log."""
+        """Yield every online partition with its log."""
         ...
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Whether a partition is on its way to another directory."""
+        """Return whether a partition is moving to another log directory."""
         ...
 
     async def keep_recovery_point(self, partition: TopicPartition, log: Log, at: Offset) -> None:
-        """Return once the recovery point's checkpoint says `at` or more.  OSError if it cannot."""
+        """Return once the recovery point checkpoint contains the offset `at` or a larger one.
+        Raises OSError if the write fails."""
         ...
 
     async def keep_first_dirty(self, partition: TopicPartition) -> None:
-        """Write down up to where a log is clean.  OSError if it cannot be."""
+        """Checkpoint the first dirty offset of a log. Raises OSError if the write fails."""
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
-        """Judge an error of a log's disk."""
+        """Handle an I/O error of a log's file, which may take its log directory offline."""
         ...
 
 
 @frozen
 class LastCleaning:
-    """What the last cleaning of a log did."""
+    """Result of a log's last cleaning."""
 
     ended_ms: int
     seconds: float
@@ -80,7 +83,7 @@ class LastCleaning:
 
 @dataclass(slots=True)
 class CleanerFigures:
-    """What all cleanings together came to."""
+    """Totals of all cleanings by one broker, and figures of the last round of inspections."""
 
     cleaning_count: int = 0
     failure_count: int = 0
@@ -88,15 +91,15 @@ class CleanerFigures:
     written_bytes: int = 0
     keyless_record_count: int = 0
     seconds_max: float = 0.0
-    """The longest cleaning of the last round of each slot."""
+    """Longest duration of a cleaning in the last round, over all slots."""
     map_part_max: float = 0.0
     dirty_ratio_max: float = 0.0
     delay_ms_max: int = 0
     last_round_ms: int = 0
 
 
-class _Running:
-    """A cleaning under way."""
+class _RunningTask:
+    """A cleaning in progress."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -104,7 +107,7 @@ class _Running:
 
 
 class LogCleaner:
-    """The cleaner of one broker."""
+    """The cleaner of one broker: its slots, its current cleanings, and their results."""
 
     def __init__(
         self,
@@ -120,14 +123,14 @@ class LogCleaner:
         self.runner = runner
         self.figures = CleanerFigures(last_round_ms=clock.wall_ms())
         self.last: dict[TopicPartition, LastCleaning] = {}
-        """The last cleaning of each partition that is here."""
+        """Result of the last cleaning of each partition on this broker."""
         self.manager = CleanerManager()
         self._disk = disk
         self._clock = clock
         self._rng = rng
         self._errors = errors
         self._logs = logs
-        self._running: dict[TopicPartition, _Running] = {}
+        self._running: dict[TopicPartition, _RunningTask] = {}
         self._wanted = trio.Event()
         self._slots_changed = trio.Event()
         self._slots: set[int] = set()
@@ -137,7 +140,7 @@ class LogCleaner:
     # ---- running
 
     async def run(self) -> None:
-        """Clean until cancelled."""
+        """Clean logs until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._slots_changed = trio.Event()
@@ -148,7 +151,7 @@ class LogCleaner:
                 await self._slots_changed.wait()
 
     def reconfigure(self, **changes: Any) -> None:
-        """Take new values of settings; what is under way goes on with the old ones."""
+        """Apply new values of settings. Cleanings in progress keep the old values."""
         self.config = replace(self.config, **changes)
         self._slots_changed.set()
         self._wake()
@@ -158,7 +161,7 @@ class LogCleaner:
         self._wanted = trio.Event()
 
     async def _run_slot(self, index: int) -> None:
-        """Clean one log after the other while the slot is one of those there shall be."""
+        """Clean one log after another while the slot's index is below `log.cleaner.threads`."""
         while index < self.config.thread_count and not self._is_stopped:
             wanted = self._wanted
             if not await self._clean_dirtiest():
@@ -168,7 +171,7 @@ class LogCleaner:
         self._slots.discard(index)
 
     async def _clean_dirtiest(self) -> bool:
-        """Clean the dirtiest log; return whether there was one."""
+        """Clean the dirtiest log that is due. Returns False if no log is due."""
         candidates = await self._candidates()
         choice = self.manager.choose(candidates, self._clock.wall_ms())
         if choice is None:
@@ -177,7 +180,8 @@ class LogCleaner:
         return True
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the dirtiest logs that may be due, looking at some in a turn."""
+        """Return the dirtiest logs that may be due. Yields to other tasks after every
+        `LOGS_PER_TURN` logs."""
         found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
         delay_ms_max, ratio_max = 0, 0.0
@@ -205,7 +209,7 @@ class LogCleaner:
         return log.segment_count > 1 and not log.is_being_changed and not log.is_being_cleaned
 
     async def _learn_first_timestamps(self, log: Log) -> None:
-        """Read the first timestamps of dirty segments where the longest lag needs them."""
+        """Read the first timestamps of dirty segments if `max.compaction.lag.ms` needs them."""
         if log.config.max_compaction_lag_ms == INT64_MAX:
             return
         for segment in log.segments[:-1]:
@@ -220,25 +224,25 @@ class LogCleaner:
 
     # ---- one cleaning
 
-    async def _clean(self, choice: Choice[Log]) -> None:
-        """Clean a log; whatever comes of it, it is not being cleaned in the end."""
+    async def _clean(self, choice: ChosenLog[Log]) -> None:
+        """Clean a log, and always mark its cleaning as ended, even after an error."""
         partition, log = choice.partition, choice.log
-        running = self._running[partition] = _Running()
+        running = self._running[partition] = _RunningTask()
         log.is_being_cleaned = True
         try:
             with running.scope:
                 await self._clean_guarded(choice)
         finally:
             with trio.CancelScope(shield=True):
-                await self._tidy(log)
+                await self._remove_leftovers(log)
             log.is_being_cleaned = False
             del self._running[partition]
             self.manager.on_ended(partition)
             running.ended.set()
         await self._remove_old(log)
 
-    async def _clean_guarded(self, choice: Choice[Log]) -> None:
-        """Clean a log; what it fails by is noted, and costs this cleaning alone."""
+    async def _clean_guarded(self, choice: ChosenLog[Log]) -> None:
+        """Clean a log. An error is recorded and ends only this cleaning."""
         partition, log = choice.partition, choice.log
         try:
             await self._clean_log(choice)
@@ -264,10 +268,10 @@ class LogCleaner:
         fate = FATES[failure.retry_at_ms is None]
         _LOGGER.error("cleaning of %s failed, it is %s: %s", partition, fate, reason)
 
-    async def _clean_log(self, choice: Choice[Log]) -> None:
+    async def _clean_log(self, choice: ChosenLog[Log]) -> None:
         partition, log, cleanable = choice
         begun = self._clock.monotonic_ms()
-        await log.flush()  # a transaction's end that a power cut takes back would change its fate
+        await log.flush()  # losing the end of a transaction would change its records' fate
         await self._logs.keep_recovery_point(partition, log, cleanable.end_offset)
         aborted = await aborted_beyond(self._disk, log, cleanable.end_offset)
         task = task_of(
@@ -282,7 +286,7 @@ class LogCleaner:
         async with self.runner.run(task, self._take) as reports:
             async for report in reports:
                 if isinstance(report, CleanedGroup):
-                    # Half a swap would take the log offline.
+                    # A half-finished swap would take the log offline.
                     with trio.CancelScope(shield=True):
                         await log.replace_segments(report)
                 else:
@@ -311,66 +315,71 @@ class LogCleaner:
     def _hash_seed(self) -> int:
         return self._rng.uuid().int
 
-    async def _tidy(self, log: Log) -> None:
-        """Remove what a cleaning that was cut off has written."""
+    async def _remove_leftovers(self, log: Log) -> None:
+        """Remove the files that an interrupted cleaning left behind."""
         if log.failure is not None:
-            return  # a start removes it
+            return  # The next start removes the files.
         try:
             await remove_cleaned(self._disk, log.directory)
         except OSError as error:
-            _LOGGER.warning("%s: what a cleaning left stays: %s", log.directory, error)
+            _LOGGER.warning("%s: files of an interrupted cleaning remain: %s", log.directory, error)
 
     async def _remove_old(self, log: Log) -> None:
-        """Remove what retention or the log start did not keep, and a cleaning did."""
+        """Remove the files of segments that retention or a new log start offset has deleted from
+        the log during the cleaning."""
         try:
             await log.delete_old_segments(self._clock.wall_ms())
         except RefusedError as error:
             _LOGGER.warning("retention of %s: %s", log.directory, error.message)
 
     async def _take(self, byte_count: int) -> None:
-        """Wait until these bytes may be read or written, of all cleanings together."""
+        """Wait until the given number of bytes may be read or written, under the rate limit that
+        all cleanings share."""
         rate = self.config.io_bytes_per_second_max
         now = trio.current_time()
         self._throttle_free_at = max(self._throttle_free_at, now) + byte_count / rate
         if self._throttle_free_at > now and math.isfinite(self._throttle_free_at):
             await trio.sleep_until(self._throttle_free_at)
 
-    # ---- what is shown
+    # ---- state for metrics
 
     @property
     def since_last_round_ms(self) -> int:
-        """Time since the logs were last looked at."""
+        """Time in ms since the logs were last inspected."""
         return max(0, self._clock.wall_ms() - self.figures.last_round_ms)
 
     def uncleanable(self) -> list[tuple[TopicPartition, int]]:
-        """Return the partitions that are set aside, each with the bytes that could be cleaned."""
-        set_aside = self.manager.set_aside
-        if not set_aside:
+        """Return the partitions that are excluded from cleaning, each with its number of cleanable
+        bytes."""
+        uncleanable = self.manager.uncleanable
+        if not uncleanable:
             return []
         now_ms = self._clock.wall_ms()
         return [
             (partition, cleanable_of(log, now_ms).cleanable_bytes)
             for partition, log in self._logs
-            if partition in set_aside
+            if partition in uncleanable
         ]
 
-    # ---- who wants what
+    # ---- requests of other tasks
 
     def request(self, partition: TopicPartition) -> None:
-        """Have a partition cleaned soon, however clean it is."""
+        """Schedule a cleaning of a partition soon, whatever its dirty ratio."""
         self.manager.request(partition)
         self._wake()
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Have a partition cleaned again whose cleaning failed; return whether it had."""
+        """Schedule a new cleaning of a partition whose cleaning failed. Returns False if none had
+        failed."""
         found = self.manager.retry(partition)
         self._wake()
         return found
 
     async def pause(self, partition: TopicPartition) -> None:
-        """Keep a partition from being cleaned until `resume`; a cleaning under way has ended then.
+        """Prevent cleanings of a partition until `resume`. Returns once a cleaning in progress has
+        ended.
 
-        Where this is cancelled the pause holds nevertheless.
+        The pause remains in effect if this call is cancelled.
         """
         if self.manager.pause(partition):
             running = self._running[partition]
@@ -378,48 +387,49 @@ class LogCleaner:
             await running.ended.wait()
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take back one pause."""
+        """End one pause of a partition. Cleanings remain prevented until each pause has ended."""
         self.manager.resume(partition)
 
     @asynccontextmanager
     async def paused(self, partition: TopicPartition) -> AsyncIterator[None]:
-        """Have no cleaning of a partition within the block."""
+        """Prevent cleanings of a partition for the duration of the `async with` block."""
         try:
             await self.pause(partition)
             yield
         finally:
             self.resume(partition)
 
-    async def pause_for_a_while(self, partition: TopicPartition) -> None:
-        """Return once no cleaning of a partition is under way that began before this call."""
+    async def wait_for_cleaning(self, partition: TopicPartition) -> None:
+        """Return once every cleaning of a partition that began before this call has ended."""
         async with self.paused(partition):
             pass
 
     def abort(self, partition: TopicPartition) -> None:
-        """End a cleaning soon whose log is offline."""
+        """Stop the cleaning of a log that went offline."""
         running = self._running.get(partition)
         if running is not None:
             running.scope.cancel()
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget a partition that is deleted."""
+        """Remove the state of a partition that is deleted."""
         self.manager.forget(partition)
         self.last.pop(partition, None)
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Have the log end its cleaning before it is cut."""
+        """Ensure that a truncation of the log first waits until a cleaning of the log has
+        stopped."""
 
-        async def before_cut(cut: LocalLog, offset: Offset) -> None:
+        async def before_truncation(offset: Offset) -> None:
             await self.pause(partition)
-            if cut.first_dirty_offset > offset:
-                cut.first_dirty_offset = offset
+            if log.first_dirty_offset > offset:
+                log.first_dirty_offset = offset
                 await self._logs.keep_first_dirty(partition)
 
-        log.before_cut = before_cut
-        log.after_cut = lambda cut: self.resume(partition)
+        log.hooks.before_truncation = before_truncation
+        log.hooks.after_truncation = lambda: self.resume(partition)
 
     async def stop(self) -> None:
-        """Begin no cleaning any more; those under way have ended when this returns."""
+        """Start no further cleanings. Returns once those in progress have ended."""
         self._is_stopped = True
         self._wake()
         for running in list(self._running.values()):

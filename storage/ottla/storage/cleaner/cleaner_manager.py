@@ -1,12 +1,12 @@
-"""Which log is cleaned next, and what keeps a log from being cleaned.  Pure.
+"""Choice of the next log to clean, and the pauses and failures that prevent a cleaning. Pure.
 
-Per partition there is at most one cleaning; who must have none of it (a truncation, a move, a
-deletion) pauses the partition, which aborts a cleaning under way, and resumes it once for each
-pause.  Of the logs that are due the dirtiest is next, those before all others that somebody asked
-for.  A log whose cleaning fails waits, each time longer, and is then set aside with the reason; one
-whose bytes lie is set aside at once.
+A partition has at most one cleaning at a time. A task that must not run during a cleaning (a
+truncation, a move, a deletion) pauses the partition, which aborts a cleaning in progress. It
+resumes the partition once for each pause. Logs whose cleaning was requested are chosen first, then
+the dirtiest of the logs that are due. A log whose cleaning fails is retried after increasing
+delays, and is then excluded with the reason. A corrupt log is excluded at once.
 
-Invariants: OneCleaningPerLog, PausedIsNotCleaned (a pause that returns finds no cleaning).
+Invariants: OneCleaningPerLog, PausedIsNotCleaned (no cleaning runs once a pause has returned).
 """
 
 from collections.abc import Iterable
@@ -16,25 +16,26 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ottla.model.ids import TopicPartition
 from ottla.model.values import frozen
-from ottla.storage.cleaner.cleanable import Cleanable, LogState, cleanable_of
+from ottla.storage.cleaner.cleanable import Cleanable, CleanableLog, cleanable_of
 
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
-"""How long a log waits after its first failures; after one more it is set aside.  Shorter reads a
-log again that fails again, longer leaves it dirty after what would have passed."""
+"""Delays before the retries of a failed cleaning. After one more failure the log is excluded.
+Shorter delays read a failing log more often; longer ones leave it dirty after a temporary error."""
 
 
 SHORTLIST_MAX = 100
-"""Due logs that are looked at again before one is chosen: the dirtiest ones.  Fewer find none where
-many change meanwhile, more make the choice hold the event loop longer."""
+"""Maximum number of due logs that are inspected again before one is chosen; they are the dirtiest
+ones. With a smaller number, none may remain if many change in the meantime. A larger number blocks
+the event loop for longer."""
 
 
 class CleaningState(Enum):
-    """What a partition's cleaning is at."""
+    """State of a partition in the cleaner."""
 
     NONE = "none"
     CLEANING = "cleaning"
     ABORTED = "aborted"
-    """Somebody waits for the cleaning to end."""
+    """Another task waits for the cleaning in progress to end."""
     PAUSED = "paused"
 
 
@@ -44,21 +45,21 @@ LEGAL = {
     CleaningState.ABORTED: {CleaningState.PAUSED, CleaningState.CLEANING},
     CleaningState.PAUSED: {CleaningState.NONE},
 }
-"""What may follow each state; ABORTED goes back where all who waited gave up."""
+"""Legal successors of each state. ABORTED returns to CLEANING if no task waits any longer."""
 
 
 @frozen
 class CleaningFailure:
-    """Why the last cleaning of a log failed."""
+    """Failure of the last cleaning of a log."""
 
     reason: str
     count: int
     retry_at_ms: int | None
-    """When it is tried again, in wall time; None where it is set aside."""
+    """Wall time of the next attempt, or None if the log is excluded."""
 
 
 class _Entry:
-    """One partition's cleaning."""
+    """Cleaning state of one partition."""
 
     __slots__ = ("pause_count", "state")
 
@@ -71,11 +72,11 @@ class _Entry:
         self.state = state
 
 
-L = TypeVar("L", bound=LogState)
+L = TypeVar("L", bound=CleanableLog)
 
 
-class Choice(NamedTuple, Generic[L]):
-    """A log that is cleaned from now on."""
+class ChosenLog(NamedTuple, Generic[L]):
+    """A log whose cleaning has begun, with its partition and its cleanable section."""
 
     partition: TopicPartition
     log: L
@@ -83,33 +84,34 @@ class Choice(NamedTuple, Generic[L]):
 
 
 class CleanerManager:
-    """What every partition's cleaning is at."""
+    """Cleaning states of all partitions of a broker."""
 
     def __init__(self) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
         self._failures: dict[TopicPartition, CleaningFailure] = {}
         self._wanted: set[TopicPartition] = set()
-        """Partitions that somebody asked to have cleaned, however clean they are."""
+        """Partitions whose cleaning was requested. They are cleaned even if they have no dirty
+        records."""
 
-    # ---- what is at
+    # ---- queries
 
     def state_of(self, partition: TopicPartition) -> CleaningState:
-        """Return what a partition's cleaning is at."""
+        """Return the state of a partition in the cleaner."""
         entry = self._entries.get(partition)
         return CleaningState.NONE if entry is None else entry.state
 
     def failure_of(self, partition: TopicPartition) -> CleaningFailure | None:
-        """Return why a partition is not cleaned at present, None if nothing failed."""
+        """Return the failure that currently prevents cleanings of a partition, or None."""
         return self._failures.get(partition)
 
     @property
     def failed(self) -> list[TopicPartition]:
-        """The partitions whose last cleaning failed, set aside or not."""
+        """The partitions whose last cleaning failed, excluded or not."""
         return list(self._failures)
 
     @property
-    def set_aside(self) -> dict[TopicPartition, str]:
-        """The partitions that are not cleaned any more, with their reasons."""
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """The partitions that are excluded from cleaning, with their reasons."""
         return {
             partition: failure.reason
             for partition, failure in self._failures.items()
@@ -121,11 +123,12 @@ class CleanerManager:
     def shortlist(
         self, logs: Iterable[tuple[TopicPartition, L, Cleanable]], now_ms: int
     ) -> list[tuple[TopicPartition, L]]:
-        """Return the logs among which the next one is: all wanted ones, and the dirtiest due ones.
+        """Return the logs from which the next one is chosen: all requested logs, and the dirtiest
+        of the logs that are due.
 
-        Eligibility is decided before the maximum, as in Kafka: a log that is over its
-        `max.compaction.lag.ms`, or above a low dirty ratio of its own, is found also beside
-        `SHORTLIST_MAX` dirtier logs that are not due or set aside.
+        As in Kafka, logs that are not due or are excluded are removed before the number is limited
+        to `SHORTLIST_MAX`. A log that exceeds its `max.compaction.lag.ms`, or its own low dirty
+        ratio, is therefore found even if `SHORTLIST_MAX` dirtier logs are not due or excluded.
         """
         wanted: list[tuple[TopicPartition, L]] = []
         due: list[tuple[float, TopicPartition, L]] = []
@@ -137,9 +140,9 @@ class CleanerManager:
         dirtiest = nlargest(SHORTLIST_MAX, due, key=lambda each: each[0])
         return wanted + [(partition, log) for _, partition, log in dirtiest]
 
-    def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> Choice[L] | None:
-        """Return the log to be cleaned now, whose cleaning has begun; None if none is due."""
-        best: Choice[L] | None = None
+    def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> ChosenLog[L] | None:
+        """Begin the cleaning of the next log and return it, or return None if no log is due."""
+        best: ChosenLog[L] | None = None
         best_rank = (False, 0.0)
         for partition, log in logs:
             if not self._may_begin(partition, now_ms):
@@ -151,7 +154,7 @@ class CleanerManager:
                 continue
             rank = (is_wanted, found.ratio)
             if best is None or rank > best_rank:
-                best, best_rank = Choice(partition, log, found), rank
+                best, best_rank = ChosenLog(partition, log, found), rank
         if best is not None:
             self._wanted.discard(best.partition)
             self._entry(best.partition).become(CleaningState.CLEANING)
@@ -166,28 +169,30 @@ class CleanerManager:
         return failure.retry_at_ms is not None and failure.retry_at_ms <= now_ms
 
     def request(self, partition: TopicPartition) -> None:
-        """Have a partition cleaned next, however clean it is, and what failed forgotten."""
+        """Schedule a partition to be cleaned next, whatever its dirty ratio. Clears its
+        failures."""
         self._wanted.add(partition)
         self._failures.pop(partition, None)
 
     def is_wanted(self, partition: TopicPartition) -> bool:
-        """Return whether somebody asked to have a partition cleaned."""
+        """Return whether a cleaning of a partition was requested."""
         return partition in self._wanted
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Have a partition cleaned again whose cleaning failed; return whether it had."""
+        """Schedule a new cleaning of a partition whose cleaning failed. Returns False if none had
+        failed."""
         return self._failures.pop(partition, None) is not None
 
     # ---- ending
 
     def on_done(self, partition: TopicPartition) -> None:
-        """Note that a cleaning came to its end."""
+        """Record that a cleaning succeeded, which clears the partition's failures."""
         self._failures.pop(partition, None)
 
     def on_failed(
         self, partition: TopicPartition, reason: str, *, now_ms: int, is_final: bool
     ) -> CleaningFailure:
-        """Note that a cleaning failed; return what follows from it."""
+        """Record that a cleaning failed. Returns the failure with the time of the next attempt."""
         before = self._failures.get(partition)
         count = 1 if before is None else before.count + 1
         retry_at_ms = None
@@ -197,21 +202,22 @@ class CleanerManager:
         return failure
 
     def on_ended(self, partition: TopicPartition) -> None:
-        """Note that no cleaning of a partition works on its files any more."""
+        """Record that no cleaning uses the files of a partition any longer."""
         entry = self._entries[partition]
         is_paused = entry.pause_count > 0
         entry.become(CleaningState.PAUSED if is_paused else CleaningState.NONE)
         self._drop_if_idle(partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget what failed and what was asked of a partition that is deleted."""
+        """Remove the failures and requests of a partition that is deleted."""
         self._failures.pop(partition, None)
         self._wanted.discard(partition)
 
     # ---- pausing
 
     def pause(self, partition: TopicPartition) -> bool:
-        """Let no cleaning begin; return whether one is under way, which must end soon."""
+        """Prevent new cleanings of a partition. Returns True if one is in progress, which the
+        caller must wait for."""
         entry = self._entry(partition)
         entry.pause_count += 1
         if entry.state is CleaningState.NONE:
@@ -221,7 +227,7 @@ class CleanerManager:
         return entry.state is CleaningState.ABORTED
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take back one pause."""
+        """End one pause of a partition."""
         entry = self._entries[partition]
         assert entry.pause_count > 0, partition
         entry.pause_count -= 1

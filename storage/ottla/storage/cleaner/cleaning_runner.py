@@ -1,7 +1,8 @@
-"""Where a cleaning runs: the seam between the log manager, which decides, and who does the work.
+"""The interface between the cleaner, which decides, and the process that runs a cleaning.
 
-A broker has worker processes; a simulated one and the tests run the passes in place.  Either way a
-cleaning reports each new segment and waits until that was swapped in before it begins the next one.
+A real broker has worker processes; simulated brokers and tests run the passes in place. In both
+cases a cleaning reports each new segment and waits until it was swapped in before it begins the
+next one.
 """
 
 from collections.abc import AsyncIterator
@@ -17,32 +18,33 @@ from ottla.storage.cleaner.cleaning_task import (
 
 
 class WorkerDiedError(Exception):
-    """The process that ran a cleaning ended before the cleaning did."""
+    """Error of a cleaning whose worker process ended too early."""
 
 
 class CleaningRunner(Protocol):
-    """What carries out cleanings."""
+    """Interface of a runner of cleanings."""
 
     @property
     def died_count(self) -> int:
-        """Number of workers that ended before their cleaning did, since the start."""
+        """Number of workers that ended during a cleaning, since the start of the broker."""
         ...
 
     @property
     def dead_count(self) -> int:
-        """Number of workers that ended so, and have no successor yet."""
+        """Number of workers that ended during a cleaning and have not been replaced yet."""
         ...
 
     def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AbstractAsyncContextManager[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a cleaning, which ends with the block.
+        """Begin a cleaning, which ends with the `async with` block. Yields an iterator over its new
+        segments and its result.
 
-        The iterator raises CorruptDataError if the log's bytes lie, OSError if the disk fails or is
-        full, WorkerDiedError.
+        The iterator raises CorruptDataError if the log is corrupt, OSError if the disk fails or is
+        full, and WorkerDiedError if the worker ends early.
         """
         ...
 
     async def end_idle(self) -> None:
-        """Let go of what is kept between two cleanings."""
+        """Release resources that the runner keeps between cleanings."""
         ...

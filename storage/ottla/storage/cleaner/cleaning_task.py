@@ -1,12 +1,12 @@
-"""One cleaning of one partition as values: the task, its reports, and their lines for a pipe.
+"""The task of one cleaning of one partition, its reports, and their encoding as lines of a pipe.
 
-A task names closed segments and all that decides about their records; who carries it out needs
-the files and nothing else of the broker.  Over a pipe each value is one line of JSON, of at most
-`LINE_BYTES_MAX`.  A line that is no such value is CorruptDataError: the other end is not the
-program it should be, and its process is ended.
+A task names closed segments and contains everything that decides about their records. To perform
+it, a worker needs only the log files and no state of the broker. On a pipe each value is one line
+of JSON of at most `LINE_BYTES_MAX`. Any other line raises CorruptDataError: the other end is not
+the expected program, and its process is ended.
 
-Dialogue of a worker, after the task's line: the worker writes a report and reads an answer, `GO` or
-`STOP`, until it has written `CleaningDone` or `CleaningFailed`, which are not answered.
+Dialogue after the task's line: the worker writes a report and reads an answer, `GO` or `STOP`. It
+repeats this until it has written `CleaningDone` or `CleaningFailed`, which are not answered.
 """
 
 import json
@@ -18,55 +18,57 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import MIB
 from ottla.model.values import frozen
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.segments.transaction_index import AbortedTransaction
 
 LINE_BYTES_MAX = 16 * MIB
-"""Largest line.  A task of 10,000 producers and 100,000 segments has 6 MiB; a larger bound only
-lets a broken peer take more memory."""
+"""Maximum length of a line in bytes. A task with 10,000 producers and 100,000 segments has 6 MiB. A
+smaller limit refuses such tasks; a larger one only lets a broken peer use more memory."""
 
 GO = b"go\n"
-"""Answer to a report: continue.  After a `CleanedGroup` its files have been swapped in."""
+"""Answer to a report: continue. As the answer to a `CleanedGroup`, it means that its files have
+been swapped in."""
 STOP = b"stop\n"
 """Answer to a report: end the task, remove its files and report CleaningFailed(STOPPED)."""
 
 Throttle = Callable[[int], Awaitable[None]]
-"""Awaited with each count of bytes that were read or written."""
+"""Async callback, awaited with each number of bytes that were read or written."""
 
 
 class CleanableSegment(NamedTuple):
-    """One closed segment, its files flushed."""
+    """One closed and flushed segment that a cleaning reads."""
 
     base_offset: int
     end_offset: int
-    """Base offset of the next segment: every batch ends at or before it."""
+    """Base offset of the next segment. Every batch ends at or before it."""
     size_bytes: int
-    """Bytes of its whole batches; nothing after them is read."""
+    """Size of the complete batches; the bytes after them are not read."""
     modified_ms: int
-    """When the file was last written, from which tombstones of the formats v0 and v1 count."""
+    """Time of the file's last write, from which the age of tombstones in the formats v0 and v1 is
+    counted."""
 
 
 class LastRecord(NamedTuple):
-    """What an active producer wrote last; the batch that holds it is kept, if need be empty."""
+    """The last record of an active producer. Its batch is kept, even if it becomes empty."""
 
     data_offset: int
-    """Offset of the last record of its last data batch, -1 if it is not known."""
+    """Offset of the last record of the producer's last data batch, or -1 if it is unknown."""
     epoch: int
-    """Its epoch, which a marker holds when no data batch does."""
+    """The producer's epoch. If no data batch with this epoch is left, a marker preserves it."""
 
 
 @frozen(kw_only=True)
 class CleaningTask:
-    """What one cleaning is asked."""
+    """All inputs of one cleaning."""
 
     directory: str
     """The partition's directory."""
     segments: tuple[CleanableSegment, ...]
-    """All segments from the log's first on; the last one holds `end_offset - 1`."""
+    """All segments, from the first one of the log to the one that contains `end_offset - 1`."""
     log_start_offset: int
     first_dirty_offset: int
-    """All below was deduplicated by an earlier cleaning."""
+    """Offset below which an earlier cleaning compacted all records."""
     end_offset: int
-    """First uncleanable offset: batches that end above it stay as they are."""
+    """First uncleanable offset. Batches that end above it are kept unchanged."""
     high_watermark: int
     now_ms: int
     delete_retention_ms: int
@@ -75,42 +77,44 @@ class CleaningTask:
     index_interval_bytes: int
     max_message_bytes: int
     map_bytes: int
-    """Memory of the offset map; 24 bytes a key."""
+    """Memory of the offset map in bytes, at 24 bytes a slot."""
     map_load_factor: float
-    """The part of the map's slots that is used at most."""
+    """Largest fraction of the map's slots that may be used."""
     io_buffer_bytes: int
-    """Bytes read at once; a larger batch is read as a whole, whatever its size."""
+    """Bytes per read. A larger batch is read as a whole, whatever its size."""
     producers: Mapping[int, LastRecord]
-    """The active producers by id."""
+    """The active producers by producer id."""
     aborted_beyond: tuple[AbortedTransaction, ...] = ()
-    """Aborted transactions that began below `end_offset` and whose markers lie in later segments
-    than these; the others are read from the segments' own indexes."""
+    """Aborted transactions that began below `end_offset` and whose markers are in later segments.
+    The others are read from the transaction indexes of the segments."""
     hash_seed: int = 0
-    """Key of the map's hash, unpredictable for clients: 0 up to 2^128 - 1."""
+    """Key of the map's hash function, unpredictable for clients, from 0 to 2^128 - 1."""
 
 
 class CleanedGroup(NamedTuple):
-    """One new segment whose `.cleaned` files are durable; what it replaces is untouched.
+    """One new segment whose `.cleaned` files are durable. The segments that it replaces are
+    unchanged.
 
-    Its log, offset index and time index are there always, its transaction index if it has entries.
+    The log, offset index and time index always exist; the transaction index exists if it has
+    entries.
     """
 
     base_offset: int
-    """Names the files, and is the base offset of the first source."""
+    """Base offset of the first replaced segment. The new files are named after it."""
     sources: tuple[int, ...]
-    """Base offsets of the segments that it replaces, in order."""
+    """Base offsets of the replaced segments, in order."""
     end_offset: int
-    """End offset of the last source."""
+    """End offset of the last source segment."""
     size_bytes: int
     first_timestamp_ms: int
-    """Largest timestamp of the first batch, -1 if there is none."""
+    """Largest timestamp of the first batch, or -1 if there is none."""
     max_timestamp_ms: int
     max_timestamp_offset: int
 
 
 @frozen(kw_only=True)
 class CleaningStats:
-    """Figures of one cleaning."""
+    """Statistics of one cleaning."""
 
     indexed_record_count: int = 0
     indexed_bytes: int = 0
@@ -119,56 +123,57 @@ class CleaningStats:
     written_record_count: int = 0
     written_bytes: int = 0
     keyless_record_count: int = 0
-    """Records without key that were dropped."""
+    """Number of records that were dropped because they have no key."""
     key_count: int = 0
-    """Keys in the map."""
+    """Number of keys in the offset map."""
     key_count_max: int = 0
-    """Keys that the map takes."""
+    """Capacity of the offset map in keys."""
     index_seconds: float = 0.0
     filter_seconds: float = 0.0
 
 
 class CleaningDone(NamedTuple):
-    """The end of a cleaning."""
+    """Result of a successful cleaning."""
 
     clean_to: int
-    """The new first dirty offset, below the task's `end_offset` where the map was full."""
+    """The new first dirty offset. It is below the task's `end_offset` if the map was full."""
     stats: CleaningStats
 
 
 class BytesUsed(NamedTuple):
-    """A worker's question whether it may continue after these bytes read and written."""
+    """A worker's request for permission to continue. It contains the number of bytes read and
+    written since its previous request."""
 
     byte_count: int
 
 
 class FailureKind(Enum):
-    """Whose fault a failed cleaning is."""
+    """Cause of a failed cleaning."""
 
     CORRUPT = "corrupt"
-    """The log's bytes lie: the partition is set aside."""
+    """The log is corrupt: the partition is excluded from cleaning."""
     DISK = "disk"
     """The disk failed or is full."""
     STOPPED = "stopped"
-    """It was asked to end."""
+    """The broker ended the task."""
     UNEXPECTED = "unexpected"
-    """Our own."""
+    """An unexpected exception: a bug in Ottla."""
 
 
 class CleaningFailed(NamedTuple):
-    """The end of a cleaning that came to none; its unfinished files are removed."""
+    """Result of a failed cleaning. Its unfinished files have been removed."""
 
     kind: FailureKind
     where: str
     error_number: int = 0
-    """The errno of a disk's failure."""
+    """The errno of the OSError if the disk failed."""
 
 
 Report: TypeAlias = BytesUsed | CleanedGroup | CleaningDone | CleaningFailed
 
 
 def task_line(task: CleaningTask) -> bytes:
-    """Return a task as a line."""
+    """Encode a task as one line of JSON."""
     content = asdict(task)
     content["segments"] = [list(one) for one in task.segments]
     content["producers"] = [[number, *last] for number, last in task.producers.items()]
@@ -177,7 +182,7 @@ def task_line(task: CleaningTask) -> bytes:
 
 
 def parse_task(line: bytes) -> CleaningTask:
-    """Return the task of a line.  Raises CorruptDataError if it is none."""
+    """Decode a task from a line. Raises CorruptDataError if the line is not a task."""
     content = _content(line)
     try:
         given = {field.name: content.pop(field.name) for field in fields(CleaningTask)}
@@ -200,7 +205,7 @@ def parse_task(line: bytes) -> CleaningTask:
 
 
 def report_line(report: Report) -> bytes:
-    """Return a report as a line."""
+    """Encode a report as one line of JSON."""
     if isinstance(report, CleaningDone):
         return _line({"done": report.clean_to, "stats": asdict(report.stats)})
     if isinstance(report, CleaningFailed):
@@ -209,7 +214,7 @@ def report_line(report: Report) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    """Return the report of a line.  Raises CorruptDataError if it is none."""
+    """Decode a report from a line. Raises CorruptDataError if the line is not a report."""
     content = _content(line)
     try:
         if "done" in content:

@@ -1,4 +1,5 @@
-"""Cleanings in the broker's own loop, over its own disk: for simulated brokers and tests."""
+"""Runner that performs cleanings in the broker's event loop, on the broker's own disk. Used by
+simulated brokers and tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -10,11 +11,11 @@ from ottla.storage.cleaner.cleaning_task import (
     CleaningTask,
     Throttle,
 )
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.disk_seam import Disk
 
 
 class InPlaceRunner:
-    """Runs the passes where it is called."""
+    """Runner that performs both passes of a cleaning in the calling task."""
 
     died_count = 0
     dead_count = 0
@@ -26,9 +27,9 @@ class InPlaceRunner:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run a cleaning; nothing of it goes on after the block."""
+        """Begin a cleaning. It ends with the `async with` block."""
         async with aclosing(clean(self._disk, task, throttle)) as reports:
             yield reports
 
     async def end_idle(self) -> None:
-        """Do nothing: there is no worker."""
+        """Do nothing, because this runner has no workers."""

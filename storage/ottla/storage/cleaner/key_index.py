@@ -1,23 +1,25 @@
-"""Pass 1: the keys of the dirty section and their largest offsets, as far as the map takes them.
+"""Pass 1: the keys of the dirty section and their largest offsets, up to the capacity of the map.
 
-Records of aborted transactions, control records and records without key are passed over.  Where
-the map is full the pass ends, and so does the section that this cleaning makes clean.
+Records of aborted transactions, control records and records without a key are skipped. The pass
+ends when a key does not fit into the map. The cleaning then makes only the records before that
+key's record clean.
 """
 
 from itertools import groupby
 
 from ottla.model.errors import CorruptDataError
-from ottla.storage.batch_scan import ScannedBlock
 from ottla.storage.cleaner.batch_bodies import runs_of
 from ottla.storage.cleaner.cleaning_task import CleaningTask
 from ottla.storage.cleaner.record_work import RecordWork
 from ottla.storage.cleaner.transactions import AbortedTransactions
+from ottla.storage.segments.batch_scan import ScannedBlock
 from ottla.wire.batch import MAGIC, BatchHeader
 from ottla.wire.legacy import messages
 
 
 class KeyIndex:
-    """One pass 1; give it the blocks of all dirty segments in order."""
+    """The state of one cleaning's pass 1. It must receive the blocks of all dirty segments in
+    order."""
 
     def __init__(self, task: CleaningTask, work: RecordWork, aborted: AbortedTransactions) -> None:
         self._first = task.first_dirty_offset
@@ -25,13 +27,13 @@ class KeyIndex:
         self._work = work
         self._aborted = aborted
         self.clean_to = task.end_offset
-        """Where the clean section ends after this cleaning."""
+        """End offset of the section that is clean after this cleaning."""
         self.record_count = 0
 
     def add(self, block: ScannedBlock) -> bool:
-        """Put a block's keys into the map; return whether there is room for more.
+        """Add the keys of a block to the offset map. Returns False once the map is full.
 
-        Raises CorruptDataError where bytes lie.
+        Raises CorruptDataError if the data is corrupt.
         """
         wanted = [(at, header) for at, header in block.batches if self._is_wanted(header)]
         data = bytes_of_block(block)
@@ -61,7 +63,8 @@ class KeyIndex:
         )
 
     def _add_entry(self, entry: bytes) -> bool:
-        """Put the keys of an entry of the formats v0 and v1 into the map."""
+        """Add the keys of a v0 or v1 entry to the offset map. Returns False once the map is
+        full."""
         offset_map = self._work.map
         for message in messages(entry):
             if message.key is not None and self._first <= message.offset < self._end:
@@ -79,6 +82,7 @@ class KeyIndex:
 
 
 def bytes_of_block(block: ScannedBlock) -> bytes:
-    """Return the bytes that a block is a view of: reading single ones of them is faster."""
+    """Return the bytes object behind a block. Reading single bytes of it is faster than through a
+    memoryview."""
     data = block.data.obj
     return data if isinstance(data, bytes) else bytes(block.data)

@@ -1,8 +1,9 @@
-"""What stays of an entry of the formats v0 and v1, in the logs of old brokers.
+"""Compaction of entries in the message formats v0 and v1, in the logs of old brokers.
 
-An entry is one message, which stays or goes, or a wrapper: what stays of its messages is wrapped
-again in the same codec, at the offset of the last of them.  The offsets inside, which in v1 count
-from a base that follows from the last one, stay as they are.
+An entry is a single message, which is kept or dropped, or a compressed wrapper of messages. The
+kept messages of a wrapper are compressed again with the same codec. The new wrapper has the offset
+of the last kept message. Inner offsets do not change. In v1 they are relative to a base offset: the
+wrapper's offset minus the inner offset of its last message.
 """
 
 import zlib
@@ -30,19 +31,19 @@ LOG_APPEND_TIME_FLAG = 0x08
 
 
 class FilteredEntry(NamedTuple):
-    """What stays of an entry."""
+    """The kept part of a v0 or v1 entry."""
 
     entry: bytes | None
-    """None for nothing."""
+    """The bytes to keep, or None if the entry is dropped."""
     keyless_count: int
 
 
 def filtered_entry(
     entry: bytes, offset_map: OffsetMap, rule: KeepRule, *, are_tombstones_kept: bool
 ) -> FilteredEntry:
-    """Return what stays of an entry.
+    """Return the kept part of a v0 or v1 entry.
 
-    Raises CorruptDataError where bytes lie.
+    Raises CorruptDataError if the data is corrupt.
     """
     found = list(messages(entry))
     is_kept = [_is_kept(message, offset_map, rule, are_tombstones_kept) for message in found]
@@ -69,7 +70,7 @@ def _is_kept(
 
 
 def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]) -> bytes:
-    """Return a wrapper with part of its messages."""
+    """Return a wrapper that contains only the kept messages."""
     (wrapper,) = shallow_messages(entry)
     assert wrapper.codec is not Codec.NONE
     assert wrapper.value is not None
@@ -90,7 +91,7 @@ def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]
 
 
 def _parts(inner: bytes) -> Iterable[bytes]:
-    """Yield each entry of a message set that was read before."""
+    """Yield each entry of a message set. The message set must have been validated before."""
     at = 0
     while at < len(inner):
         size = _ENTRY.unpack_from(inner, at)[1]

@@ -1,19 +1,20 @@
-"""What the cleaning of one log is asked, taken from the log as it is now.  Pure."""
+"""The cleaning task of one log, derived from the log's current state. Pure except for
+`aborted_beyond`."""
 
 from functools import partial
 from itertools import pairwise
 
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES, GIB
-from ottla.model.settings.cleaner import CleanerConfig
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleanable import Cleanable
 from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleaningTask, LastRecord
-from ottla.storage.disk_seam import Disk, when_cached
-from ottla.storage.log import Log
-from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.disk.disk_seam import Disk, when_cached
+from ottla.storage.log.log import Log
+from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 MAP_BYTES_MAX = 2 * GIB
-"""Memory for the keys of one log at most, as in Kafka."""
+"""Maximum memory of the offset map of one log, as in Kafka."""
 
 
 def task_of(
@@ -25,9 +26,9 @@ def task_of(
     now_ms: int,
     hash_seed: int,
 ) -> CleaningTask:
-    """Return the task that cleans a log up to the end of what is cleanable.
+    """Return the task that cleans a log up to the end of its cleanable part.
 
-    `aborted` is what `aborted_beyond` found.
+    `aborted` is the result of `aborted_beyond`.
     """
     segments = log.segments
     count = _cleaned_count(log, cleanable.end_offset)
@@ -70,9 +71,10 @@ def task_of(
 async def aborted_beyond(
     disk: Disk, log: Log, end_offset: Offset
 ) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that began below an offset and ended in later segments.
+    """Return the aborted transactions that began below `end_offset` and ended in later segments.
 
-    One index after the other is brought in: all at once may be more than a disk keeps open.
+    The transaction indexes are loaded into the page cache one after another: loading all at once
+    could exceed the number of files that a disk keeps open.
     """
     found: list[AbortedTransaction] = []
     for segment in log.segments[_cleaned_count(log, end_offset) :]:

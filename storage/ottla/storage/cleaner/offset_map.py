@@ -1,12 +1,13 @@
-"""The offset map of a cleaning: each key's largest offset, at 24 bytes a slot.
+"""The offset map of a cleaning: the largest offset of each key, at 24 bytes a slot.
 
-A table of open addressing that holds a key's 16-byte digest and its offset, and never a key.
-Invariants: BoundedMemory (the table is all there is, and is touched only where keys fall);
-SameCapacity (the same memory and load factor take the same number of keys in every form).
+A hash table with open addressing, which stores the 16-byte digest of a key and its offset, but
+never the key. Invariants: BoundedMemory (the table is the only memory used, and only slots that are
+written are touched); SameCapacity (in every implementation the same memory and load factor have
+room for the same number of keys).
 
-Two keys of one digest would be one key, and the older one's last record would be lost.  So the
-digest is 128 bits and keyed with a seed that no client can foresee.  MD5, which is Kafka's choice,
-is kept for tests that compare with Kafka's table.
+Two keys with the same digest would count as one key, and the last record of the older one would be
+lost. Therefore the digest has 128 bits and is keyed with a seed that no client can predict. MD5,
+which is Kafka's choice, is kept for tests that compare with Kafka's table.
 """
 
 import hashlib
@@ -18,47 +19,49 @@ from ottla.model.errors import CorruptDataError
 
 DIGEST_BYTES = 16
 SLOT_BYTES = 24
-"""A digest and an int64."""
+"""Bytes of one slot: a 16-byte digest and an int64."""
 EMPTY = bytes(SLOT_BYTES)
 HASH_PROBE_COUNT = DIGEST_BYTES - 3
-"""Probes whose place is read from the digest, at each of its bytes; further ones go on by one."""
+"""Number of probes whose slot is derived from four bytes of the digest, starting at each of its
+bytes in turn. Later probes are linear."""
 NOT_FOUND = -1
 
 _OFFSET = Struct(">q")
 
 
 class OffsetMap(Protocol):
-    """What both passes ask of a map."""
+    """Interface of the map from keys to offsets that both passes use."""
 
     @property
     def count(self) -> int:
-        """Number of keys."""
+        """Number of keys in the map."""
         ...
 
     @property
     def count_max(self) -> int:
-        """Number of keys that it takes."""
+        """Capacity of the map in keys."""
         ...
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless its offset is larger; the map must have room for a key."""
+        """Set the offset of a key unless the stored offset is larger. The map must have room for
+        one more key."""
         ...
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, `NOT_FOUND` if it has none."""
+        """Return the offset of a key, or `NOT_FOUND` if it has none."""
         ...
 
 
 def slot_count_of(memory_bytes: int) -> int:
-    """Return how many slots fit."""
+    """Return the number of slots that fit into `memory_bytes`."""
     return memory_bytes // SLOT_BYTES
 
 
 def key_count_max(memory_bytes: int, load_factor: float) -> int:
-    """Return how many keys a map takes.
+    """Return the capacity of a map in keys.
 
-    One slot at least stays empty, which ends the search for a key that is not there.  Raises
-    CorruptDataError if not one key fits, since such a cleaning never ends.
+    At least one slot remains empty, which ends the search for a missing key. Raises
+    CorruptDataError if not even one key fits, because such a cleaning would never end.
     """
     slots = slot_count_of(memory_bytes)
     count = min(int(slots * load_factor), slots - 1)
@@ -68,18 +71,18 @@ def key_count_max(memory_bytes: int, load_factor: float) -> int:
 
 
 def keyed_digest(seed: int) -> Callable[[bytes], bytes]:
-    """Return a digest that cannot be foreseen without the seed."""
+    """Return a digest function that cannot be predicted without the seed."""
     key = seed.to_bytes(DIGEST_BYTES, "big")
     return lambda data: hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest()
 
 
 def md5_digest(data: bytes) -> bytes:
-    """Return Kafka's digest."""
+    """Return the MD5 digest of the data, as Kafka's offset map uses it."""
     return hashlib.md5(data, usedforsecurity=False).digest()
 
 
 class SlotTable:
-    """The plain map: one block of memory, probed slot by slot."""
+    """The map in plain Python: one block of memory, probed slot by slot."""
 
     __slots__ = ("_digest", "_slot_count", "_slots", "count", "count_max", "probe_count")
 
@@ -94,7 +97,7 @@ class SlotTable:
         self._digest = digest
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless its offset is larger."""
+        """Set the offset of a key unless the stored offset is larger."""
         digest = self._digest(key)
         at = self._find(digest)
         slots = self._slots
@@ -107,14 +110,14 @@ class SlotTable:
         _OFFSET.pack_into(slots, at + DIGEST_BYTES, offset)
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, `NOT_FOUND` if it has none."""
+        """Return the offset of a key, or `NOT_FOUND` if it has none."""
         at = self._find(self._digest(key))
         if self._slots[at : at + SLOT_BYTES] == EMPTY:
             return NOT_FOUND
         return int(_OFFSET.unpack_from(self._slots, at + DIGEST_BYTES)[0])
 
     def _find(self, digest: bytes) -> int:
-        """Return where a digest is, or the empty slot where it belongs."""
+        """Return the position of a digest, or of the empty slot where it belongs."""
         slots, slot_count = self._slots, self._slot_count
         number = 0
         for attempt in range(HASH_PROBE_COUNT + slot_count):

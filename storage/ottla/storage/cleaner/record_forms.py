@@ -1,4 +1,5 @@
-"""The form of the work per record: arrays where numpy is installed, otherwise plain."""
+"""Choice of the implementation of the work per record: numpy arrays if installed, otherwise plain
+Python."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,13 +12,13 @@ RecordForm = Callable[[CleaningTask], RecordWork]
 
 
 def plain_record_work(task: CleaningTask) -> RecordWork:
-    """Return the work in plain Python."""
+    """Return the implementation in plain Python."""
     digest = keyed_digest(task.hash_seed)
     return PlainRecordWork(SlotTable(task.map_bytes, task.map_load_factor, digest))
 
 
 def array_record_work(task: CleaningTask) -> RecordWork:
-    """Return the work by arrays.  Raises ImportError where numpy is not installed."""
+    """Return the implementation with numpy. Raises ImportError if numpy is not installed."""
     from ottla.storage.cleaner.array_offset_map import ArrayOffsetMap, KeyHasher
     from ottla.storage.cleaner.array_record_work import ArrayRecordWork
 
@@ -28,7 +29,8 @@ def array_record_work(task: CleaningTask) -> RecordWork:
 
 
 def new_record_work(task: CleaningTask, form: RecordForm | None = None) -> RecordWork:
-    """Return the work in the form that is asked for, or the fastest there is."""
+    """Return the work per record in the given implementation, or by default in the fastest
+    available one."""
     if form is None:
         form = plain_record_work if find_spec("numpy") is None else array_record_work
     return form(task)

@@ -1,9 +1,12 @@
-"""The work per record of both passes, in plain Python: the reference of `array_record_work`.
+"""The work per record of both passes in plain Python, the reference for `array_record_work`.
 
-`RecordWork` is what both forms do.  A body is the uncompressed records of one v2 batch of data.
-Invariants: OrderKept and OffsetsKept (a verdict names ranges of the records' own bytes, rising);
-LastValueKept (what is dropped below `clean_to` has a later record of its key, or is a tombstone
-whose time has passed, or has no key).
+`RecordWork` is the common interface of the plain and the numpy implementation. A body is the
+uncompressed records of one v2 data batch. Invariants:
+
+- OrderKept, OffsetsKept: the result for a body consists of ascending ranges of its records' own
+  bytes.
+- LastValueKept: a record below `clean_to` is dropped only if its key has a later record, or it is a
+  tombstone whose delete horizon has passed, or it has no key.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,69 +18,71 @@ from ottla.wire.records import Body, Record, read_varint, scan_body
 
 
 class IndexedRecords(NamedTuple):
-    """What became of records given to the map."""
+    """Result of adding records' keys to the offset map."""
 
     record_count: int
-    """Records looked at."""
+    """Number of records read."""
     full_at: int | None
-    """Offset of the first record with a key that found no room, None where all did."""
+    """Offset of the first record whose key did not fit into the map, or None if all fit."""
 
 
 class KeptRecords(NamedTuple):
-    """What is kept of one batch."""
+    """The records of one batch that are kept."""
 
     kept_count: int
     ranges: list[tuple[int, int]]
-    """Where the kept records lie in the body's data; neighbours are one range."""
+    """Byte ranges of the kept records in the body's data. Adjacent records form one range."""
     max_timestamp_ms: int
     """Largest timestamp of the kept records."""
     has_tombstone: bool
-    """Whether a kept record has no value."""
+    """True if a kept record is a tombstone."""
     keyless_count: int
-    """Records that were dropped for want of a key."""
+    """Number of records dropped because they have no key."""
 
 
 class KeepRule(NamedTuple):
-    """What a verdict goes by, beside the map."""
+    """Conditions, besides the offset map, that decide whether a record is kept."""
 
     log_start_offset: int
-    """Records below were deleted by a user."""
+    """Offset below which records were deleted by DeleteRecords."""
     clean_to: int
-    """Records from here on stay as they are."""
+    """Offset from which records are kept unchanged."""
     now_ms: int
 
 
 class RecordWork(Protocol):
-    """Both forms, plain and of arrays."""
+    """Interface of the work per record, which the plain and the numpy implementation share."""
 
     @property
     def map(self) -> OffsetMap:
-        """The map that is filled and asked."""
+        """The offset map that `index` fills and `select_kept` reads."""
         ...
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
-        """Put the keys of all records with offsets in [first_offset, end_offset) into the map.
+        """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
+        Returns the number of records read, and the offset at which the map was full.
 
-        Raises CorruptDataError where bytes lie.
+        Raises CorruptDataError if the data is corrupt.
         """
         ...
 
-    def judge(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return what is kept of each body.
+    def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
+        """Return the kept records of each body.
 
-        Raises CorruptDataError where bytes lie.
+        Raises CorruptDataError if the data is corrupt.
         """
         ...
 
 
 class PlainRecordWork:
-    """One record after the other."""
+    """The plain implementation, which processes one record after another."""
 
     def __init__(self, offset_map: OffsetMap) -> None:
         self.map = offset_map
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
-        """Put the keys of all records with offsets in [first_offset, end_offset) into the map."""
+        """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
+        Returns the number of records read, and the offset at which the map was full."""
         offset_map = self.map
         count = 0
         for body in bodies:
@@ -90,11 +95,11 @@ class PlainRecordWork:
                 count += 1
         return IndexedRecords(count, None)
 
-    def judge(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return what is kept of each body."""
-        return [self._judge(body, rule) for body in bodies]
+    def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
+        """Return the kept records of each body."""
+        return [self._select_kept(body, rule) for body in bodies]
 
-    def _judge(self, body: Body, rule: KeepRule) -> KeptRecords:
+    def _select_kept(self, body: Body, rule: KeepRule) -> KeptRecords:
         ranges: list[tuple[int, int]] = []
         kept_count = keyless_count = 0
         max_timestamp_ms = NO_TIMESTAMP
@@ -124,20 +129,21 @@ class PlainRecordWork:
 
 
 def is_horizon_passed(header: BatchHeader, now_ms: int) -> bool:
-    """Return whether tombstones and markers of a batch may go."""
+    """Return whether the delete horizon of a batch has passed, so that its tombstones and markers
+    may be dropped."""
     horizon_ms = header.delete_horizon_ms
     return horizon_ms is not None and horizon_ms <= now_ms
 
 
 def bytes_of(body: Body) -> bytes:
-    """Return the records of a body alone."""
+    """Return the bytes of a body's records, without the surrounding bytes of its buffer."""
     return bytes(memoryview(body.data)[body.start : body.end])
 
 
 def placed_records(body: Body) -> Iterator[tuple[Record, int, int]]:
-    """Yield each record with where it begins and ends in the body's data.
+    """Yield each record with its start and end position in the body's data.
 
-    Raises CorruptDataError where bytes lie.
+    Raises CorruptDataError if the data is corrupt.
     """
     data = bytes_of(body)
     at = 0

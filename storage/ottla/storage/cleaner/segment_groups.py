@@ -1,6 +1,7 @@
-"""Which segments of a cleaning are merged: as many as fit into one of full size.
+"""Groups of segments that a cleaning merges: as many as fit into one segment of full size.
 
-Each pass leaves less in a segment; unmerged, a log would end as very many small files.
+Each cleaning shrinks segments; without merging, a log would end up as a large number of small
+files.
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ class SourceSegment(NamedTuple):
 def group_segments(
     sources: Sequence[SourceSegment], task: CleaningTask
 ) -> list[list[SourceSegment]]:
-    """Return the segments in groups, in order, none of them empty.
+    """Return the segments in groups, in log order. No group is empty.
 
-    A group's bytes, its index bytes and its offsets fit into one segment.  A segment that does not
-    fit by itself is its own group.
+    The bytes, index bytes and offsets of a group fit into one segment. A segment that does not fit
+    by itself is its own group.
     """
     groups: list[list[SourceSegment]] = []
     left: tuple[int, ...] = (0, 0, 0)

@@ -1,9 +1,9 @@
-"""What a cleaning knows of transactions: whose data was aborted, and whose markers are needed.
+"""Transactions in a cleaning: aborted data, and the markers that are still needed.
 
-Every transaction below the end of a cleaning is decided, so the aborted ones are known beforehand,
-from the transaction indexes.  A marker is needed as long as a batch of its transaction is in the
-log, were it an empty one: `TransactionTrail` is told of all batches from the log's first on, in
-order, and remembers which producers had one since their last marker.
+Every transaction below the end of a cleaning has ended, so the transaction indexes list the aborted
+ones. A marker is needed as long as a batch of its transaction is in the log, even an empty one.
+`TransactionTrail` processes all batches in log order from the first one, and records which
+producers have had a batch since their last marker.
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from ottla.model.errors import CorruptDataError
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.segments.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.batch_builder import ControlType
 from ottla.wire.records import scan
@@ -32,7 +32,7 @@ class AbortedTransactions:
             self._lasts.setdefault(entry.producer_id, []).append(entry.last_offset)
 
     def holds(self, header: BatchHeader) -> bool:
-        """Return whether a batch is data of an aborted transaction."""
+        """Return whether a batch contains data of an aborted transaction."""
         if not header.is_transactional or header.is_control:
             return False
         firsts = self._firsts.get(header.producer_id)
@@ -42,7 +42,8 @@ class AbortedTransactions:
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
 
     def ended_by(self, marker: BatchHeader) -> AbortedTransaction | None:
-        """Return the transaction that a control batch ends, None if it aborts none."""
+        """Return the aborted transaction that a control batch ends, or None if it does not end an
+        aborted one."""
         entry = self._by_marker.get(marker.last_offset)
         if entry is None or entry.producer_id != marker.producer_id:
             return None
@@ -50,18 +51,19 @@ class AbortedTransactions:
 
 
 class TransactionTrail:
-    """The producers with a batch in the log since their last marker."""
+    """The producers that have had a batch in the log since their last marker."""
 
     def __init__(self) -> None:
         self._producers: set[int] = set()
 
     def on_data(self, header: BatchHeader) -> None:
-        """Note a batch of records."""
+        """Record a data batch of a transaction: its producer has had a batch since the last marker.
+        Other batches are ignored."""
         if header.is_transactional:
             self._producers.add(header.producer_id)
 
     def on_marker(self, header: BatchHeader) -> bool:
-        """Note the end of a transaction; return whether a batch of it was seen."""
+        """Record the end of a transaction. Returns True if a batch of the transaction was seen."""
         is_seen = header.producer_id in self._producers
         self._producers.discard(header.producer_id)
         return is_seen
@@ -70,7 +72,7 @@ class TransactionTrail:
 def is_end_marker(data: Buffer, at: int, header: BatchHeader) -> bool:
     """Return whether a control batch ends a transaction.
 
-    Raises CorruptDataError where its records lie.
+    Raises CorruptDataError if its record is corrupt.
     """
     for record in scan(data, at, header):
         if record.key is None or len(record.key) < _CONTROL_KEY.size:

@@ -1,9 +1,9 @@
-"""A process that carries out cleanings for a broker, which starts this module.
+"""Main program of a worker process, which performs cleanings for the broker that started it.
 
-Tasks arrive as lines on standard input, one after the other; `cleaning_task` has the dialogue.  The
-process asks before each further MiB of input and output, so that all cleanings share one rate and
-a task can be stopped.  It is niced.  It ends at once when its input does: the broker is gone, and
-the next one may already be working on the same files.
+Tasks arrive as lines on standard input, one after another; `cleaning_task` describes the dialogue.
+The worker asks for permission before each further MiB of input and output, so that all cleanings
+share one rate and a task can be stopped. It runs with a high niceness. It exits at once when its
+input ends: the broker has exited, and the next broker may already be using the same files.
 """
 
 import os
@@ -33,30 +33,31 @@ from ottla.storage.cleaner.cleaning_task import (
     parse_task,
     report_line,
 )
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk.real_disk_driver import RealDisk
 
 NICENESS = 19
-"""How far the process stands back behind all others: cleaning can wait, clients cannot.  It takes
-what is left of the machine, and a sixtieth of a core where nothing is."""
+"""Niceness of the process, the lowest priority: cleaning can wait, clients cannot. The process gets
+the idle time of the machine, and a sixtieth of a core if there is none."""
 
 AUTOGROUP = "/proc/self/autogroup"
-"""Where Linux keeps the niceness of a session (sched(7)); not all kernels do."""
+"""File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
 ASK_BYTES = MIB
-"""Bytes read and written between two questions.  Fewer ask more often than a rate needs, more let
-a stopped task go on for longer."""
+"""Bytes read and written between two permission requests. Smaller asks more often than the rate
+limit needs; larger lets a stopped task run for longer."""
 
 
 class _StoppedError(Exception):
-    """The broker wants the task to end."""
+    """Error that ends a task because the broker has answered `STOP`."""
 
 
 def _end() -> NoReturn:
-    """End at once: there is no broker to answer, and its files may be another's by now."""
+    """Exit at once, because the broker has exited and another process may already be using its
+    files."""
     os._exit(0)
 
 
 class _Dialogue:
-    """The lines to and from the broker."""
+    """The line-based connection to the broker, over standard input and output."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
@@ -71,11 +72,11 @@ class _Dialogue:
         _end()
 
     def next_line(self) -> bytes:
-        """Wait for a line."""
+        """Wait for the next line and return it."""
         return self._lines.get()
 
-    def tell(self, report: Report) -> None:
-        """Write a report."""
+    def report(self, report: Report) -> None:
+        """Write a report as one line, without waiting for an answer."""
         try:
             self._sink.write(report_line(report))
             self._sink.flush()
@@ -83,13 +84,14 @@ class _Dialogue:
             _end()
 
     def ask(self, report: Report) -> None:
-        """Write a report and wait for its answer.  Raises _StoppedError if it is not to go on."""
-        self.tell(report)
+        """Write a report and wait for its answer. Raises _StoppedError if the answer is `STOP`."""
+        self.report(report)
         if self.next_line() != GO:
             raise _StoppedError
 
     async def throttle(self, byte_count: int) -> None:
-        """Count bytes, and ask when there are many.  Nothing else runs while it waits."""
+        """Count the bytes, and request permission to continue after each `ASK_BYTES`. Blocks the
+        whole process while it waits."""
         self._used_bytes += byte_count
         if self._used_bytes >= ASK_BYTES:
             used, self._used_bytes = self._used_bytes, 0
@@ -103,36 +105,36 @@ async def _carry_out(task: CleaningTask, dialogue: _Dialogue) -> None:
     ):
         async for report in reports:
             if isinstance(report, CleaningDone):
-                dialogue.tell(report)
+                dialogue.report(report)
             else:
                 dialogue.ask(report)
 
 
 def _serve(line: bytes, dialogue: _Dialogue) -> None:
-    """Carry out one task; whatever comes of it is reported."""
+    """Perform one task, and report its result or its failure."""
     try:
         trio.run(_carry_out, parse_task(line), dialogue)
     except _StoppedError:
-        dialogue.tell(CleaningFailed(FailureKind.STOPPED, "stopped"))
+        dialogue.report(CleaningFailed(FailureKind.STOPPED, "stopped"))
     except CorruptDataError as error:
-        dialogue.tell(CleaningFailed(FailureKind.CORRUPT, error.where))
+        dialogue.report(CleaningFailed(FailureKind.CORRUPT, error.where))
     except OSError as error:
         where = f"{error.filename}: {error.strerror}"
-        dialogue.tell(CleaningFailed(FailureKind.DISK, where, error.errno or 0))
+        dialogue.report(CleaningFailed(FailureKind.DISK, where, error.errno or 0))
     except Exception as error:
         traceback.print_exc()
-        dialogue.tell(CleaningFailed(FailureKind.UNEXPECTED, repr(error)))
+        dialogue.report(CleaningFailed(FailureKind.UNEXPECTED, repr(error)))
 
 
-def _stand_back() -> None:
-    """Be nice.
+def _lower_priority() -> None:
+    """Lower the scheduling priority of this process.
 
-    Where the kernel shares processors out between sessions first, niceness counts within one only:
-    the broker would pay for what its cleaner takes.  So the process has a session of its own, which
-    is as nice.
+    Some kernels first divide processor time between sessions (autogroups). Niceness then has effect
+    only within a session, so the cleaner would take time from the broker. Therefore the process
+    gets its own session, whose autogroup gets the same niceness.
     """
     os.nice(NICENESS)
-    with suppress(PermissionError):  # it may lead one already
+    with suppress(PermissionError):  # The process may be a session leader already.
         os.setsid()
     if os.getsid(0) == os.getpid():
         with suppress(OSError), open(AUTOGROUP, "w") as file:
@@ -140,9 +142,9 @@ def _stand_back() -> None:
 
 
 def main() -> None:
-    """Serve one task after the other until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the broker, too
-    _stand_back()
+    """Perform one task after another until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # terminals send it to the broker, too
+    _lower_priority()
     dialogue = _Dialogue(sys.stdin.buffer, sys.stdout.buffer)
     while True:
         _serve(dialogue.next_line(), dialogue)

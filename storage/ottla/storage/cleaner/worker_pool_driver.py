@@ -1,8 +1,8 @@
-"""Cleanings in processes of their own, so that the broker's loop waits for none of their work.
+"""Runner of cleanings in worker processes, so that they never block the broker's event loop.
 
-A worker is started by exec when there is a task, takes one task after the other over its pipes, and
-is ended when there is none: what it held is given back.  One that dies, or that says what no worker
-says, costs its cleaning and is counted.
+A worker process is started with exec when there is a task. It receives tasks one after another over
+its pipes. It is ended when no task is left, which releases its memory. If a worker dies or breaks
+the protocol, its cleaning fails and the worker is counted.
 """
 
 import os
@@ -33,13 +33,13 @@ from ottla.storage.cleaner.cleaning_task import (
 COMMAND = (sys.executable, "-m", "ottla.storage.cleaner.worker_driver")
 
 PATIENCE_S = 5.0
-"""How long an idle worker may take to end before it is killed."""
+"""Time in seconds within which an idle worker must exit before it is killed."""
 
 CHUNK_BYTES = 64 * 1024
 
 
 def _parsed(line: bytes) -> Report:
-    """Return the report of a line.  Raises WorkerDiedError if it is none."""
+    """Decode a report from a line. Raises WorkerDiedError if the line is not a report."""
     try:
         return parse_report(line)
     except CorruptDataError as error:
@@ -47,7 +47,7 @@ def _parsed(line: bytes) -> Report:
 
 
 def _error_of(failed: CleaningFailed) -> Exception:
-    """Return the error that ended a cleaning, as if it had been run in place."""
+    """Return the exception that a cleaning in place would have raised for the same failure."""
     match failed.kind:
         case FailureKind.CORRUPT:
             return CorruptDataError(failed.where)
@@ -58,7 +58,7 @@ def _error_of(failed: CleaningFailed) -> Exception:
 
 
 class _Worker:
-    """One process."""
+    """One worker process."""
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdin is not None
@@ -69,14 +69,14 @@ class _Worker:
         self._received = bytearray()
 
     async def send(self, line: bytes) -> None:
-        """Write a line.  Raises WorkerDiedError if nothing reads it."""
+        """Write a line. Raises WorkerDiedError if the process has closed its input."""
         try:
             await self._stdin.send_all(line)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerDiedError(f"the worker process {self.process.pid} is gone") from None
 
     async def receive(self) -> bytes:
-        """Return the next line.  Raises WorkerDiedError where there is none."""
+        """Return the next line. Raises WorkerDiedError if there is none."""
         searched = 0
         while (end := self._received.find(b"\n", searched)) < 0:
             searched = len(self._received)
@@ -91,7 +91,7 @@ class _Worker:
         return line
 
     async def end(self) -> None:
-        """Have the process end by itself; one that does not is killed."""
+        """Close the worker's input and wait for its exit. Kills it after `PATIENCE_S`."""
         with trio.CancelScope(shield=True):
             with trio.move_on_after(PATIENCE_S):
                 await self._stdin.aclose()
@@ -99,7 +99,7 @@ class _Worker:
             await self.kill()
 
     async def kill(self) -> None:
-        """End the process at once, and take notice of its end."""
+        """Kill the process and wait for its end."""
         with trio.CancelScope(shield=True):
             with suppress(ProcessLookupError):
                 self.process.kill()
@@ -109,29 +109,31 @@ class _Worker:
 
 
 class WorkerPool:
-    """The workers of one broker."""
+    """The worker processes of one broker."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0
-        """Workers that ended before their cleaning did, since the start."""
+        """Number of workers that ended during a cleaning, since the start of the broker."""
         self.dead_count = 0
-        """Workers that are dead now: none takes their place until the next cleaning starts."""
+        """Number of dead workers that have not been replaced yet. The next cleaning replaces one of
+        them."""
         self._command = command
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
 
     @property
     def pids(self) -> list[int]:
-        """The processes that there are."""
+        """The process ids of all workers."""
         return [worker.process.pid for worker in (*self._idle, *self._busy)]
 
     @asynccontextmanager
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run a cleaning in a worker, which is killed where the block ends before the cleaning."""
+        """Run a cleaning in a worker. If the `async with` block ends before the cleaning does, the
+        worker is killed."""
         worker = self._idle.pop() if self._idle else await self._start()
-        # A cleaning that finds no worker starts one, which is the dead one's successor.
+        # A cleaning that finds no idle worker starts one, which replaces a dead one.
         self.dead_count = max(0, self.dead_count - 1)
         self._busy.add(worker)
         is_over = False
@@ -160,7 +162,8 @@ class WorkerPool:
     async def _reports(
         self, worker: _Worker, task: CleaningTask, throttle: Throttle
     ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
-        """Yield what the worker reports, and let it go on when that was dealt with."""
+        """Yield the worker's reports. The worker continues once the caller has processed a
+        report."""
         await worker.send(task_line(task))
         while True:
             report = _parsed(await worker.receive())
@@ -177,7 +180,7 @@ class WorkerPool:
             await worker.send(GO)
 
     async def end_idle(self) -> None:
-        """End the workers that have nothing to do."""
+        """End the workers that have no task."""
         idle, self._idle = self._idle, []
         for worker in idle:
             await worker.end()

@@ -1,5 +1,7 @@
-"""Losses that a start found: kept on disk, logged and counted until the replica is whole again.
+"""Records whose loss a broker found at its start, stored on disk until the replica is complete
+again.
 
-known_losses_driver.py   the losses of a broker's directories: start here
-loss_file.py             the file of one directory
+log_losses.py           comparison of logs with their checkpoints and the metadata image
+known_losses_driver.py  the losses of a broker's directories: start here
+loss_file.py            the file of one directory
 """

@@ -1,7 +1,8 @@
-"""Losses of the replicas of one broker, known durably until each replica is whole again.
+"""Losses of one broker's replicas, stored durably until each replica is complete again.
 
-Each log directory keeps those of its own replicas in `lost-logs`.  A start reads the files, holds
-what it finds against what was promised, and writes them again before it continues.
+Each log directory stores the losses of its own replicas in the file `lost-logs`. At its start, the
+broker reads these files and compares the logs with the offsets that the checkpoints and the
+metadata image promise. It writes the files again before it continues.
 """
 
 import logging
@@ -12,9 +13,9 @@ import trio
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import TopicIdPartition
-from ottla.storage.disk_seam import Disk
-from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.log_losses import (
+from ottla.storage.directories.log_directory_driver import LogDirectory
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.losses.log_losses import (
     DirectoryFindings,
     LogLoss,
     LossKind,
@@ -27,22 +28,23 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class KnownLosses:
-    """The losses, by the partition that each is of."""
+    """The losses of a broker, by partition."""
 
     def __init__(self, disk: Disk) -> None:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
         self.found_counts: Counter[LossKind] = Counter()
-        """Losses that this start found, by kind; it never falls."""
+        """Number of losses found at this start, by kind. It never decreases."""
         self.cut_bytes = 0
-        """Bytes at the ends of logs that this start cut off: no whole records."""
+        """Number of bytes removed from the ends of logs at this start, because they were not
+        complete records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
-        """Contents of the file of each directory."""
+        """Contents of each directory's file that are durable."""
         self._logged: set[TopicIdPartition] = set()
         self._writing = trio.Lock()
 
     async def load(self, directories: Sequence[LogDirectory]) -> None:
-        """Read the files of the directories.  Raises OSError if a disk does."""
+        """Read the files of the directories. Raises OSError if a disk fails."""
         for directory in directories:
             path = f"{directory.path}/{LOST_LOGS_FILE}"
             try:
@@ -56,7 +58,7 @@ class KnownLosses:
             self._durable[directory.path] = data
             self.by_partition.update((loss.key, loss) for loss in losses)
 
-    async def judge(
+    async def find_losses(
         self,
         directories: Sequence[LogDirectory],
         findings: Sequence[DirectoryFindings],
@@ -66,7 +68,7 @@ class KnownLosses:
     ) -> None:
         """Find the losses of this start, log each, and make them durable.
 
-        Raises OSError if a disk does.
+        Raises OSError if a disk fails.
         """
         found = StartFindings(findings, is_every_directory_live=is_every_directory_live)
         paths = {directory.path for directory in directories}
@@ -89,14 +91,14 @@ class KnownLosses:
     async def forget(
         self, directories: Sequence[LogDirectory], whole: Collection[TopicIdPartition]
     ) -> None:
-        """Forget the losses of replicas that are whole again, or deleted.
+        """Remove the losses of replicas that are complete again, or deleted.
 
-        Raises OSError if a disk does.
+        Raises OSError if a disk fails.
         """
         known = self.by_partition
         self.by_partition = {key: loss for key, loss in known.items() if key not in whole}
         for key in known.keys() & set(whole):
-            _LOGGER.info("%s lacks nothing any longer", known[key].partition)
+            _LOGGER.info("%s is complete again", known[key].partition)
         await self._write(directories)
 
     async def _write(self, directories: Sequence[LogDirectory]) -> None:
@@ -105,7 +107,7 @@ class KnownLosses:
                 await self._write_file(directory.path)
 
     async def _write_file(self, path: str) -> None:
-        """Bring a directory's file to what is known; without a loss there is none."""
+        """Write the current losses to a directory's file. The file is removed if there are none."""
         file = f"{path}/{LOST_LOGS_FILE}"
         losses = [loss for loss in self.by_partition.values() if loss.directory == path]
         data = format_losses(losses) if losses else None
@@ -121,5 +123,5 @@ class KnownLosses:
 
 
 def count_by_kind(losses: Mapping[TopicIdPartition, LogLoss]) -> Counter[LossKind]:
-    """Return the losses of each kind."""
+    """Return the number of losses of each kind."""
     return Counter(loss.kind for loss in losses.values())

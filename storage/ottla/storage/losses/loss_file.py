@@ -1,7 +1,8 @@
-"""The `lost-logs` file of a log directory: losses of replicas that are not whole again yet.
+"""The `lost-logs` file of a log directory: losses of replicas that are not complete again yet.
 
-JSON, so that an operator can read it: a version, and one object for each loss.  The file is
-written before a start that found a loss continues, lest a second start takes the replica for whole.
+The format is JSON, so that an operator can read it: a version, and one object for each loss. If a
+broker finds a loss at its start, it writes the file before it continues. Otherwise the next start
+would consider the replica complete.
 """
 
 import json
@@ -11,14 +12,14 @@ from uuid import UUID
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.storage.log_losses import LogLoss, LossKind
+from ottla.storage.losses.log_losses import LogLoss, LossKind
 
 LOST_LOGS_FILE = "lost-logs"
 VERSION = 0
 
 
 def format_losses(losses: Iterable[LogLoss]) -> bytes:
-    """Return the file's bytes."""
+    """Return the bytes of a `lost-logs` file with these losses."""
     lines = [
         {
             "topicId": str(loss.topic_id),
@@ -37,7 +38,7 @@ def format_losses(losses: Iterable[LogLoss]) -> bytes:
 def parse_losses(data: bytes, directory: str) -> list[LogLoss]:
     """Return the losses of the log directory with this path.
 
-    Raises CorruptDataError if the bytes are not the format's.
+    Raises CorruptDataError if the file is malformed.
     """
     try:
         content = json.loads(data)

@@ -1,4 +1,4 @@
-"""One broker's coordinator over real logs, and whoever asks it."""
+"""The group coordinator of one broker over real logs, with its clients."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,10 +10,11 @@ import trio
 import trio.testing
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.groups.coordinator_driver import GroupCoordinator
+from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.groups.group_apis import (
     register_group_apis,
 )
+from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
@@ -22,7 +23,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -55,7 +56,7 @@ class Rng:
         return self.dealt
 
 
-class Coordinated:
+class CoordinatorBench:
     """One broker's coordinator and its handlers, over the partitions of `world`."""
 
     def __init__(self, world: Any, config: GroupConfig = CONFIG) -> None:
@@ -98,7 +99,7 @@ class Coordinated:
         await trio.testing.wait_all_tasks_blocked()
         return call
 
-    async def beat(
+    async def consumer_heartbeat(
         self, member_id: str, epoch: int, *, regex: str | None = None
     ) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat of the consumer protocol, which joins with epoch 0."""
@@ -130,7 +131,7 @@ class Coordinated:
         return ErrorCode(answer.error_code), *offsets
 
     def code_of_commit(self, call: Any) -> ErrorCode:
-        """Return what became of a commit."""
+        """Return the error code of a commit."""
         ((part,),) = [topic.partitions for topic in call.response(OffsetCommitResponse).topics]
         return ErrorCode(part.error_code)
 
@@ -147,13 +148,13 @@ class Coordinated:
 @asynccontextmanager
 async def coordinated(
     world: Any, *, config: GroupConfig = CONFIG, **partition: Any
-) -> AsyncIterator[tuple[Coordinated, Partition]]:
+) -> AsyncIterator[tuple[CoordinatorBench, Partition]]:
     """Run a coordinator that leads the one partition of the offsets topic."""
     await world.add("orders")
     led = await world.add(OFFSETS_TOPIC, config=COMPACT, **partition)
     async with trio.open_nursery() as nursery:
-        made = Coordinated(world, config)
-        nursery.start_soon(made.coordinator.run)
+        made = CoordinatorBench(world, config)
+        nursery.start_soon(CoordinatorDriver(made.coordinator).run)
         await made.publish()
         yield made, led
         nursery.cancel_scope.cancel()
@@ -161,11 +162,11 @@ async def coordinated(
 
 @pytest.fixture(name="coordinated")
 def _coordinated() -> Callable[..., Any]:
-    """Give what runs a coordinator for the length of a block."""
+    """Return a function that runs a coordinator for the length of a block."""
     return coordinated
 
 
 @pytest.fixture
-def make_coordinator() -> type[Coordinated]:
-    """Give what makes one more over the same partitions."""
-    return Coordinated
+def make_coordinator() -> type[CoordinatorBench]:
+    """Return the class of coordinator benches, for another one over the same partitions."""
+    return CoordinatorBench

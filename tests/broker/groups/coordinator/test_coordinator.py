@@ -1,4 +1,5 @@
-"""The coordinator over real logs: what is acknowledged is committed, and the next leader has it."""
+"""The coordinator over real logs: acknowledged changes are committed, and the next leader has
+them."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,9 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.log_replay import LogReplay
+from ottla.broker.coordinators.log_replay import LogReplay
+from ottla.broker.coordinators.shard_coordinator import RELOAD_MS_FIRST, RELOAD_MS_MAX
+from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.shard_coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
@@ -17,7 +19,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_GROUPS, OFFSET_COMMIT
 from ottla.wire.batch import batches
@@ -175,7 +177,7 @@ async def test_the_next_leader_finds_what_was_committed(
             await groups.commit(offset, group_id="other")
     async with trio.open_nursery() as nursery:
         after = make_coordinator(world)
-        nursery.start_soon(after.coordinator.run)
+        nursery.start_soon(CoordinatorDriver(after.coordinator).run)
         image = world.table.image
         after.metadata.image = image
         await after.coordinator.publish(MetadataDelta(image), image)
@@ -321,32 +323,34 @@ async def test_a_broker_that_stood_still_ends_no_session_but_silence_does(
         joined = (await groups.ask(groups.join_request(), 3)).response(JoinGroupResponse)
         for pause_ms in pauses_ms:
             world.clock.now_ms += pause_ms
-            groups.coordinator._on_time(world.clock.now_ms)
-            groups.coordinator._next_deadline_ms()
-        beat = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
-        assert (await groups.ask(beat)).response(HeartbeatResponse).error_code == code
+            groups.coordinator.on_time(world.clock.now_ms)
+            groups.coordinator.next_deadline_ms()
+        consumer_heartbeat = HeartbeatRequest(
+            group_id="g", member_id=joined.member_id, generation_id=1
+        )
+        assert (await groups.ask(consumer_heartbeat)).response(HeartbeatResponse).error_code == code
 
 
 # ---- the consumer protocol
 
 
 def count_of(answer: ConsumerGroupHeartbeatResponse) -> int | None:
-    """Return how many partitions a member was given; None when it was told nothing."""
+    """Return the number of partitions assigned to a member, or None if it got no assignment."""
     if answer.assignment is None:
         return None
     return sum(len(topic.partitions) for topic in answer.assignment.topic_partitions)
 
 
-async def test_a_consumer_is_told_of_topics_that_are_made_and_grow(
+async def test_a_consumer_is_assigned_topics_that_are_created_and_grow(
     world: Any, coordinated: Any
 ) -> None:
     async with coordinated(world) as (groups, _):
-        assert count_of(await groups.beat("a", 0, regex="log-.*")) == 1
+        assert count_of(await groups.consumer_heartbeat("a", 0, regex="log-.*")) == 1
         world.know("orders", world.state(), 1)
         world.know("log-1", world.state())
         world.know("other", world.state())
         await groups.publish()
-        assert count_of(await groups.beat("a", 1)) == 3
+        assert count_of(await groups.consumer_heartbeat("a", 1)) == 3
         metrics = groups.coordinator.metrics()
         assert metrics["groups.consumer.members"] == 1
         assert metrics["groups.consumer.rebalances"] == 2
@@ -355,24 +359,24 @@ async def test_a_consumer_is_told_of_topics_that_are_made_and_grow(
 async def test_with_many_topics_a_regex_is_resolved_meanwhile(
     world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.broker.groups.topic_view.SLICE_COST", 1)
+    monkeypatch.setattr("ottla.broker.groups.consumer.topic_view.SLICE_COST", 1)
     async with coordinated(world) as (groups, _):
-        assert count_of(await groups.beat("a", 0, regex="__consumer.*")) == 1
-        assert count_of(await groups.beat("a", 1)) == 2
+        assert count_of(await groups.consumer_heartbeat("a", 0, regex="__consumer.*")) == 1
+        assert count_of(await groups.consumer_heartbeat("a", 1)) == 2
 
 
 async def test_consumers_go_on_with_the_next_leader(
     world: Any, coordinated: Any, make_coordinator: Any
 ) -> None:
     async with coordinated(world) as (groups, _):
-        await groups.beat("a", 0)
-        await groups.beat("b", 0)
+        await groups.consumer_heartbeat("a", 0)
+        await groups.consumer_heartbeat("b", 0)
     async with trio.open_nursery() as nursery:
         after = make_coordinator(world)
-        nursery.start_soon(after.coordinator.run)
+        nursery.start_soon(CoordinatorDriver(after.coordinator).run)
         await after.publish()
-        assert (await after.beat("b", 2)).error_code == ErrorCode.NONE
-        assert (await after.beat("c", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await after.consumer_heartbeat("b", 2)).error_code == ErrorCode.NONE
+        assert (await after.consumer_heartbeat("c", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         nursery.cancel_scope.cancel()
 
 
@@ -398,7 +402,7 @@ async def test_consumers_need_the_group_version_and_the_protocol(
 ) -> None:
     async with coordinated(world) as (groups, _):
         groups.metadata.image = world.table.image
-        answer = await groups.beat("a", 0)
+        answer = await groups.consumer_heartbeat("a", 0)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         classic = make_coordinator(world, replace(CONFIG, rebalance_protocols=("classic",)))
         classic.metadata.image = replace(
@@ -410,7 +414,7 @@ async def test_consumers_need_the_group_version_and_the_protocol(
         assert code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
+async def test_an_unexpected_error_ends_one_request_and_no_group(
     world: Any,
     coordinated: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -430,7 +434,7 @@ async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
 
 
 @pytest.mark.interpreted_only("replaces a method")
-async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
+async def test_an_unexpected_error_in_a_timer_ends_no_coordinator(
     world: Any,
     coordinated: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -447,7 +451,7 @@ async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
 
 
 @pytest.mark.interpreted_only("replaces a method")
-async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_waiting(
+async def test_an_unexpected_error_in_a_log_write_answers_every_waiting_request(
     world: Any,
     coordinated: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -465,7 +469,7 @@ async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_wai
 
 
 @pytest.mark.interpreted_only("replaces a method")
-async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_seen(
+async def test_an_unexpected_error_while_groups_resume_is_a_visible_problem(
     world: Any, coordinated: Any, make_coordinator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with coordinated(world) as (groups, _):
@@ -473,7 +477,7 @@ async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_se
         monkeypatch.setattr(GroupShard, "resume_in_steps", lambda *_: 1 // 0)
         async with trio.open_nursery() as nursery:
             later = make_coordinator(world)
-            nursery.start_soon(later.coordinator.run)
+            nursery.start_soon(CoordinatorDriver(later.coordinator).run)
             await later.publish()
             assert (await later.fetched())[0] is ErrorCode.NOT_COORDINATOR
             (problem,) = later.coordinator.problems()
@@ -499,7 +503,7 @@ async def test_groups_are_loaded_again_once_their_log_can_be_read(
             with monkeypatch.context() as patched:
                 patched.setattr(LogReplay, "replay_part", refuse)
                 later = make_coordinator(world)
-                nursery.start_soon(later.coordinator.run)
+                nursery.start_soon(CoordinatorDriver(later.coordinator).run)
                 await later.publish()
                 await trio.sleep(10 * RELOAD_MS_FIRST / 1_000)
                 assert (await later.fetched())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,4 +1,4 @@
-"""Loading the groups of a partition: what cannot be read costs itself and nothing beside it."""
+"""Loading the groups of a partition: an unreadable record costs itself and no other."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -11,22 +11,23 @@ import pytest
 import trio
 from crc32c import crc32c
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.effects import Instant
+from ottla.broker.coordinators.effects import Instant
+from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.classic.rebalance import Rebalancer
 from ottla.broker.groups.group_records import KINDS, offset_key, offset_value
-from ottla.broker.groups.rebalance import Rebalancer
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import OFFSETS_TOPIC
-from ottla.storage.cleaner.cleaning_bench import clean_log, task_of
-from ottla.storage.disk import RealDisk
-from ottla.storage.disk_seam import DiskFile
+from ottla.storage.disk.disk_seam import DiskFile
+from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire.batch import CRC_AT, CRC_START
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import encode
 from ottla.wire.compression import Codec
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
+from tests.storage.cleaner.cleaning_bench import clean_log, task_of
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -43,7 +44,7 @@ async def offsets_partition(world: Any) -> Partition:
 
 
 def write(world: Any, led: Partition, *pairs: Pair, codec: Codec = Codec.NONE) -> int:
-    """Append one batch; return where it begins in the file."""
+    """Append one batch; return its position in the file."""
     assert led.log is not None
     begins_at = led.log.size_bytes
     now_ms = world.clock.wall_ms()
@@ -53,7 +54,7 @@ def write(world: Any, led: Partition, *pairs: Pair, codec: Codec = Codec.NONE) -
 
 
 def overwrite(led: Partition, position: int, data: bytes) -> None:
-    """Do what a bad disk does."""
+    """Corrupt bytes of the log, as a bad disk does."""
     assert led.log is not None
     with open(file_of(led).path, "r+b") as file:
         file.seek(position)
@@ -76,7 +77,7 @@ def file_of(led: Partition) -> DiskFile:
 async def loaded(world: Any, make_coordinator: Any) -> AsyncIterator[Any]:
     async with trio.open_nursery() as nursery:
         groups = make_coordinator(world)
-        nursery.start_soon(groups.coordinator.run)
+        nursery.start_soon(CoordinatorDriver(groups.coordinator).run)
         await groups.publish()
         yield groups
         nursery.cancel_scope.cancel()
@@ -85,7 +86,7 @@ async def loaded(world: Any, make_coordinator: Any) -> AsyncIterator[Any]:
 async def offsets_after(
     world: Any, make_coordinator: Any, groups: Sequence[str]
 ) -> tuple[list[tuple[ErrorCode, int]], int]:
-    """Load; return what is known of each group, and how many records were skipped."""
+    """Load the partition; return the offset of each group, and the number of skipped records."""
     async with loaded(world, make_coordinator) as coordinated:
         found = [await coordinated.fetched(group_id) for group_id in groups]
         skipped = coordinated.coordinator.metrics()["groups.records.skipped"]
@@ -94,7 +95,7 @@ async def offsets_after(
 
 
 def lies() -> Iterator[Pair]:
-    """Yield records of every kind and version that do not say what they should."""
+    """Yield records of every kind and version with invalid content."""
     yield None, b"no key"
     yield b"", b""
     yield b"\0", None
@@ -233,7 +234,7 @@ async def test_a_record_that_breaks_the_replay_itself_is_skipped(
 
     def break_down(shard: GroupShard, key: bytes | None, *rest: Any) -> None:
         if key is not None and b"unforeseen" in key:
-            raise RuntimeError("nobody foresaw this")
+            raise RuntimeError("planted")
         replay(shard, key, *rest)
 
     monkeypatch.setattr(GroupShard, "replay", break_down)
@@ -251,7 +252,7 @@ async def test_a_group_that_cannot_be_resumed_takes_no_other_with_it(
 
     def break_down(rebalancer: Rebalancer, group: ClassicGroup, now: Instant) -> None:
         if group.group_id == "unfit":
-            raise RuntimeError("nobody foresaw this")
+            raise RuntimeError("planted")
         resume(rebalancer, group, now)
 
     monkeypatch.setattr(Rebalancer, "resume", break_down)

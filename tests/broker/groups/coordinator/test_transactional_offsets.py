@@ -6,13 +6,13 @@ from uuid import UUID
 import pytest
 import trio.testing
 
-from ottla.broker.logs.transaction_questions import TransactionOperation
+from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
+from ottla.broker.logs.verification_requests import TransactionOperation
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId
 from ottla.model.internal_topics import OFFSETS_TOPIC
-from ottla.wire.apis import TXN_OFFSET_COMMIT
 from ottla.wire.batch import batches
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.offset_delete_request import (
@@ -168,7 +168,7 @@ async def test_the_transaction_s_coordinator_is_asked_once(
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("said", "version", "expected"),
     [
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NETWORK_EXCEPTION, 3, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -180,18 +180,18 @@ async def test_the_transaction_s_coordinator_is_asked_once(
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 5, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-async def test_what_the_coordinator_says_is_told_and_nothing_is_written(
-    world: Any, coordinated: Any, said: ErrorCode, version: int, told: ErrorCode
+async def test_the_coordinators_error_is_returned_and_nothing_is_written(
+    world: Any, coordinated: Any, said: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     async with coordinated(world) as (groups, led):
         world.coordinators.codes[OFFSETS_TOPIC, 0] = said
-        assert code(await commit(groups, 42, version=version)) is told
+        assert code(await commit(groups, 42, version=version)) is expected
         assert led.log.end_offset == 0
         assert await stable(groups) == (NONE, -1)
 
 
 @pytest.mark.parametrize(
-    ("where", "version", "told"),
+    ("where", "version", "expected"),
     [
         ({"topic": "lost"}, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic": "lost", "group_id": ""}, 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -200,11 +200,11 @@ async def test_what_the_coordinator_says_is_told_and_nothing_is_written(
     ],
 )
 async def test_of_what_is_not_there_no_coordinator_hears(
-    world: Any, coordinated: Any, where: dict[str, Any], version: int, told: ErrorCode
+    world: Any, coordinated: Any, where: dict[str, Any], version: int, expected: ErrorCode
 ) -> None:
     async with coordinated(world) as (groups, _):
         world.coordinators.codes[OFFSETS_TOPIC, 0] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert code(await commit(groups, 42, version=version, **where)) is told
+        assert code(await commit(groups, 42, version=version, **where)) is expected
         assert world.coordinators.asked == []
 
 
@@ -238,7 +238,7 @@ async def test_another_coordinator_knows_what_waits(
         await end(groups, producer_id=8)
         async with trio.open_nursery() as nursery:
             other = make_coordinator(world)
-            nursery.start_soon(other.coordinator.run)
+            nursery.start_soon(CoordinatorDriver(other.coordinator).run)
             await other.publish()
             assert await stable(other) == (UNSTABLE, -1)
             assert await other.fetched() == (NONE, 43)
@@ -255,12 +255,12 @@ async def test_a_marker_of_offsets_is_answered_when_it_is_committed(
         assert not call.is_completed
         replicate(led)
         assert code(call) is NONE
-        told: list[ErrorCode] = []
+        expected: list[ErrorCode] = []
         marker = TransactionEnd(ProducerId(PRODUCER), 0, True, Epoch(0), 0)
-        groups.coordinator.end_transaction(0, marker, told.append)
-        assert told == []
+        groups.coordinator.end_transaction(0, marker, expected.append)
+        assert expected == []
         replicate(led)
-        assert told == [NONE]
+        assert expected == [NONE]
         assert await stable(groups) == (NONE, 42)
 
 
@@ -269,14 +269,14 @@ async def test_markers_for_what_is_not_led_or_there_are_refused(
 ) -> None:
     async with coordinated(world, replicas=(1, 2)) as (groups, led):
         marker = TransactionEnd(ProducerId(PRODUCER), 0, True, Epoch(0), 0)
-        told: list[ErrorCode] = []
-        groups.coordinator.end_transaction(5, marker, told.append)
+        expected: list[ErrorCode] = []
+        groups.coordinator.end_transaction(5, marker, expected.append)
         state = world.state(leader=2, replicas=(1, 2), leader_epoch=4, partition_epoch=1)
         world.know(OFFSETS_TOPIC, state)
         led.apply(state, led.config, 1_000)
         await groups.publish()
-        groups.coordinator.end_transaction(0, marker, told.append)
-        assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR]
+        groups.coordinator.end_transaction(0, marker, expected.append)
+        assert expected == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR]
 
 
 async def test_what_waits_is_deleted_with_its_group_and_by_itself(
@@ -315,7 +315,7 @@ async def test_offsets_that_wait_keep_their_group(world: Any, coordinated: Any) 
 
 
 @pytest.mark.parametrize(
-    ("more", "version", "told"),
+    ("more", "version", "expected"),
     [
         ({"generation_id": 3}, 5, ErrorCode.ILLEGAL_GENERATION),
         ({"generation_id": 3}, 6, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -327,15 +327,15 @@ async def test_offsets_that_wait_keep_their_group(world: Any, coordinated: Any) 
     ],
 )
 async def test_who_may_commit_in_a_transaction(
-    world: Any, coordinated: Any, more: dict[str, Any], version: int, told: ErrorCode
+    world: Any, coordinated: Any, more: dict[str, Any], version: int, expected: ErrorCode
 ) -> None:
     async with coordinated(world) as (groups, _):
-        assert code(await commit(groups, 42, version=version, **more)) is told
+        assert code(await commit(groups, 42, version=version, **more)) is expected
 
 
 async def test_members_of_a_group_are_held_against_it(world: Any, coordinated: Any) -> None:
     async with coordinated(world) as (groups, _):
-        member_id, epoch = "m", (await groups.beat("m", 0)).member_epoch
+        member_id, epoch = "m", (await groups.consumer_heartbeat("m", 0)).member_epoch
         named = {"member_id": member_id, "generation_id": epoch}
         assert code(await commit(groups, 1, **named)) is NONE
         assert code(await commit(groups, 1)) is NONE, "clients of old name no member"
@@ -345,9 +345,3 @@ async def test_members_of_a_group_are_held_against_it(world: Any, coordinated: A
         assert code(own) is ErrorCode.STALE_MEMBER_EPOCH
         other = await commit(groups, 1, member_id="who", generation_id=epoch)
         assert code(other) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_the_api_is_served() -> None:
-    from ottla.broker.groups.group_apis import GROUP_API_KEYS
-
-    assert TXN_OFFSET_COMMIT in GROUP_API_KEYS

@@ -1,4 +1,4 @@
-"""Whose handshake goes on: a share of the loop for all of them, and a deadline for each."""
+"""Scheduling of TLS handshakes: a share of the loop for all of them, and a deadline for each."""
 
 from ottla.broker.network.tls.handshakes import (
     BURST_MS,
@@ -31,7 +31,7 @@ def test_handshakes_are_served_in_the_order_in_which_their_clients_spoke() -> No
     assert len(handshakes) == 3
 
 
-def test_all_handshakes_together_take_their_share_of_the_loop_and_no_more() -> None:
+def test_all_handshakes_together_use_at_most_their_share_of_the_loop() -> None:
     handshakes: Handshakes[str] = Handshakes(0)
     names = [str(number) for number in range(10_000)]
     for name in names:

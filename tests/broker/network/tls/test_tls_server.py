@@ -19,19 +19,19 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.broker.network.listener import HandshakeFailedError, Listener
-from ottla.broker.network.server_driver import SocketServer
-from ottla.broker.network.server_opening_driver import open_socket_server
+from ottla.broker.network.server.server_driver import SocketServer
+from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.network.tls import handshakes
 from ottla.broker.network.tls.encrypted_channel_driver import TlsChannel
 from ottla.broker.network.tls.served_tls_driver import ServedTls
-from ottla.model.settings.sasl import SASL_SSL
-from ottla.model.settings.tls import REQUESTED, REQUIRED, SSL, TlsConfig
+from ottla.model.settings.security.sasl import SASL_SSL
+from ottla.model.settings.security.tls import REQUESTED, REQUIRED, SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.principal_mapping import parse_principal_rules
 from ottla.node.clock_driver import RealClock
-from ottla.storage.disk import RealDisk
-from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.disk.slice import FileSlice
 from ottla.wire.apis import FETCH, HEARTBEAT, PRODUCE
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
@@ -279,7 +279,7 @@ async def test_a_client_is_the_user_its_certificate_stands_for(
 
 
 def said_to(address: tuple[str, int], context: ssl.SSLContext, host: str) -> str:
-    """Return what a client is told that is not let in; it sends more than it should."""
+    """Return the error of a refused client, which sends more than it should."""
     with socket.create_connection(address) as sock:
         try:
             with context.wrap_socket(sock, server_hostname=host) as stream:
@@ -295,7 +295,7 @@ async def refusal(server: SocketServer, config: TlsConfig, host: str = "localhos
     return await trio.to_thread.run_sync(said_to, server.addresses["SSL"], context, host)
 
 
-async def test_a_client_that_is_not_let_in_is_told_why_and_others_notice_nothing(
+async def test_a_refused_client_gets_the_reason_and_other_clients_are_undisturbed(
     authority: "CertificateAuthority",
     new_authority: Callable[[str], "CertificateAuthority"],
     caplog: pytest.LogCaptureFixture,
@@ -474,7 +474,7 @@ async def test_half_open_handshakes_neither_stall_the_others_nor_last(
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:
-    """Return what a client says first."""
+    """Return the first bytes of a client's TLS handshake."""
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(received, sent, server_hostname="localhost").do_handshake()

@@ -1,8 +1,8 @@
 """Copies a topic, each batch in one transaction, as aiokafka documents it.
 
-BOOTSTRAP SOURCE TARGET; the target's name is the group's and the transactional id, too.  Ends with
-3 when another producer has taken the transactional id over, and by any other error: its next start
-goes on where the last committed transaction ends.
+Arguments: BOOTSTRAP SOURCE TARGET. The target's name is also the name of the group and the
+transactional id. Exits with 3 when another producer has taken over the transactional id, and ends
+on any other error: its next start continues where the last committed transaction ends.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 
 FENCED = 3
 BATCH_S = 15
-"""A member of aiokafka that is fenced out of its group in the midst of a rebalance may wait without
-an end: SIGALRM ends a process that has copied nothing for so long, and its successor goes on."""
+"""An aiokafka member that is fenced out of its group during a rebalance may wait without an end:
+SIGALRM ends a process that has copied nothing for this time, and its successor continues."""
 bootstrap, source, target = sys.argv[1:]
 
 
 class OwnPositions(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """Goes on behind what this process copied; between two rebalances it has the turn.
+    """Continues after the records that this process copied, between two rebalances.
 
     aiokafka rebalances beside the application, and commits offsets in a transaction without the
     group's generation: a batch of the generation before would be copied by its successor, too.
-    After a rebalance it asks for committed offsets in a version of OffsetFetch that knows nothing
-    of transactions: one that is being committed may not count yet.
+    After a rebalance it fetches committed offsets in a version of OffsetFetch without support for
+    transactions: an offset that is being committed may not count yet.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:

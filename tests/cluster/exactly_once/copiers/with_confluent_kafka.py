@@ -1,7 +1,8 @@
 """Copies a topic, each batch in one transaction, as confluent-kafka documents it.
 
-BOOTSTRAP SOURCE TARGET; the target's name is the group's and the transactional id, too.  Ends with
-3 when another producer has taken the transactional id over, and with 1 when a batch hangs.
+Arguments: BOOTSTRAP SOURCE TARGET. The target's name is also the name of the group and the
+transactional id. Exits with 3 when another producer has taken over the transactional id, and with 1
+when a batch hangs.
 """
 
 import faulthandler
@@ -11,9 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 FENCED = 3
 HANGS_S = 40.0
-"""After that a batch hangs: longer than a transaction may be open.  From 2.10 on librdkafka's
-`send_offsets_to_transaction` waits for ever, whatever its timeout, for a group coordinator that
-has gone from the metadata and come back (its issue 5511)."""
+"""Seconds after which a batch counts as hanging: longer than a transaction may be open. From 2.10
+on librdkafka's `send_offsets_to_transaction` waits permanently, whatever its timeout, for a group
+coordinator that has gone from the metadata and come back (its issue 5511)."""
 
 bootstrap, source, target = sys.argv[1:]
 
@@ -50,7 +51,7 @@ def copy_batch() -> None:
 
 
 def go_back() -> None:
-    """Read on where the last committed transaction ends."""
+    """Seek to the end of the last committed transaction."""
     for one in consumer.committed(consumer.assignment()):
         consumer.seek(TopicPartition(source, one.partition, max(one.offset, 0)))
 

@@ -1,7 +1,7 @@
 """Copies a topic, each batch in one transaction, as kafka-python documents it.
 
-BOOTSTRAP SOURCE TARGET; the target's name is the group's and the transactional id, too.  Ends with
-3 when another producer has taken the transactional id over.
+Arguments: BOOTSTRAP SOURCE TARGET. The target's name is also the name of the group and the
+transactional id. Exits with 3 when another producer has taken over the transactional id.
 """
 
 import logging
@@ -14,7 +14,7 @@ from kafka.errors import InvalidProducerEpochError, KafkaError, ProducerFencedEr
 FENCED = 3
 BATCH_S = 15
 """kafka-python 3.0 forgets a request whose coordinator refuses the connection, and then waits
-without an end: SIGALRM ends the process, and its successor goes on."""
+without an end: SIGALRM ends the process, and its successor continues."""
 
 bootstrap, source, target = sys.argv[1:]
 logging.basicConfig(level=logging.WARNING)
@@ -54,7 +54,7 @@ def copy_batch() -> None:
 
 
 def go_back() -> None:
-    """Read on where the last committed transaction ends."""
+    """Seek to the end of the last committed transaction."""
     for at in consumer.assignment():
         consumer.seek(TopicPartition(*at), consumer.committed(at) or 0)
 

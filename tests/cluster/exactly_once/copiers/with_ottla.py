@@ -1,8 +1,8 @@
-"""Copies a topic, each batch in one transaction, as docs/delivery.md has it.
+"""Copies a topic, each batch in one transaction, as docs/delivery.md shows.
 
-BOOTSTRAP SOURCE TARGET; the target's name is the group's and the transactional id, too.  Ends with
-3 when another producer has taken the transactional id over, and by any other error: its next start
-goes on where the last committed transaction ends.
+Arguments: BOOTSTRAP SOURCE TARGET. The target's name is also the name of the group and the
+transactional id. Exits with 3 when another producer has taken over the transactional id, and ends
+on any other error: its next start continues where the last committed transaction ends.
 """
 
 import sys

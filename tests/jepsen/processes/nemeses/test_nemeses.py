@@ -1,7 +1,7 @@
-"""Every nemesis hurts a real cluster and heals it: what was acknowledged is there afterwards.
+"""Every nemesis disturbs a real cluster and heals it: acknowledged records are there afterwards.
 
-`OTTLA_NEMESES_SECONDS=600` goes on with random ones for longer; `OTTLA_NEMESES=kill,flip` are the
-only ones; `OTTLA_NEMESES_SEED` draws the same again (when they meet the cluster is the machine's).
+`OTTLA_NEMESES_SECONDS=600` continues with random ones for longer; `OTTLA_NEMESES=kill,flip`
+restricts them; `OTTLA_NEMESES_SEED` draws the same again (their timing depends on the machine).
 """
 
 import os
@@ -25,7 +25,8 @@ from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
 SECONDS = float(os.environ.get("OTTLA_NEMESES_SECONDS", "0"))
 NAMES = tuple(filter(None, os.environ.get("OTTLA_NEMESES", "").split(","))) or tuple(NEMESES)
 FAULT_S = 6.0 if SECONDS else 0.5
-"""A long search lets sessions end; a short one sees that each fault comes and goes."""
+"""Seconds of a fault: a long search lets sessions end; a short one only starts and heals each
+fault."""
 TOPIC, PARTITIONS = "q0", 3
 FIRST_BYTES, RECORD_BYTES = 4_000, 100
 """Large records first, so that there are closed segments to damage; a long load is of small ones,
@@ -134,10 +135,10 @@ def deal(names: list[str], dice: random.Random) -> Iterator[str]:
         yield dice.choice(names)
 
 
-LONG = (("here", False), ("here", True), ("nobody", False))
-SHORT = (("here", True), ("nobody", False))
+LONG = (("here", False), ("here", True), ("unprivileged", False))
+SHORT = (("here", True), ("unprivileged", False))
 BEHIND_PROXIES = ("pause", "partition-controller", "reset")
-"""What a short run does where we are nobody: what proxies do differently."""
+"""Nemeses of a short run without privileges: those that proxies inject differently."""
 
 
 @pytest.mark.parametrize(("place", "flush"), LONG if SECONDS else SHORT)
@@ -146,7 +147,7 @@ async def test_after_every_fault_all_that_was_acknowledged_is_there(
 ) -> None:
     seed = int(os.environ.get("OTTLA_NEMESES_SEED", random.randrange(1 << 32)))
     dice = random.Random(seed)
-    if place == "nobody":
+    if place == "unprivileged":
         abilities = NOTHING
     wanted = dealt(abilities, dice, flush=flush)
     if not wanted:
@@ -198,7 +199,7 @@ def dealt(abilities: Abilities, dice: random.Random, *, flush: bool) -> list[str
 
 
 @pytest.mark.skipif(not SECONDS, reason="a proof of teeth, for long searches")
-async def test_a_power_cut_that_the_atlas_forbids_loses_what_was_acknowledged(
+async def test_a_power_cut_that_the_fault_limits_forbid_loses_what_was_acknowledged(
     tmp_path: Path, need: Callable[..., None]
 ) -> None:
     need(Ability.IMAGES)
@@ -208,7 +209,7 @@ async def test_a_power_cut_that_the_atlas_forbids_loses_what_was_acknowledged(
             await trio.to_thread.run_sync(load.send)
         assert await trio.to_thread.run_sync(load.finish) == 0
         brokers = [node.name for node in cluster.brokers]
-        assert await cluster.atlas.why_not_damage(cluster.brokers) is not None
+        assert await cluster.fault_limits.why_not_damage(cluster.brokers) is not None
         await cluster.cut_power(*brokers)
         await cluster.start(*brokers)
         await cluster.wait_healthy()

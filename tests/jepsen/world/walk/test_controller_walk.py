@@ -1,12 +1,13 @@
-"""The walk on the controller's decisions: lives of every kind, and what holds in all of them."""
+"""The walk over the controller's decisions: random histories of brokers, and their invariants."""
 
 from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.controller_walk import ControllerWalk
+from tests.jepsen.search_length import length
 
-SCHEDULE_COUNT = 140
+SCHEDULE_COUNT = length(15, 40)
 JOB = Job(engine="walk", subject="controller", budget=ControllerWalk.budget)
 
 

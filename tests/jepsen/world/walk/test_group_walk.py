@@ -5,8 +5,9 @@ from typing import Any
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.group_walk import GroupWalk
+from tests.jepsen.search_length import length
 
-STORY_COUNT = 250
+STORY_COUNT = length(60, 250)
 JOB = Job(engine="walk", subject="group", budget=GroupWalk.budget)
 
 

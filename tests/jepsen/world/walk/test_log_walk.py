@@ -4,10 +4,13 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.log_sequences import SequencesLogWalk
 from ottla.jepsen.world.walk.log_walk import FailingLogWalk, LogWalk
+from tests.jepsen.search_length import length
 
-HISTORY_COUNT = 300
-FAILING_COUNT = 200
+HISTORY_COUNT = length(100, 300)
+FAILING_COUNT = length(80, 200)
+SEQUENCES_COUNT = 30
 JOB = Job(engine="walk", subject="log", budget=LogWalk.budget)
 
 
@@ -29,6 +32,16 @@ def test_a_directory_that_fails_inside_any_operation_breaks_no_invariant(explore
     explored(f"{job.engine} {job.subject}", tally)
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.rare["the directory fails inside a truncation"] > FAILING_COUNT // 10
+
+
+def test_sequences_before_a_crash_break_no_invariant_and_each_is_completed(explored: Any) -> None:
+    job = Job(engine="walk", subject="log-sequences", budget=SequencesLogWalk.budget)
+
+    tally = run_batch(job, 0, SEQUENCES_COUNT)
+
+    explored(f"{job.engine} {job.subject}", tally)
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert set(tally.missed(SequencesLogWalk.required)) <= set(LogWalk.required)
 
 
 def test_a_run_is_its_decisions() -> None:

@@ -6,10 +6,12 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.raft_disk import DamagedRaftWalk, DiskRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
+from tests.jepsen.search_length import length
 
-SCHEDULE_COUNT = 1_500
-FORGED_COUNT = 200
-DISK_SCHEDULE_COUNT = 200
+SCHEDULE_COUNT = length(300, 1_500)
+FORGED_COUNT = length(60, 200)
+DISK_SCHEDULE_COUNT = length(100, 200)
+DAMAGED_COUNT = length(40, 200)
 JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
 
@@ -47,12 +49,12 @@ def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(exp
 
 def test_no_damage_of_a_minority_s_files_loses_what_was_committed(explored: Any) -> None:
     job = Job(engine="walk", subject=DamagedRaftWalk.subject, budget=DamagedRaftWalk.budget)
-    tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+    tally = run_batch(job, 0, DAMAGED_COUNT)
     explored(f"{job.engine} {job.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(DamagedRaftWalk.required) == []
-    assert tally.figures["commits"] > DISK_SCHEDULE_COUNT
+    assert tally.figures["commits"] > DAMAGED_COUNT
 
 
 def test_a_run_over_real_logs_is_its_decisions() -> None:

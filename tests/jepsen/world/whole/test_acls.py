@@ -1,13 +1,19 @@
-"""What the world knows of entries that were acknowledged: it must be able to tell them lost."""
+"""The world's model of acknowledged ACLs, which must detect a lost one."""
 
 from uuid import UUID
 
 import pytest
 
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.acls import EntryBook
+from ottla.jepsen.world.whole.acls import AclHistory
 from ottla.metadata.acl_table import NO_ACLS, AclTable
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 
 ENTRY = AclEntry(
     resource_type=ResourceType.TOPIC,
@@ -21,9 +27,9 @@ ENTRY = AclEntry(
 WITH = NO_ACLS.with_entries({UUID(int=1): ENTRY})
 
 
-def book(*looks: tuple[int, AclTable]) -> EntryBook:
+def book(*looks: tuple[int, AclTable]) -> AclHistory:
     """Return a book with an entry that was created, after some looks."""
-    made = EntryBook()
+    made = AclHistory()
     made.acknowledged(ENTRY, is_there=True)
     for offset, acls in looks:
         made.look("broker 1", offset, acls)

@@ -1,4 +1,4 @@
-"""What clients did in a run comes before the judges of real clusters, and is judged as it was."""
+"""Client operations of a run are passed unchanged to the checkers of real clusters, and judged."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def record(number: int) -> ConsumerRecord:
 
 
 def begun() -> ClientHistory:
-    """Return a history of three records that were sent, acknowledged and read by nobody."""
+    """Return a history of three records that were sent and acknowledged, and never read."""
     history = ClientHistory(Trace())
     for number in range(3):
         value = b"producer.1/%d" % number

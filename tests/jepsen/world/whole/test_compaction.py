@@ -1,11 +1,12 @@
-"""Log managers whose logs are compacted all the time: no death loses a key or brings one back."""
+"""Log managers with continuous compaction: no death loses a key or restores a deleted one."""
 
 from typing import Any
 
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.whole.compaction import CompactionOfLogs
+from tests.jepsen.search_length import length
 
-RUN_COUNT = 10
+RUN_COUNT = length(4, 10)
 JOB = Job(engine="whole", subject="compaction", budget=CompactionOfLogs.budget)
 
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from ottla.controller.attendance_driver import AttendanceKeeper
-from ottla.controller.attendances import Attendance, Attendances, Suspicion
+from ottla.controller.membership.attendances import Attendance, Attendances, Suspicion
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare
@@ -19,9 +19,10 @@ from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.jepsen.world.whole.machine import SharedWorld
-from ottla.jepsen.world.whole.network import SimulatedNetwork
+from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.model.ids import NodeId
+from tests.jepsen.search_length import length
 
 SESSION_S = 9
 SOON_S = 1.5
@@ -78,7 +79,7 @@ def leader(cluster: SimulatedCluster) -> NodeId:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(length(1, 2)))
 def test_a_killed_broker_is_fenced_at_once_and_comes_back_at_once(seed: int) -> None:
     async def scene(cluster: SimulatedCluster) -> None:
         machine = cluster.broker_machines[ONE]
@@ -93,7 +94,7 @@ def test_a_killed_broker_is_fenced_at_once_and_comes_back_at_once(seed: int) -> 
     play(seed, scene)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(length(1, 2)))
 def test_a_broker_that_starts_again_at_once_need_not_wait_for_its_old_session(seed: int) -> None:
     async def scene(cluster: SimulatedCluster) -> None:
         machine = cluster.broker_machines[ONE]
@@ -130,7 +131,7 @@ async def break_connections(cluster: SimulatedCluster) -> None:
     cluster.world.network.quality.break_p = 0.2
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(length(1, 2)))
 @pytest.mark.parametrize(
     "trouble", [pause, cut_power, cut_off, kill_behind_a_cut, break_connections]
 )
@@ -143,7 +144,7 @@ def test_what_is_no_certain_death_waits_for_the_session(trouble: Scene, seed: in
     play(seed, scene)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(length(1, 2)))
 def test_a_killed_controller_is_succeeded_at_once_and_no_broker_is_fenced(seed: int) -> None:
     async def scene(cluster: SimulatedCluster) -> None:
         killed = leader(cluster)
@@ -156,7 +157,7 @@ def test_a_killed_controller_is_succeeded_at_once_and_no_broker_is_fenced(seed: 
     play(seed, scene, controller_quorum_fetch_timeout_ms="60000")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(length(1, 2)))
 def test_a_paused_controller_is_waited_for(seed: int) -> None:
     async def scene(cluster: SimulatedCluster) -> None:
         paused = leader(cluster)

@@ -1,4 +1,4 @@
-"""What the end of a run is judged by is read whole, whatever a cleaner still does."""
+"""The logs that judge the end of a run are read whole, during any cleaning."""
 
 from types import SimpleNamespace
 from typing import Any

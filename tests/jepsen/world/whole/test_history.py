@@ -1,4 +1,4 @@
-"""What clients see is held to what Kafka promises: every broken promise is found by its name."""
+"""Clients' observations are checked against Kafka's guarantees: each violation has its name."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ AT = TopicPartition("orders", 0)
 GROUP = "readers"
 
 
-def told() -> ClientHistory:
+def history_of() -> ClientHistory:
     """Return a history of three records that were sent and acknowledged, and nothing wrong."""
     history = ClientHistory(Trace())
     for number in range(3):
@@ -96,7 +96,7 @@ def unread(history: ClientHistory) -> None:
 def test_a_broken_promise_is_found(
     break_it: Callable[[ClientHistory], None], invariant: str
 ) -> None:
-    history = told()
+    history = history_of()
     assert history.broken is None
     break_it(history)
     assert history.broken is not None
@@ -104,7 +104,7 @@ def test_a_broken_promise_is_found(
 
 
 def test_what_was_kept_breaks_nothing() -> None:
-    history = told()
+    history = history_of()
     for number in range(3):
         history.on_processed(GROUP, AT, number)
     history.on_committed(GROUP, {AT: 3})
@@ -115,7 +115,7 @@ def test_what_was_kept_breaks_nothing() -> None:
 
 
 def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
-    history = told()
+    history = history_of()
     history.on_send(AT, b"producer.1/3")
     kept = {n: b"producer.1/%d" % n for n in range(3)}
     history.on_final_read(AT, kept, end=3)

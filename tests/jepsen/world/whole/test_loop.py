@@ -1,4 +1,4 @@
-"""trio's loop in virtual time: what it leans on is there, and stopped tasks stand still."""
+"""trio's loop in virtual time: the internals it uses exist, and paused tasks do not run."""
 
 from collections import deque
 
@@ -13,6 +13,7 @@ from ottla.jepsen.world.whole.loop import (
     Loop,
     Tasks,
     next_instant,
+    own,
     run_in_virtual_time,
 )
 
@@ -65,7 +66,7 @@ def test_a_run_leaves_trio_as_it_was() -> None:
 
 
 async def tick(tasks: Tasks, heard: list[tuple[str, int]]) -> None:
-    """Say every second what time it is, in a task of a process and in a child of it."""
+    """Note the time every second, in a task of a process and in a child of it."""
     TASKS.set(tasks)
 
     async def child() -> None:
@@ -134,3 +135,44 @@ def test_instants_are_never_early() -> None:
     for at in (0.0, 0.000_1, 1.015, 4.350_01, 12_345.678_9):
         assert 0 <= next_instant(at) - at <= 1 / INSTANTS_PER_S
         assert next_instant(next_instant(at)) == next_instant(at)
+
+
+def test_an_action_comes_after_a_number_of_steps_unless_it_is_called_off() -> None:
+    struck: list[int] = []
+
+    async def main(loop: Loop) -> int:
+        start = loop.step_count
+        loop.call_after_steps(3, lambda: struck.append(loop.step_count - start))
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        loop.call_after_steps(3, lambda: struck.append(-1))
+        await trio.lowlevel.checkpoint()
+        loop.cancel_call()
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        return loop.step_count - start
+
+    assert run_in_virtual_time(main, seed=1) > 10
+    assert struck == [3]
+
+
+def test_a_late_task_is_held_back_until_its_process_is_resumed() -> None:
+    found: list[float] = []
+    tasks = Tasks("late")
+
+    async def note() -> None:
+        await trio.sleep(1)
+        found.append(trio.current_time())
+
+    async def main(loop: Loop) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(own(tasks, note))
+            await trio.sleep(0.5)
+            tasks.is_late = lambda: True
+            await trio.sleep(1.5)
+            assert found == []
+            tasks.is_late = None
+            loop.between_steps(lambda: loop.resume(tasks))
+
+    run_in_virtual_time(main, seed=1)
+    assert found == [2.0]

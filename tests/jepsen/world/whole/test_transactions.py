@@ -14,7 +14,12 @@ def run(subject: str, seed: int, budget: int) -> RunOutcome:
 
 @pytest.mark.parametrize(
     ("subject", "seed"),
-    [("transactions", 8), ("transactions-compacted", 2), ("transactions-coordinators", 1)],
+    [
+        ("transactions", 8),
+        ("transactions-compacted", 2),
+        ("transactions-coordinators", 1),
+        ("transactions-clients", 202),
+    ],
 )
 def test_transactions_of_a_cluster_under_fire_are_whole(
     explored: Any, subject: str, seed: int

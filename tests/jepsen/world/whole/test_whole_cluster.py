@@ -9,9 +9,10 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, make_engine
 from ottla.jepsen.world.whole.encryption import encryption_chance
 from ottla.jepsen.world.whole.whole_cluster import EncryptedCluster, LossesOfCluster
+from tests.jepsen.search_length import IS_FULL
 
 BUDGET = 6_000
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3) if IS_FULL else (1, 3)
 CALM_SEED = 4
 
 
@@ -33,7 +34,7 @@ def test_a_cluster_whose_logs_are_compacted_all_the_time_keeps_its_promises(expl
     outcome = run(6, subject="compacted")
     explored("C compacted", outcome)
     assert outcome.violation is None
-    assert outcome.rare["a consumer passes over what was compacted"] > 0
+    assert outcome.rare["a consumer skips compacted records"] > 0
 
 
 def test_controllers_whose_files_are_damaged_one_at_a_time_lose_nothing(explored: Any) -> None:
@@ -49,11 +50,14 @@ def test_replicas_that_move_under_a_throttle_lose_nothing(explored: Any) -> None
         explored("C throttled", outcome)
         assert outcome.violation is None
     assert sum(outcome.figures["reassignments"] for outcome in outcomes) > 0
-    waits = ("a leader has given as much as it may", "a follower has fetched as much as it may")
+    waits = (
+        "a leader waits for its replication quota",
+        "a follower waits for its replication quota",
+    )
     assert sum(outcome.rare.get(wait, 0) for outcome in outcomes for wait in waits) > 0
 
 
-@pytest.mark.parametrize("seed", (0, 10))
+@pytest.mark.parametrize("seed", (0, 10) if IS_FULL else (0,))
 def test_replicas_whose_files_are_taken_are_found_and_filled_again(
     explored: Any, seed: int
 ) -> None:
@@ -68,7 +72,7 @@ def test_acknowledged_entries_stay_whatever_goes_wrong(explored: Any) -> None:
     outcome = run(12, subject="acls")
     explored("C acls", outcome)
     assert outcome.violation is None
-    assert outcome.rare["a broker decides by entries"] > 0
+    assert outcome.rare["a broker authorizes by ACLs"] > 0
 
 
 def test_encrypted_listeners_bear_what_plain_ones_bear_and_refuse_strangers(explored: Any) -> None:
@@ -104,6 +108,6 @@ def test_some_runs_of_every_subject_have_encrypted_listeners() -> None:
 
 
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:
-    first = run(2)
-    again = make_engine("whole").run(Chance(2, replay=first.decisions), budget=BUDGET)
+    first = run(SEEDS[-1])
+    again = make_engine("whole").run(Chance(SEEDS[-1], replay=first.decisions), budget=BUDGET)
     assert again.trace_hash == first.trace_hash

@@ -1,9 +1,10 @@
-"""The certificates of a broker's listeners, and the one it shows other brokers; watched.
+"""Certificates of a broker's listeners and of its connections to other brokers, reloaded on
+changes.
 
-A file that has changed is taken up within seconds, without a restart and without a connection
-ending.  One that cannot be used leaves what there is, with an ERROR; it is tried again until it can
-be, since a certificate and its key may be written one after the other.  Settings that change while
-the broker runs are taken up the same way, at once: files and settings are one state to come to.
+A changed file is used within seconds, without a restart and without closing connections.  If a file
+cannot be used, the current certificate stays and an ERROR is logged.  The file is retried until it
+can be used, since a certificate and its key may be written one after the other.  Changes of dynamic
+settings are applied in the same way, at once.  Files and settings together form one desired state.
 """
 
 import logging
@@ -18,8 +19,12 @@ from ottla.client.network.tls import TlsDialer
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.dynamic_tls import check_listener, is_listener_tls_key, tls_in_force
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.dynamic_tls import (
+    check_listener,
+    is_listener_tls_key,
+    tls_in_force,
+)
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 from ottla.model.tls.context_driver import check_own_trust
 from ottla.node.seams import Compute
@@ -27,19 +32,22 @@ from ottla.node.seams import Compute
 logger = logging.getLogger("ottla.broker.network")
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""How often files are looked at.  Lower takes new ones up sooner, higher costs fewer calls."""
+"""Seconds between checks of the files.  Smaller uses new files sooner; larger costs fewer system
+calls."""
 
 TAKES_OVER_WITHIN_S = 1.0
-"""How long metadata waits for a certificate that it brings.  Higher holds up all that follows."""
+"""Maximum seconds for which the publication of metadata waits for a certificate to be applied.
+Longer delays all later metadata."""
 
 
 class Certificates:
-    """TLS of all listeners of a broker that encrypt."""
+    """Certificates and TLS settings of all encrypted listeners of a broker, reloaded when they
+    change."""
 
     def __init__(self, config: BrokerConfig, compute: Compute) -> None:
-        """Read every file; raises ConfigError where one cannot be used.
+        """Read the certificate and key files. Raises ConfigError if one cannot be used.
 
-        `compute` is where files are read later, while the broker serves.
+        `compute` runs the function that reads changed files later, while the broker serves.
         """
         self._config = config
         self._compute = compute
@@ -48,9 +56,9 @@ class Certificates:
             name: ServedTls(protocols[name], tls, failure_delay_ms=config.sasl.failure_delay_ms)
             for name, tls in config.listener_tls.items()
         }
-        """By the listener's name."""
+        """TLS of each listener, by its name."""
         self.dialer: TlsDialer | None = None
-        """How this broker connects to others, where their listener encrypts."""
+        """Dialer for connections to other brokers; None if their listener is not encrypted."""
         self._dialled = config.inter_broker_listener
         if self._dialled in self.served:
             tls = self.served[self._dialled]
@@ -59,13 +67,13 @@ class Certificates:
         self._signatures = {name: stamps_of(tls.config.files) for name, tls in self.served.items()}
         self._complaints: dict[str, str] = {}
         self._wanted = {name: tls.config for name, tls in self.served.items()}
-        """What each listener is to come to, by the file and the metadata."""
+        """Desired TLS settings of each listener, from the settings file and the metadata."""
         self._asked_count = self._seen_count = 0
-        """Times the metadata changed it, and how many of these were looked at."""
+        """Number of changes requested by the metadata, and number of them that were applied."""
         self._is_asked, self._is_seen = trio.Event(), trio.Event()
 
     def warnings(self) -> list[str]:
-        """Return what an operator should know of certificates, one sentence each."""
+        """Return warnings about certificates for the operator, one sentence each."""
         now = datetime.now(UTC)
         return [
             f"listener {name}: {sentence}"
@@ -74,11 +82,12 @@ class Certificates:
         ]
 
     async def take_over(self, overrides: Mapping[str, str]) -> None:
-        """Take up the dynamic settings of this broker; those of other parts are passed over.
+        """Apply the dynamic TLS settings of this broker. All other settings are ignored.
 
-        It is waited for, but not for long: files may lie where nothing answers.
-        What cannot be used was refused before it became a setting, unless files or the broker's
-        own settings have changed since: then what there is stays, with an ERROR.
+        Waits for the result only for a short time, since files may be on an unresponsive file
+        system. Settings that cannot be used were refused before they were stored, unless files or
+        the broker's own settings have changed since. The current certificate then stays, and an
+        ERROR is logged.
         """
         for key in filter(is_listener_tls_key, overrides):
             try:
@@ -96,9 +105,9 @@ class Certificates:
             await self.settled()
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Try out dynamic settings; ConfigError where a listener could not take them up.
+        """Validate dynamic settings.  Raises ConfigError if a listener could not apply them.
 
-        `keys` are those that are new.  Nothing that is served is touched.
+        `keys` are the new settings.  Certificates in use are not affected.
         """
         for key in keys:
             check_listener(self._config, key)
@@ -108,13 +117,13 @@ class Certificates:
                 await self._compute(partial(self._prepared, name, wanted))
 
     async def settled(self) -> None:
-        """Wait until all that `take_over` said was looked at."""
+        """Wait until all changes of `take_over` are applied."""
         asked_count = self._asked_count
         while self.served and self._seen_count < asked_count:
             await self._is_seen.wait()
 
     async def watch(self) -> None:
-        """Take up new files and settings as they come, until cancelled."""
+        """Reload changed files and settings until cancelled."""
         while self.served:
             with trio.move_on_after(LOOKS_AGAIN_AFTER_S):
                 await self._is_asked.wait()
@@ -126,14 +135,15 @@ class Certificates:
             self._is_seen = trio.Event()
 
     async def look_at(self, name: str) -> None:
-        """Take up what one listener is to come to, if its files or settings have changed."""
+        """Apply the desired certificate and settings to one listener, if its files or settings have
+        changed."""
         wanted = self._wanted[name]
         signature = await self._compute(partial(stamps_of, wanted.files))
         if wanted != self.served[name].config or signature != self._signatures[name]:
             await self.use(name, wanted, signature)
 
     async def use(self, name: str, config: TlsConfig, signature: Stamps | None = None) -> None:
-        """Take up a configuration of a listener, or log why not."""
+        """Apply a TLS configuration to a listener. If it cannot be used, log the reason."""
         tls = self.served[name]
         try:
             prepared = await self._compute(partial(self._prepared, name, config))
@@ -156,11 +166,11 @@ class Certificates:
         )
 
     def _complain(self, name: str, error: ConfigError) -> None:
-        """Log once why a listener keeps its certificate."""
+        """Log once why a listener keeps its current certificate."""
         if self._complaints.get(name) != str(error):
             self._complaints[name] = str(error)
             logger.error(
-                "the new certificate of listener %s is not taken up, the old one stays: %s",
+                "the new certificate of listener %s cannot be used, the old one stays: %s",
                 name,
                 error,
                 extra=event("certificate.refused"),

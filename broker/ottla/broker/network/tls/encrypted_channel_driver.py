@@ -1,10 +1,10 @@
-"""One encrypted socket and its connection: a handshake first, then TLS records either way.
+"""One encrypted socket and its connection: a handshake first, then TLS records in both directions.
 
-The socket carries ciphertext, which `model/tls/session_driver` decrypts and encrypts in memory,
-within bounds of records and time.  Two rules follow: what the session holds is no event of the
-socket, so the server asks for it; and nothing is read before all earlier records have been sent.
-File slices are read into one buffer, together with what goes before and after them, and sent from
-there.
+The socket carries ciphertext, which `model/tls/session_driver` encrypts and decrypts in memory,
+with bounded records and time. Two rules follow. Bytes that the TLS session already holds cause no
+socket event, so the server checks for them (`has_unread`). Nothing is read before all earlier
+records are sent. File slices are read into one buffer, together with the output before and after
+them, and sent from there.
 """
 
 import errno
@@ -15,51 +15,51 @@ import ssl
 import time
 from contextlib import suppress
 
-from ottla.broker.network.channel_driver import (
+from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
+from ottla.broker.network.server.channel_driver import (
     READ_AHEAD_BYTES,
     WRITE_BYTES_PER_TURN_MAX,
     Channel,
     ReadAhead,
     ReadBuffer,
 )
-from ottla.broker.network.hosting import ConnectionHosting
-from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
+from ottla.broker.network.server.hosting import ConnectionHosting
 from ottla.broker.network.tls.handshakes import failure_sentence
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.limits import KIB
 from ottla.model.tls.session_driver import ENDED, RECORD_BYTES, TlsFloodError, TlsSession
-from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice, SliceError
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.disk.slice import FileSlice, SliceError
 
 CIPHERTEXT_BYTES = 64 * KIB
-"""Ciphertext of one system call.  Higher costs fewer calls, lower keeps less for a connection whose
-records are small."""
+"""Ciphertext bytes of one system call.  Larger costs fewer calls; smaller takes less memory for a
+connection with small records."""
 
 SHAKING_BYTES = 4 * KIB
-"""Ciphertext of one step of a handshake: what follows it waits in the kernel."""
+"""Ciphertext bytes read by one step of a handshake.  Further bytes wait in the kernel."""
 
 SEND_BUFFER_BYTES = 64 * KIB
-"""Plaintext that is encrypted for one system call.  Higher costs fewer calls for file slices, lower
-keeps less for clients that do not read."""
+"""Plaintext bytes that are encrypted for one system call.  Larger costs fewer calls for file
+slices; smaller takes less memory for clients that do not read."""
 
 
 class SharedBuffers:
-    """The buffers that all encrypted channels of a server use, one after another."""
+    """Buffers shared by all encrypted channels of a server, one after another."""
 
     __slots__ = ("ciphertext", "plaintext")
 
     def __init__(self) -> None:
         self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))
-        """Ciphertext that has arrived."""
+        """Received ciphertext."""
         self.plaintext = memoryview(bytearray(SEND_BUFFER_BYTES))
-        """Ciphertext to be sent."""
+        """Received plaintext, or plaintext to be encrypted and sent."""
 
 
 class TlsChannel(Channel):
-    """A non-blocking socket with TLS, and its connection.
+    """Non-blocking socket with TLS, and its connection.
 
-    Until the handshake has ended (`is_shaking`) the epoll reports one event and then waits for the
-    next step, so that a crowd of handshakes is taken up at our pace.
+    During the handshake (`is_shaking`) epoll reports one event and then waits for the next step.
+    The server thus limits the rate of concurrent handshakes.
     """
 
     __slots__ = (
@@ -89,18 +89,18 @@ class TlsChannel(Channel):
         self.is_shaking = True
         self._shaking_interest = select.EPOLLIN
         self.interest = self.wanted_interest
-        # Made with the client's first bytes: a client that says nothing costs no memory of OpenSSL.
+        # Created at the client's first bytes, so that a silent client takes no memory of OpenSSL.
         self._session: TlsSession | None = None
-        # Records that the socket did not take, and the bytes of the output that are in them.
+        # Records that the socket did not accept, and the number of output bytes in them.
         self._unsent = memoryview(b"")
         self._unsent_plain_bytes = 0
         self._is_released = False
 
-    # What the server asks.
+    # Interface for the server.
 
     @property
     def wanted_interest(self) -> int:
-        """What the epoll should wait for now."""
+        """Events to register with epoll."""
         if self.is_shaking:
             return self._shaking_interest | select.EPOLLONESHOT
         is_reading = self.connection.wants_bytes and not self._unsent
@@ -109,45 +109,50 @@ class TlsChannel(Channel):
 
     @property
     def has_unread(self) -> bool:
-        """Whether there are bytes, wanted by the connection, of which no event will tell."""
+        """True if TLS already holds received bytes that the connection can read now, so no further
+        socket event would announce them."""
         if self.is_shaking or self._unsent or not self.connection.wants_bytes:
             return False
         return self._open_session.has_unread
 
     @property
     def has_more_to_write(self) -> bool:
-        """Whether a turn is needed of which no event will tell: to write, or to read on."""
+        """True if the channel must be served in the next iteration although no socket event will
+        announce it: output or received bytes are left."""
         return self.has_unread or not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     @property
     def is_drained(self) -> bool:
-        """True if there is nothing to send."""
+        """True if all output was encrypted and sent."""
         return not (self.connection.output.byte_count or self._unsent)
 
-    def hang_up(self) -> None:
-        """Say goodbye, as far as the socket takes it at once, and close it."""
+    def close_socket(self) -> None:
+        """Send a close_notify, if the socket accepts it at once, and close the socket."""
         if self._is_released:
             return
         if not self.is_shaking:
             with suppress(OSError):
-                self.sock.send(bytes(self._unsent) + self._open_session.say_goodbye())
+                self.sock.send(bytes(self._unsent) + self._open_session.take_close_notify())
         self.sock.close()
 
     def release(self) -> socket.socket:
-        """Leave the socket to the caller, who closes it."""
+        """Return the socket to the caller, who closes it."""
         self._is_released = True
         return self.sock
 
-    # The handshake.
+    # Handshake.
 
     def on_shaking_event(self) -> None:
-        """Note that the epoll reports nothing further before the next step."""
+        """Note that epoll has reported a handshake event. It reports no further one before the next
+        step."""
         self.interest = 0
 
     def shake_hands(self) -> None:
-        """Take one step; with the last one `is_shaking` ends, and the user is on the peer.
+        """Run one step of the handshake. The last step sets `is_shaking` to False, and sets the
+        user of the peer.
 
-        Raises HandshakeFailedError when it has failed, OSError when the client has gone.
+        Raises HandshakeFailedError if the handshake fails, and OSError if the client has
+        disconnected.
         """
         self._send_unsent()
         if self._unsent:
@@ -181,13 +186,13 @@ class TlsChannel(Channel):
         elif self._unsent:
             self._shaking_interest = select.EPOLLOUT
 
-    # Bytes.
+    # Reading and writing.
 
     def read(self, now_ms: int) -> bool:
-        """Read what is there, up to a buffer full, and serve it; return False at the end.
+        """Read up to one buffer of plaintext and serve it. Returns False at the end of the stream.
 
-        Nothing is read before earlier records have been sent: a client that asks for new keys
-        again and again, and reads nothing, would have us keep our answers.
+        Nothing is read before earlier records are sent. Otherwise a client that requests new keys
+        repeatedly and reads nothing would make us store our responses.
         """
         if self._unsent:
             return True
@@ -195,9 +200,9 @@ class TlsChannel(Channel):
         window = connection.window()
         room = buffer.view if window is None else window
         ciphertext = self._shared.ciphertext
-        if connection.memory.reads_crumbs:
-            crumb_bytes = connection.memory.crumb_bytes
-            room, ciphertext = room[:crumb_bytes], ciphertext[:crumb_bytes]
+        if connection.memory.reads_chunks:
+            chunk_bytes = connection.memory.chunk_bytes
+            room, ciphertext = room[:chunk_bytes], ciphertext[:chunk_bytes]
         size, is_open = self._receive(room, ciphertext)
         if not size:
             return is_open
@@ -211,9 +216,11 @@ class TlsChannel(Channel):
         return is_open
 
     def _receive(self, room: memoryview, ciphertext: memoryview) -> tuple[int, bool]:
-        """Fill room; return how much came, and whether more may.
+        """Decrypt received bytes into `room`. Returns the number of plaintext bytes, and whether
+        more may be available.
 
-        What the session still holds comes first, and where it holds back, the socket is left alone.
+        Plaintext that the session already holds is returned first. If the session has reached its
+        output limit, the socket is not read.
         """
         session = self._open_session
         try:
@@ -235,13 +242,13 @@ class TlsChannel(Channel):
         return size, not session.has_ended
 
     def _pass_on(self, session: TlsSession) -> None:
-        """Send what the session says on its own: the handshake, new keys, alerts."""
+        """Send the records that the session itself produced: handshake, new keys, alerts."""
         if session.has_output:
             self._unsent = memoryview(bytes(self._unsent) + session.take_output())
             self._send_unsent()
 
     def _send_unsent(self) -> None:
-        """Send as much of the records that are left as the socket takes."""
+        """Send as many of the unsent TLS records as the socket accepts."""
         while self._unsent and not self._is_released:
             try:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
@@ -250,9 +257,10 @@ class TlsChannel(Channel):
                 return
 
     def flush(self, now_ms: int) -> None:
-        """Write until the socket is full, the turn's share is used up, or nothing is left.
+        """Write until the socket is full, the byte limit of the iteration is reached, or no output
+        is left.
 
-        Raises OSError from the socket, CorruptDataError when a file ends within a slice.
+        Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """
         self._is_blocked = False
         connection = self.connection
@@ -271,9 +279,9 @@ class TlsChannel(Channel):
             self._encrypt(self._next_bytes()[:SEND_BUFFER_BYTES])
 
     def _encrypt(self, data: memoryview) -> None:
-        """Put output into records, and send as much of them as one call takes.
+        """Encrypt output into records, and send as much of them as one system call accepts.
 
-        The output counts as sent when the last of its records has left.
+        The output counts as sent when its last record has been sent.
         """
         encrypt = self._open_session.encrypt
         records = []
@@ -296,7 +304,7 @@ class TlsChannel(Channel):
             self._unsent = memoryview(b"".join(records))[sent:]
 
     def _next_bytes(self) -> memoryview:
-        """Return what goes out next, as much as the buffer holds."""
+        """Return the plaintext output to send next, at most as much as fits into the buffer."""
         output = self.connection.output
         if (whole := output.only_bytes()) is not None:
             return memoryview(whole)
@@ -304,7 +312,8 @@ class TlsChannel(Channel):
         return room[: output.copy_into(room, self._copy_slice)]
 
     def _copy_slice(self, piece: FileSlice, sent_before: int, room: memoryview) -> int:
-        """Copy of a slice what is cached; have the rest read ahead, and return how much."""
+        """Copy the next bytes of a file slice into `room`, and return their number. If they are not
+        in the page cache, start loading them and return 0."""
         position = piece.position + sent_before
         if not self._disk.is_cached(piece.file, position, len(room)):
             ahead = min(piece.length - sent_before, READ_AHEAD_BYTES)

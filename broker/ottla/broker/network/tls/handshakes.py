@@ -1,29 +1,31 @@
-"""Handshakes of TLS under way in one server: whose turn it is, for how long, and until when.  Pure.
+"""TLS handshakes in progress in one server: their order, their share of the event loop's time, and
+their deadlines.
 
-A handshake costs the loop a millisecond and more, and who asks for one is not known yet.  All
-handshakes of a process together may take half of the loop's time, in small parts of a turn, after
-the connections that are open have had theirs; one that takes too long is ended, and until its
-client has said something it holds a socket and nothing else.
+Pure. A handshake costs the event loop a millisecond or more, for a client that is not authenticated
+yet. All handshakes of a process together may use half of the event loop's time. A few of their
+steps run in each iteration, after the open connections. A handshake that takes too long is ended.
+Until its client has sent bytes, it holds a socket and nothing else.
 """
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from ottla.model.token_bucket import TokenBucket
+from ottla.model.quotas.token_bucket import TokenBucket
 
 HANDSHAKE_MS_MAX = 30_000
-"""How long a handshake may take, waits included.  Lower cuts off clients when very many come at
-once, higher lets strangers hold connections for longer."""
+"""Maximum milliseconds of a handshake, including waits.  Smaller cuts off clients when very many
+connect at once; larger lets unauthenticated clients hold connections longer."""
 
 LOOP_SHARE = 0.5
-"""The part of the loop's time that handshakes may take.  Higher lets a crowd of clients in sooner,
-lower delays the others less."""
+"""Fraction of the event loop's time that handshakes may use. Larger admits a crowd of clients
+sooner; smaller delays the open connections less."""
 
 BURST_MS = 200
-"""For how long the credit of handshakes adds up: a client that comes alone never waits."""
+"""Milliseconds for which unused time of handshakes accumulates, so that a single client never
+waits."""
 
 TURN_NS = 2_000_000
-"""How long handshakes may hold a turn of the loop, give or take one step."""
+"""Nanoseconds of handshakes per event-loop iteration, exceeded by at most one step."""
 
 HINTS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -42,13 +44,14 @@ HINTS = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this broker's certificate has expired",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the client has no version of ssl.enabled.protocols",
 }
-"""What OpenSSL's reasons mean here."""
+"""Explanations for operators of OpenSSL's error reasons."""
 
 C = TypeVar("C")
 
 
 def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
-    """Return why a handshake failed; `of_certificate` is what OpenSSL said of the client's."""
+    """Return a sentence for the log that explains a failed handshake. `of_certificate` is OpenSSL's
+    reason for rejecting the client's certificate."""
     if of_certificate:
         return f"the client's certificate is not accepted: {of_certificate}"
     if reason in HINTS:
@@ -57,26 +60,24 @@ def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
 
 
 class Handshakes(Generic[C]):
-    """The handshakes that have not ended: a queue of those whose client has said something."""
+    """Unfinished handshakes, with a queue of those whose client has sent bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}
-        """By when each must have ended; the earliest first, for all have the same time."""
+        """Deadline of each handshake.  The earliest is first, since all have the same timeout."""
         self._queue: dict[C, None] = {}
         self._budget = TokenBucket(LOOP_SHARE * 1_000, BURST_MS, now_ms)
-        """Milliseconds of the loop."""
+        """Milliseconds of event-loop time that handshakes may use."""
         self._is_watched = False
-        """Whether those that are overdue will be asked for."""
+        """True if a call of `overdue` is scheduled."""
 
     def __len__(self) -> int:
-        """Return how many handshakes have not ended."""
+        """Return the number of unfinished handshakes."""
         return len(self._deadlines)
 
     def begin(self, channel: C, now_ms: int) -> int | None:
-        """Note a new connection; return when to ask for those that are overdue.
-
-        None where that is known already.
-        """
+        """Add a new connection. Returns the time in milliseconds at which the caller must call
+        `overdue`, or None if that call is scheduled already."""
         self._deadlines[channel] = deadline_ms = now_ms + HANDSHAKE_MS_MAX
         if self._is_watched:
             return None
@@ -84,40 +85,44 @@ class Handshakes(Generic[C]):
         return deadline_ms
 
     def end(self, channel: C) -> None:
-        """Forget a connection whose handshake has succeeded or failed.  Twice is once."""
+        """Remove a connection whose handshake has succeeded or failed.  A second call has no
+        effect."""
         self._deadlines.pop(channel, None)
         self._queue.pop(channel, None)
 
     def queue(self, channel: C) -> None:
-        """Note that a client has said something."""
+        """Queue a channel whose client has sent handshake bytes."""
         if channel in self._deadlines:
             self._queue[channel] = None
 
     @property
     def has_queue(self) -> bool:
-        """Whether a client waits for an answer."""
+        """True if a client waits for a step of its handshake."""
         return bool(self._queue)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return for how long no handshake may go on: its share of the loop is used up."""
+        """Return the milliseconds until the next step may run: 0, unless the handshakes' share of
+        the event loop's time is used up."""
         self._budget.fill(now_ms)
         return self._budget.throttle_ms
 
     def turn(self, now_ms: int) -> Iterator[C]:
-        """Yield whose step is next, as long as the share of the loop lasts; `spend` after each."""
+        """Yield the channels whose handshake step is next, until the handshakes' share of time is
+        used up. The caller must call `spend` after each step."""
         while self._queue and not self.wait_ms(now_ms):
             channel = next(iter(self._queue))
             del self._queue[channel]
             yield channel
 
     def spend(self, step_ns: int, now_ms: int) -> None:
-        """Count the time that a step took."""
+        """Subtract the duration of a step from the time that handshakes may use."""
         self._budget.spend(step_ns / 1_000_000, now_ms)
 
     def overdue(self, now_ms: int) -> tuple[list[C], int | None]:
-        """Return the connections whose time is over, and when to ask again; None with none left.
+        """Remove and return the connections whose deadline has passed, and the time of the next
+        call.
 
-        They are forgotten.
+        The time is None if no handshake is left.
         """
         found = []
         for channel, deadline_ms in self._deadlines.items():

@@ -1,18 +1,18 @@
-"""TLS of one listener while it serves: its certificate now, and the users its clients are.
+"""TLS of one listener: its current certificate, and the users of its clients.
 
-The certificate may be replaced while connections are open: those that begin later use the new one.
-As in Kafka a new one must be of the same subject and have all names of the old, unless
-`ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise: a file that was mixed up with
-another host's is not taken up.
+The certificate may be replaced while connections are open; new connections use the new one. As in
+Kafka, a new certificate must have the same subject as the old one, and all of its names.
+`ssl.allow.dn.changes` and `ssl.allow.san.changes` permit other certificates. The rule refuses a
+file that was confused with another host's.
 """
 
 import ssl
 from collections.abc import Mapping
 
 from ottla.broker.network.listener import HandshakeCounts, HandshakeFailedError
-from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import ConfigError
-from ottla.model.settings.tls import (
+from ottla.model.security.acls import ANONYMOUS_USER
+from ottla.model.settings.security.tls import (
     ALLOW_DN_CHANGES,
     ALLOW_SAN_CHANGES,
     KEYSTORE_LOCATION,
@@ -25,10 +25,10 @@ from ottla.model.tls.principal_mapping import NAME_LENGTH_MAX
 
 
 class ServedTls:
-    """TLS of one listener; satisfies the seam `ListenerTls`."""
+    """TLS settings and certificate of one listener; implements `ListenerTls`."""
 
     def __init__(self, protocol: str, config: TlsConfig, *, failure_delay_ms: int) -> None:
-        """Read certificate and key; raises ConfigError where they cannot be used."""
+        """Read certificate and key.  Raises ConfigError if they cannot be used."""
         self.counts = HandshakeCounts()
         self.failure_delay_ms = failure_delay_ms
         self._maps_users = protocol == SSL
@@ -38,7 +38,8 @@ class ServedTls:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Plain counts, and when the certificate expires in seconds since the epoch."""
+        """Handshake counters, and the time when the certificate expires, in seconds since the
+        epoch."""
         own = self.material.certificate
         return {
             "handshakes.succeeded": self.counts.successes,
@@ -47,10 +48,10 @@ class ServedTls:
         }
 
     def user_of(self, certificate: bytes | None) -> str:
-        """Return the user that a client's certificate (DER) stands for.
+        """Return the user for a client certificate (DER).
 
-        Clients that log in are who they log in as, whatever certificate they have.  Raises
-        HandshakeFailedError where no rule maps the certificate.
+        If the client also logs in with SASL, that login determines the user instead. Raises
+        HandshakeFailedError if no mapping rule applies.
         """
         if certificate is None or not self._maps_users:
             return ANONYMOUS_USER
@@ -71,9 +72,9 @@ class ServedTls:
         return user
 
     def prepared(self, config: TlsConfig) -> "PreparedTls":
-        """Read what is to take the place of the certificate; touches nothing that is served.
+        """Read a certificate and key that are to replace the current ones, which stay in use.
 
-        Raises ConfigError where it cannot be used, or may not take that place.
+        Raises ConfigError if they cannot be used or may not replace the current ones.
         """
         material = read_material(config)
         if material.certificate is not None and self.material.certificate is not None:
@@ -81,14 +82,14 @@ class ServedTls:
         return PreparedTls(config, material, server_context(config, material))
 
     def take_up(self, prepared: "PreparedTls") -> None:
-        """Use it for the connections that begin from now on."""
+        """Use a certificate from `prepared` for all new connections."""
         self.config = prepared.config
         self.material = prepared.material
         self.context = prepared.context
 
 
 class PreparedTls:
-    """A certificate that can be served."""
+    """Certificate that is ready to be served."""
 
     __slots__ = ("config", "context", "material")
 
@@ -99,7 +100,8 @@ class PreparedTls:
 
 
 def check_compatible(config: TlsConfig, old: Certificate, new: Certificate) -> None:
-    """Refuse a certificate in the place of another one whose subject or names it does not have."""
+    """Raise ConfigError if a certificate may not replace another one because of its subject or
+    names."""
     spelling = config.spelling(KEYSTORE_LOCATION)
     if not config.allow_dn_changes and new.subject.lower() != old.subject.lower():
         raise ConfigError(

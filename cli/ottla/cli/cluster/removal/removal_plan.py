@@ -1,21 +1,21 @@
-"""What must move before a broker can be removed, and what makes that impossible.  Pure."""
+"""Reassignments required before a broker can be removed, and reasons that prevent them.  Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.cli.cluster.reassignment_plan import Move, ReplicaAssignment, moves_of, without
-from ottla.cli.cluster.reassignment_requests import Ongoing
+from ottla.cli.cluster.moves.reassignment_plan import Move, ReplicaAssignment, moves_of, without
+from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
 from ottla.cli.common import counted
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 NAMED_MAX = 5
-"""Partitions that one sentence names."""
+"""Number of partitions that one sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """The reassignments that still have to begin, and those under way."""
+    """The reassignments that still have to be started, and those under way."""
 
     moves: Sequence[Move]
     under_way: Collection[TopicPartition]
@@ -29,17 +29,18 @@ class RemovalPlan:
 def plan_removal(
     broker: int,
     places: Sequence[ReplicaAssignment],
-    ongoing: Sequence[Ongoing],
+    ongoing: Sequence[OngoingMove],
     racks_of_alive: Mapping[int, str | None],
     *,
     is_alive: bool,
     leaderless: Collection[TopicPartition] = (),
 ) -> RemovalPlan:
-    """Return what must move away from a broker.
+    """Return the reassignments that free a broker of replicas.
 
-    A reassignment under way that already removes the broker is awaited and not begun again.
-    Raises RefusedError if a partition cannot keep its count of replicas, or if the broker is down
-    and has the only copy of a partition, or one of those that have no leader to copy from.
+    A reassignment under way that already removes the broker is awaited, and not started again.
+    Raises RefusedError if a partition cannot keep its number of replicas.  Raises it also if the
+    broker is down and has the only copy of a partition, or a copy of one that has no leader to copy
+    from.
     """
     targets = {one.at: one.target for one in ongoing}
     wanted = [
@@ -82,22 +83,23 @@ def plan_removal(
 
 
 def what_waits(
-    moving: Sequence[Ongoing], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
+    moving: Sequence[OngoingMove], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> str:
-    """Return which partitions have not moved in time, and which brokers they wait for.
+    """Return a sentence with the partitions that have not moved in time, and the brokers that they
+    wait for.
 
-    `in_sync` names the replicas in sync of each partition, None where it has no leader.
+    `in_sync` has the in-sync replicas of each partition, or None if it has no leader.
     """
-    told = []
+    waiting = []
     for one in moving[:NAMED_MAX]:
         found = in_sync.get(one.at)
         if found is None:
-            told.append(f"{one.name} waits for a leader (replicas: {_ids(one.replicas)})")
+            waiting.append(f"{one.name} waits for a leader (replicas: {_ids(one.replicas)})")
         else:
             late = [broker for broker in one.target if broker not in found]
-            told.append(f"{one.name} waits for {_ids(late) or 'the controller'}")
+            waiting.append(f"{one.name} waits for {_ids(late) or 'the controller'}")
     more = f", and {len(moving) - NAMED_MAX} more" if len(moving) > NAMED_MAX else ""
-    return f"{counted(len(moving), 'partition')} did not move in time: {', '.join(told)}{more}"
+    return f"{counted(len(moving), 'partition')} did not move in time: {', '.join(waiting)}{more}"
 
 
 def _ids(brokers: Sequence[int]) -> str:

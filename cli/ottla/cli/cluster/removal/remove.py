@@ -1,15 +1,14 @@
 """`ottla broker remove`: move a broker's replicas away, wait for its stop, unregister it.
 
-Each step begins from the cluster's present state, so a second run resumes where the first ended.
+Each step starts from the cluster's present state, so a second run resumes where the first ended.
 """
 
 import argparse
-from typing import Any
 
 import trio
 
-from ottla.cli.cluster.reassign import watch_moves
-from ottla.cli.cluster.reassignment_requests import (
+from ottla.cli.cluster.moves.reassign import watch_moves
+from ottla.cli.cluster.moves.reassignment_requests import (
     in_sync_of,
     ongoing_of,
     places_of,
@@ -24,62 +23,39 @@ from ottla.cli.cluster.removal.unregister import (
 )
 from ottla.cli.cluster.survey import brokers_of, registered
 from ottla.cli.common import counted, print_json
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
+from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import note, say
+from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 ROUNDS_MAX = 5
-"""Plans in a row: topics created meanwhile may place replicas on the broker again."""
+"""Largest number of successive plans: topics created meanwhile may place replicas on the broker
+again."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
 STILL_RUNS = 2
 
 
-def configure_remove(verbs: Any) -> argparse.ArgumentParser:
-    """Declare the verb; return its parser."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        "remove",
-        help="move a broker's replicas away, wait until it is stopped, unregister it",
-        description="Without --yes the moves are shown and nothing is changed. A run that was "
-        "interrupted or timed out is resumed by the same command. Exit codes: 0 removed, "
-        "1 refused or not moved in time, 2 the broker was not stopped in time.",
-    )
-    parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
-    parser.add_argument("--yes", action="store_true", help="make the changes (default: show them)")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=MOVE_TIMEOUT_S,
-        metavar="SECONDS",
-        help="time to wait for the moves, which go on afterwards, in seconds (default: 3600)",
-    )
-    parser.add_argument(
-        "--stop-timeout",
-        type=float,
-        default=STOP_TIMEOUT_S,
-        metavar="SECONDS",
-        help="time to wait until the broker is stopped, in seconds (default: 600)",
-    )
-    return parser
-
-
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove a broker step by step, or show what would move."""
+    """Remove a broker step by step, or show the required moves."""
     broker_id = arguments.id
     plan = await _plan(admin, broker_id)
     if not arguments.yes:
         rows = [(*move.at, move.before.replicas, move.after.replicas) for move in plan.moves]
         show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS"), rows)
-        note(f"nothing was changed; 'ottla broker remove {broker_id} --yes' does it")
+    if not await confirm_in_loop(arguments, f"make these moves, and remove broker {broker_id}?"):
         return 0
     ends_at_s = trio.current_time() + arguments.timeout
     moved = await _move_away(admin, broker_id, plan, ends_at_s)
     is_stopped = await _wait_stopped(admin, broker_id, arguments.stop_timeout)
     if is_stopped:
-        # The wait for the stop was the operator's: what came meanwhile gets its own time.
+        # The wait for the broker's stop was the operator's, so replicas placed meanwhile get a
+        # timeout of their own.
         ends_at_s = trio.current_time() + arguments.timeout
         moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id), ends_at_s)
         await request_unregister(admin, broker_id)
@@ -115,7 +91,7 @@ async def _plan(admin: Admin, broker_id: int) -> RemovalPlan:
 async def _move_away(
     admin: Admin, broker_id: int, plan: RemovalPlan, ends_at_s: float
 ) -> set[TopicPartition]:
-    """Reassign until the broker holds nothing; return the partitions that moved."""
+    """Reassign until the broker has no replicas.  Returns the partitions that moved."""
     moved: set[TopicPartition] = set()
     for _ in range(ROUNDS_MAX):
         if not plan.partitions:
@@ -167,3 +143,27 @@ async def _wait_stopped(admin: Admin, broker_id: int, timeout_s: float) -> bool:
             note(f"broker {broker_id} holds no replica any longer: stop it now (SIGTERM); waiting")
             is_asked = True
         await trio.sleep(ASK_AGAIN_S)
+
+
+REMOVE = admin_verb(
+    "remove",
+    "move a broker's replicas away, wait until it is stopped, unregister it",
+    remove,
+    option("id ID", "node.id of the broker", type=int),
+    CONFIRMATION,
+    option(
+        "--timeout SECONDS",
+        "time to wait for the moves, which continue afterwards, in seconds (default: 3600)",
+        type=float,
+        default=MOVE_TIMEOUT_S,
+    ),
+    option(
+        "--stop-timeout SECONDS",
+        "time to wait until the broker is stopped, in seconds (default: 600)",
+        type=float,
+        default=STOP_TIMEOUT_S,
+    ),
+    description="A run that was "
+    "interrupted or timed out is resumed by the same command. Exit codes: 0 removed, "
+    "1 refused or not moved in time, 2 the broker was not stopped in time.",
+)

@@ -1,14 +1,16 @@
-"""`ottla broker unregister`: forget a broker that is stopped and holds nothing (KIP-500)."""
+"""`ottla broker unregister`: remove the registration of a stopped broker without replicas
+(KIP-500)."""
 
 import argparse
-from typing import Any
 
 import trio
 
-from ottla.cli.cluster.reassignment_requests import places_of
+from ottla.cli.cluster.moves.reassignment_requests import places_of
 from ottla.cli.cluster.survey import SurveyedBroker, brokers_of, registered
 from ottla.cli.common import counted, print_json
+from ottla.cli.options import option
 from ottla.cli.terminal import note, say
+from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ErrorCode, RefusedError
@@ -19,26 +21,8 @@ SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 
 
-def configure_unregister(verbs: Any) -> argparse.ArgumentParser:
-    """Declare the verb; return its parser."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        "unregister",
-        help="remove a stopped broker that holds no replica from the cluster's metadata",
-        description="The request itself has no condition, as in Kafka, whose tool "
-        "'kafka-cluster unregister' forgets a running broker at once; this command asks first. "
-        "Partitions that still name the broker afterwards are told.",
-    )
-    parser.add_argument("id", type=int, metavar="ID", help="node.id of the broker")
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="unregister it although it runs or has replicas; one that runs must be restarted",
-    )
-    return parser
-
-
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a broker; refuse one that is alive or holds replicas, unless forced."""
+    """Unregister a broker.  Raises RefusedError if it is alive or has replicas, unless forced."""
     broker_id = arguments.id
     if not arguments.force:
         await _check_idle(admin, broker_id)
@@ -52,7 +36,8 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def request_unregister(admin: Admin, broker_id: int) -> None:
-    """Have the controller forget a broker; return when the broker that answers us knows it."""
+    """Have the controller unregister a broker. Returns once the broker that answers our requests
+    knows the change."""
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse
     )
@@ -65,22 +50,24 @@ async def request_unregister(admin: Admin, broker_id: int) -> None:
 
 
 async def note_left(admin: Admin, broker_id: int) -> None:
-    """Name the partitions of a broker that is unregistered, such as those made meanwhile."""
+    """Print the partitions that still list an unregistered broker as a replica, such as partitions
+    created in the meantime."""
     held = [one for one in await places_of(admin, None) if broker_id in one.replicas]
     if held:
         note(
             f"broker {broker_id} is still a replica of {counted(len(held), 'partition')} "
-            f"({held[0].name}); 'ottla topic reassign --evacuate {broker_id} --execute' moves them"
+            f"({held[0].name}); 'ottla topic reassign --evacuate {broker_id} --yes' moves them"
         )
 
 
 def is_running(broker: SurveyedBroker) -> bool:
-    """Return whether the controllers hear of a broker, or it answers us."""
+    """Return whether a broker is running: the controllers receive its heartbeats, or it answers our
+    requests."""
     return not (broker.is_fenced and broker.failure)
 
 
 def not_registered(broker_id: int) -> RefusedError:
-    """Return the refusal of an id that the cluster does not know."""
+    """Return the refusal for the id of a broker that is not registered."""
     return RefusedError(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
         f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
@@ -104,3 +91,17 @@ async def _check_idle(admin: Admin, broker_id: int) -> None:
             f"broker {broker_id} is a replica of {counted(len(held), 'partition')} "
             f"({held[0].name}); 'ottla broker remove {broker_id}' moves them first",
         )
+
+
+UNREGISTER = admin_verb(
+    "unregister",
+    "remove a stopped broker that holds no replica from the cluster's metadata",
+    unregister,
+    option("id ID", "node.id of the broker", type=int),
+    option(
+        "--force", "unregister it although it runs or has replicas; one that runs must be restarted"
+    ),
+    description="The request itself has no condition, as in Kafka, whose tool "
+    "'kafka-cluster unregister' forgets a running broker at once; this command asks first. "
+    "Partitions that still name the broker afterwards are listed.",
+)

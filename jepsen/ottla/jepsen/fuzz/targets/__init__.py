@@ -1,16 +1,17 @@
-"""The targets, one domain a file.
+"""The fuzz targets, one domain per file.
 
-frames.py     a client's bytes, from the frame to the answer of a small real broker
+frames.py     a client's bytes, from the frame to the response of a small real broker
 messages.py   every request, response and record in every version
-answers.py    answers of a hostile broker, to every call of our client
-batches.py    record batches, codecs, message sets of old
+answers.py    responses of a hostile broker to every call of Ottla's client
+batches.py    record batches, codecs, old message sets
 recovery.py   a partition's directory
 files.py      small files and file names, .properties
-metadata.py   metadata records and their fold, snapshots, control records
-groups.py     records of groups, members' words, regular expressions
+metadata.py   metadata records and the image they result in, snapshots, control records
+groups.py     records of groups, embedded subscriptions, regular expressions
 peers.py      gRPC between nodes, raft's core
 logins.py     SASL frames, SCRAM's messages, tokens
-acls.py       entries and filters of ACLs, and decisions by them
-principals.py certificates, and the users that rules make of them
-decisions.py  requests as the active controller decides them
+acls.py       ACLs and their filters, and decisions of the authorizer
+principals.py certificates, and the users that rules map them to
+pushes.py     telemetry pushes of clients
+decisions.py  requests to the active controller
 """

@@ -1,7 +1,7 @@
-"""Access control entries and filters as clients send them, and decisions by them.
+"""ACLs and filters from clients, and decisions of the authorizer.
 
-What is accepted is stored and found again; what a filter finds is what a look at every entry finds;
-and the authorizer decides each of them as a look at every entry does.
+If an ACL is accepted, it must be stored and found again. A filter must find the same entries as a
+scan of all entries, and the authorizer must decide like such a scan.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,15 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.metadata import check_image
+from ottla.jepsen.in_memory_controller import CountingRng, InMemoryController
 from ottla.metadata.acl_table import AclTable, rule_of
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.acl_hosts import address_of
-from ottla.model.acls import (
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.security.acl_hosts import address_of
+from ottla.model.security.acls import (
     ANY_USER,
     WILDCARD,
     AclEntry,
@@ -27,9 +28,8 @@ from ottla.model.acls import (
     PatternType,
     ResourceType,
 )
-from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
-from ottla.model.settings.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.security.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_examples import example
 from ottla.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -41,16 +41,17 @@ VERSIONS = CreateAclsRequest.VERSIONS
 HOSTS = ("*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "host")
 NAMES = ("*", "t", "topic", "topic-1", "*t")
 ASKED_MAX = 20
-"""Entries of an input that are asked of the authorizer: each is compared with all others."""
+"""Maximum number of an input's ACLs that are checked with the authorizer. Each is compared with all
+others."""
 
 
 @cache
-def _cluster() -> Rehearsal:
-    """Return a cluster with entries of every kind, which every input finds as it was."""
+def _cluster() -> InMemoryController:
+    """Return a cluster with ACLs of every kind, the same for every input."""
     authorizer = AuthorizerConfig(
         class_name=STANDARD_AUTHORIZER, super_users=frozenset({"User:ANONYMOUS"})
     )
-    cluster = Rehearsal(config=ControllerConfig(authorizer=authorizer))
+    cluster = InMemoryController(config=ControllerConfig(authorizer=authorizer))
     cluster.forward(_good_creations())
     return cluster
 
@@ -102,7 +103,7 @@ def _check(data: bytes) -> None:
     check_image(cluster.image)
 
 
-def _create(cluster: Rehearsal, request: Any, version: int) -> None:
+def _create(cluster: InMemoryController, request: Any, version: int) -> None:
     before = set(cluster.image.acls.ids)
     answer: Any = cluster.forward(request, version)
     decode(CreateAclsResponse, version, encode(answer, version))
@@ -131,7 +132,8 @@ def _entry_of(asked: AclCreation) -> AclEntry:
 
 
 def _ask(acls: AclTable, entry: AclEntry) -> None:
-    """Ask about what an entry is about, and about a longer name."""
+    """Check the authorizer's decisions on the resource of an ACL, and on a resource with a longer
+    name."""
     authorizer = StandardAuthorizer(AuthorizerConfig(), acls=acls)
     operation = max(entry.operation, AclOperation.READ)
     host = "10.0.0.1" if entry.host == WILDCARD or "/" in entry.host else entry.host
@@ -146,7 +148,7 @@ def _ask(acls: AclTable, entry: AclEntry) -> None:
 def _obvious(
     acls: AclTable, asked: AclEntry, host: str, operation: AclOperation, name: str
 ) -> bool:
-    """Decide by a look at every entry."""
+    """Return the authorization decision that a scan of all entries gives."""
     verdicts = set()
     for entry_id, entry in acls.entries.items():
         rule = rule_of(entry_id, entry)
@@ -166,7 +168,7 @@ def _obvious(
     return verdicts == {AclPermission.ALLOW}
 
 
-def _delete(cluster: Rehearsal, request: Any, version: int) -> None:
+def _delete(cluster: InMemoryController, request: Any, version: int) -> None:
     before = set(cluster.image.acls.ids)
     answer: Any = cluster.forward(request, version)
     decode(DeleteAclsResponse, version, encode(answer, version))
@@ -199,7 +201,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 ACLS = FuzzTarget(
     name="acls",
-    sentence="entries and filters of ACLs as the controller takes them, and decisions by them",
+    sentence="ACLs and filters from clients, and decisions of the authorizer",
     check=_check,
     seeds=_seeds,
     refusals=(ProtocolError, RefusedError),

@@ -1,7 +1,7 @@
-"""Answers of a hostile broker, as every call of our client meets them.
+"""Responses of a hostile broker to every call of Ottla's client.
 
-An input is the number of a call and the bodies of the answers to its requests, each with its length
-in front.  A call may end as it likes with an error of ours; time is virtual and bounded.
+An input is the number of a call, and the bodies of the responses to its requests, each preceded by
+its length.  A call may end with any error of Ottla's own. Time is virtual and limited.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,7 +14,7 @@ import trio.testing
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.consumer import open_consumer
-from ottla.client.fetch.fetched import Fetched
+from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.groups.sticky_user_data import (
@@ -41,11 +41,11 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 
 BOOTSTRAP = (("broker", 9092),)
 TIMEOUT_S = 0.35
-"""Enough for some tries again."""
+"""Timeout of a call: long enough for several retries."""
 
 CALL_S_MAX = 1.0
-"""Virtual time after which a call is cancelled.  A client that is hung up on connects again every
-50 ms at most, which costs about a millisecond of CPU: the time bounds what the tries come to."""
+"""Virtual time after which a call is cancelled.  A disconnected client reconnects at most every 50
+ms, which costs about a millisecond of CPU. So this limits the CPU time of the retries."""
 
 COURSES = 4
 AT = TopicPartition("t", 0)
@@ -121,10 +121,11 @@ CALLS: tuple[Callable[[], Awaitable[None]], ...] = (
     ),
 )
 FETCHED = len(CALLS)
-"""The number of inputs that are what was fetched of a partition, without any connection."""
+"""First byte of inputs that are the bytes of a fetched partition, which are decoded without a
+connection."""
 
 USER_DATA = FETCHED + 1
-"""The number of inputs that are what another member's assignor remembers."""
+"""First byte of inputs that are user data of another member's assignor."""
 
 
 def _check(data: bytes) -> None:
@@ -141,7 +142,8 @@ def _check(data: bytes) -> None:
 
 
 def _take_fetched(data: bytes) -> None:
-    """Read a fetch in each way there is: all must give the same, or refuse at the same place."""
+    """Decode a fetch in every way that the client offers. All must return the same records, or fail
+    at the same offset."""
     body = with_right_crcs(data)
     scanned = _given_out(body, RecordDecoder(rows_before_import=1 << 40), is_batched=False)
     for is_batched in (False, True):
@@ -152,9 +154,11 @@ def _take_fetched(data: bytes) -> None:
 def _given_out(
     body: bytes, decoder: RecordDecoder, *, is_batched: bool
 ) -> tuple[list[ConsumerRecord], Offset | None]:
-    """Return the records, and where the bytes lie if they do."""
+    """Return the decoded records, and the offset of the corruption if there is one."""
     try:
-        fetched = Fetched(AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder)
+        fetched = FetchedRecords(
+            AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder
+        )
     except CorruptDataError:
         return [], Offset(0)
     found: list[ConsumerRecord] = []
@@ -187,7 +191,7 @@ def _call(call: Callable[[], Awaitable[None]], answer: Answer) -> None:
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-# ---- good answers
+# ---- valid responses
 
 NAMED: dict[str, Any] = {
     "error_code": 0,
@@ -218,7 +222,7 @@ NAMED: dict[str, Any] = {
 
 
 def _made_good(value: Any, random: Random) -> None:
-    """Give a random answer the names that were asked for, mostly."""
+    """Replace most names in a random response by names that were requested."""
     if isinstance(value, list):
         del value[2:]
         for each in value:
@@ -245,7 +249,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 
 def _course_of(call: Callable[[], Awaitable[None]], random: Random) -> bytes:
-    """Let a call meet good answers and return them."""
+    """Run a call against valid responses, and return these responses as an input."""
     bodies: list[bytes] = []
     rng = FuzzRng(random)
 
@@ -264,7 +268,7 @@ def _course_of(call: Callable[[], Awaitable[None]], random: Random) -> bytes:
     try:
         _call(call, answer)
     except Exception:
-        # What a good answer does to the client is seen when it is read as an input.
+        # The effect of a valid response on the client is checked when it is read as an input.
         return _joined(bodies)
     return _joined(bodies)
 
@@ -275,7 +279,7 @@ def _joined(bodies: list[bytes]) -> bytes:
 
 ANSWERS = FuzzTarget(
     name="answers",
-    sentence="answers of a hostile broker to every call of our client: producer, consumer, admin",
+    sentence="responses of a hostile broker to Ottla's client: producer, consumer, admin",
     check=_check,
     seeds=_seeds,
     refusals=(OttlaError, ProtocolError, CorruptDataError),

@@ -1,7 +1,7 @@
-"""Record batches as clients produce them and logs hold them: headers, checks, records, codecs.
+"""Record batches as clients produce them and logs store them: headers, checks, records, codecs.
 
-The CRC of what is changed is made right again (unless the input's first byte says otherwise): else
-every input would end there.
+The CRC of a mutated batch is corrected unless the input's first byte forbids it. Otherwise nearly
+every input would be refused because of its CRC.
 """
 
 import struct
@@ -15,10 +15,10 @@ from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.limits import KIB, MIB
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.log_config import LogConfig
-from ottla.storage.recovery import end_marker_of
-from ottla.storage.validate import check_records, checked_header, gathered, recoded
+from ottla.storage.log.validate import check_records, checked_header, gathered, recoded
+from ottla.storage.recovery.recovery import end_marker_of
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire import legacy
 from ottla.wire.batch import CRC_AT, CRC_START, LENGTH_END, batches, check_crc, parse_header
 from ottla.wire.batch_builder import (
@@ -33,16 +33,16 @@ from ottla.wire.records import scan
 
 NOW_MS = 1_700_000_000_000
 KEEP_CRC_FLAG = 0x80
-"""In the first byte of an input: its CRCs stay as they are."""
+"""Flag in the first byte of an input: its CRCs are not corrected."""
 
 LIMIT_BYTES = 256 * KIB
-"""What a batch may unpack to here: little, so that the bound is met often."""
+"""Maximum size in bytes of an unpacked batch. It is small, so that inputs often exceed it."""
 
 _LENGTH = struct.Struct(">i")
 
 
 def with_right_crcs(data: bytes) -> bytes:
-    """Return the batches with the CRC of each made right, as far as their lengths are followed."""
+    """Return the batches with corrected CRCs, up to the first invalid length."""
     fixed = bytearray(data)
     at = 0
     while len(fixed) - at >= CRC_START:
@@ -120,7 +120,8 @@ def _check(data: bytes) -> None:
 
 
 def _check_append(body: bytes, config: LogConfig) -> None:
-    """Do what a leader does before it writes; what it lets pass must be whole as written."""
+    """Check a batch as a leader does before an append. If it is accepted, its stored form must be
+    valid."""
     view = memoryview(body)
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         try:
@@ -146,7 +147,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
 
 BATCHES = FuzzTarget(
     name="batches",
-    sentence="record batches: headers, what a leader checks, records, all codecs",
+    sentence="record batches: headers, checks of a leader, records, all codecs",
     check=_check,
     seeds=_seeds,
     allocation_free_bytes=MIB + 6 * LIMIT_BYTES,  # unpacked, packed again, and its records
@@ -154,7 +155,7 @@ BATCHES = FuzzTarget(
 
 
 LEGACY = len(Codec)
-"""The first byte of an input that is a message set of old."""
+"""First byte of an input that contains an old message set."""
 
 
 def _check_codec(data: bytes) -> None:
@@ -201,7 +202,7 @@ def _with_right_legacy_crcs(data: bytes) -> bytes:
 
 
 def legacy_message(offset: int, magic: int, attributes: int, value: bytes | None) -> bytes:
-    """Write one message of the old formats."""
+    """Return one message in an old message format."""
     stamp = struct.pack(">q", NOW_MS) if magic else b""
     packed = b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4) + value
     body = bytes(4) + bytes([magic, attributes]) + stamp + b"\xff\xff\xff\xff" + packed
@@ -219,7 +220,7 @@ def _legacy_seeds(random: Random) -> Iterator[bytes]:
 
 CODECS = FuzzTarget(
     name="codecs",
-    sentence="the five decompressors with their bound, and message sets of the formats before v2",
+    sentence="the five decompressors with their size limit, and old message sets (before v2)",
     check=_check_codec,
     seeds=_codec_seeds,
     allocation_free_bytes=MIB + 6 * LIMIT_BYTES,

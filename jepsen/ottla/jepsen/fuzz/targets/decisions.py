@@ -1,6 +1,7 @@
-"""Requests of brokers and clients as the active controller decides them.
+"""Requests of brokers and clients to the active controller.
 
-What it decides must fold and be written; any other error than a refusal would end the controller.
+The records of the controller's decision must be writable, and must apply to the metadata. Any error
+other than a refusal would end the controller.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,14 +12,21 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from ottla.controller import brokers, partitions, producer_ids
+from ottla.controller import producer_ids
 from ottla.controller.client_requests import DECISIONS as FORWARDED
 from ottla.controller.decision import Decision
-from ottla.controller.rehearsal import IDENTITY, CountingRng, Rehearsal, registration
-from ottla.controller.sessions import BrokerSessions
+from ottla.controller.membership import brokers
+from ottla.controller.membership.sessions import BrokerSessions
+from ottla.controller.replication import partitions
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.metadata import check_image
+from ottla.jepsen.in_memory_controller import (
+    IDENTITY,
+    CountingRng,
+    InMemoryController,
+    registration,
+)
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.limits import MIB
@@ -40,9 +48,9 @@ FORWARDED_VERSIONS = tuple(
 
 
 @cache
-def _cluster() -> Rehearsal:
-    """Return a cluster of three brokers with two topics, which every input finds as it was."""
-    cluster = Rehearsal()
+def _cluster() -> InMemoryController:
+    """Return a cluster of three brokers with two topics, the same for every input."""
+    cluster = InMemoryController()
     cluster.start(1, 2, 3)
     for name in ("t", "topic-1"):
         assignments = [
@@ -56,7 +64,7 @@ def _cluster() -> Rehearsal:
     return cluster
 
 
-def _as_it_was() -> Rehearsal:
+def _as_it_was() -> InMemoryController:
     cluster = copy(_cluster())
     cluster.rng = CountingRng(drawn=cluster.rng.drawn)
     cluster.sessions = BrokerSessions(cluster.config.session_timeout_ms)
@@ -64,7 +72,7 @@ def _as_it_was() -> Rehearsal:
     return cluster
 
 
-def _register(cluster: Rehearsal, request: pb.RegisterRequest) -> Decision[Any]:
+def _register(cluster: InMemoryController, request: pb.RegisterRequest) -> Decision[Any]:
     return brokers.register(
         cluster.image,
         cluster.config,
@@ -76,7 +84,7 @@ def _register(cluster: Rehearsal, request: pb.RegisterRequest) -> Decision[Any]:
     )
 
 
-def _heartbeat(cluster: Rehearsal, request: pb.HeartbeatRequest) -> Decision[Any]:
+def _heartbeat(cluster: InMemoryController, request: pb.HeartbeatRequest) -> Decision[Any]:
     brokers.steady_heartbeat(cluster.image, cluster.sessions, request, now_ms=cluster.now_ms)
     return brokers.heartbeat(
         cluster.image,
@@ -88,7 +96,9 @@ def _heartbeat(cluster: Rehearsal, request: pb.HeartbeatRequest) -> Decision[Any
     )
 
 
-BROKER_CALLS: tuple[tuple[type[Message], Callable[[Rehearsal, Any], Decision[Any]]], ...] = (
+BROKER_CALLS: tuple[
+    tuple[type[Message], Callable[[InMemoryController, Any], Decision[Any]]], ...
+] = (
     (pb.RegisterRequest, _register),
     (pb.HeartbeatRequest, _heartbeat),
     (
@@ -131,7 +141,8 @@ def _decide(data: bytes) -> None:
 
 
 def broker_requests() -> Iterator[Message]:
-    """Yield one good request of each of the broker's calls, in their order."""
+    """Yield one valid request for each RPC of a broker to the controller, in the order of the
+    RPCs."""
     epoch = _cluster().image.brokers[NodeId(1)].epoch
     topic = _cluster().image.topic("t")
     assert topic is not None
@@ -177,7 +188,7 @@ def _name_of(data: bytes) -> str:
 
 DECISIONS = FuzzTarget(
     name="decisions",
-    sentence="requests of brokers and clients, as the active controller decides them",
+    sentence="requests of brokers and clients to the active controller",
     check=_decide,
     seeds=_seeds,
     refusals=(ProtocolError, RefusedError, DecodeError),

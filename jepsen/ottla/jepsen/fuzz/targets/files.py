@@ -1,6 +1,7 @@
-"""The small files of a node: checkpoints, identities, snapshots of producers, settings.
+"""The small files of a node: checkpoints, identities, producer snapshots, settings.
 
-An input begins with the number of its reader; what carries a CRC gets the right one.
+An input begins with the number of its reader. If the file format has a CRC, it is corrected before
+reading.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,33 +18,36 @@ from ottla.model.limits import PRODUCER_BATCHES_KEPT
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import definitions, load
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.node.properties import parse_properties
 from ottla.raft import election_state, snapshot
 from ottla.raft.election_state import ElectionState
 from ottla.raft.voters import ReplicaKey
-from ottla.storage.checkpoint_file import format_checkpoint, parse_checkpoint
-from ottla.storage.checkpoint_topics import format_topic_ids, parse_topic_ids
-from ottla.storage.clean_shutdown import format_clean_shutdown, parse_clean_shutdown
-from ottla.storage.directory_names import parse_directory_name
-from ottla.storage.epoch_cache import EpochCache, EpochEntry, decode_epochs
-from ottla.storage.files import LOG, offset_of
-from ottla.storage.meta_properties import (
+from ottla.storage.directories.checkpoint_file import format_checkpoint, parse_checkpoint
+from ottla.storage.directories.checkpoint_topics import format_topic_ids, parse_topic_ids
+from ottla.storage.directories.clean_shutdown import format_clean_shutdown, parse_clean_shutdown
+from ottla.storage.directories.meta_properties import (
     MetaProperties,
     format_meta_properties,
     parse_meta_properties,
 )
-from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from ottla.storage.producer_batches import add_batches, encode_batches
-from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.storage.producer_state import ProducerEntry, ProducerStates, SequencedBatch
+from ottla.storage.disk.directory_names import parse_directory_name
+from ottla.storage.producers.producer_batches import add_batches, encode_batches
+from ottla.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.producer_state import ProducerEntry, ProducerStates, SequencedBatch
+from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry, decode_epochs
+from ottla.storage.segments.files import LOG, offset_of
+from ottla.storage.segments.partition_metadata import (
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
 
 SOME_ID = UUID(int=0x1234_5678_9ABC_DEF0_1234_5678_9ABC_DEF0)
 
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """What one file's bytes go through, and good ones."""
+    """The reader of one kind of file, with valid examples."""
 
     read: Callable[[bytes], None]
     good: tuple[bytes, ...]
@@ -119,7 +123,7 @@ def _settings(data: bytes) -> None:
         try:
             load(config, texts)
         except ConfigError as error:
-            # What it says of a setting must be something that can be printed and logged.
+            # An error message about a setting must be printable.
             str(error).encode("utf-8", "backslashreplace")
         for key in texts.keys() & definitions(config).keys():
             definitions(config)[key].allowed()
@@ -150,7 +154,7 @@ def _good_settings() -> tuple[bytes, ...]:
         lines = [
             f"{key} = {one.default}" for key, one in definitions(config).items() if one.default
         ]
-        # A piece at a time, so that one bad value does not hide all others.
+        # One piece at a time, so that one invalid value does not hide all others.
         texts += ["\n".join(lines[at : at + 4]) for at in range(0, len(lines), 4)]
     texts += [
         "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:9092\nlog.dirs=/a,/b\n"

@@ -1,7 +1,8 @@
-"""A client's bytes from the frame's length to the answer, through a broker's real core.
+"""A client's bytes from the frame's length to the response, processed by the core of a real broker.
 
-An input is the size of the pieces its bytes arrive in, and those bytes.  What is sent back must be
-whole answers with the correlation ids of the requests, in their order.
+The first byte of an input selects the size of the pieces in which the other bytes arrive.  The
+broker must send complete responses with the correlation ids of the requests, in the order of the
+requests.
 """
 
 import struct
@@ -15,7 +16,7 @@ from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.jepsen.fuzz.targets.batches import example_batches
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import MIB
-from ottla.telemetry.subscriptions import subscription_id_of
+from ottla.telemetry.clients.subscriptions import subscription_id_of
 from ottla.wire.apis import API, request_class, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_examples import example
@@ -52,7 +53,7 @@ METRICS = b"\n\x0b\x12\x09\x12\x07\n\x05a.sum"
 
 LENGTH = struct.Struct(">i")
 PIECES = (1 << 20, 1, 7, 100)
-"""Sizes of the pieces that bytes arrive in."""
+"""Sizes of the pieces in which the bytes arrive."""
 
 
 def _check(data: bytes) -> None:
@@ -63,7 +64,7 @@ def _check(data: bytes) -> None:
         raise fault
     asked = list(_requests_of(body))
     for at, frame in enumerate(_frames_of(sent)):
-        # A Produce with acks=0 has no answer; those of all others are in order.
+        # A Produce with acks=0 has no response; all other responses are in order.
         while asked and not _is_answered_by(asked[0], frame):
             asked.pop(0)
         assert asked, f"answer {at} is to no request, or cannot be read"
@@ -101,7 +102,7 @@ def _is_answered_by(asked: tuple[int, int, int], frame: bytes) -> bool:
         return False
     api = API[api_key]
     if not api.lowest <= version <= api.highest:
-        return True  # ApiVersions of a version nobody knows
+        return True  # ApiVersions of an unknown version
     try:
         _, at = decode_response_header(api_key, version, frame)
         decode(response_class(api_key), version, frame, at)
@@ -111,7 +112,7 @@ def _is_answered_by(asked: tuple[int, int, int], frame: bytes) -> bool:
 
 
 def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
-    """Return a request as it goes over the wire."""
+    """Return the bytes of a request on the wire."""
     header = encode_request_header(message.API_KEY, version, correlation_id, "fuzz")
     body = header + encode(message, version)
     return LENGTH.pack(len(body)) + body
@@ -127,7 +128,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
         yield b"\0" + _produce(batch, 13, -1) + _fetch(18)
     for message in _of_groups():
         for version in message.VERSIONS:
-            # What an old version has no word for is left out.
+            # Fields that an old version lacks are left out.
             try:
                 yield b"\3" + framed(message, version)
             except ProtocolError:
@@ -161,7 +162,8 @@ def _fetch(version: int) -> bytes:
 
 
 def _of_telemetry() -> Iterator[bytes]:
-    """Yield pushes that the gate lets through, of every codec, and the Get before one."""
+    """Yield telemetry pushes in every codec that the broker accepts. Each follows its
+    GetTelemetrySubscriptions request."""
     client = UUID(int=1 << 64)
     get = framed(GetTelemetrySubscriptionsRequest(client_instance_id=client), 0)
     for codec in Codec:

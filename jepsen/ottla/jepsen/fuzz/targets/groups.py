@@ -1,22 +1,25 @@
-"""What group coordinators read: the records of `__consumer_offsets`, members' own words, regexes.
+"""Input of group coordinators: records of `__consumer_offsets`, embedded subscriptions, regexes.
 
-The records of a log, any log, must leave groups that can be served, timed out and written again.
+After any log has been replayed, the groups must still be able to serve requests, to expire, and to
+write records.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from random import Random
+from typing import Any
 
-from ottla.broker.groups.effects import Instant
-from ottla.broker.groups.embedded_protocol import (
+from ottla.broker.coordinators.effects import CoordinatorRecord, EventWrite, Instant, Responder
+from ottla.broker.coordinators.performer import perform
+from ottla.broker.groups.consumer.embedded_protocol import (
     assignment_bytes,
     read_assignment,
     read_subscription,
 )
+from ottla.broker.groups.consumer.subscription_regex import compile_topic_regex, matches
+from ottla.broker.groups.consumer.topic_view import TopicView
 from ottla.broker.groups.group_records import KINDS
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.subscription_regex import compile_topic_regex, matches
-from ottla.broker.groups.topic_view import TopicView
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.batches import NOW_MS
@@ -31,7 +34,7 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 RECORDS_MAX = 40
-"""Records that one input may hold: more say nothing new."""
+"""Maximum number of records in one input. Longer inputs find no further errors."""
 
 DAY_MS = 24 * 3_600_000
 NAMES = ("t", "topic-1", "a" * 200, "orders.eu", "x-" * 100)
@@ -54,12 +57,45 @@ def _shard() -> GroupShard:
     )
 
 
+class _WrittenRecords:
+    """Ports of a coordinator shard that keep the written records. No request waits, and nothing
+    else is pending."""
+
+    def __init__(self) -> None:
+        self.records: list[CoordinatorRecord] = []
+
+    def answer(self, responder: Responder, answer: Any) -> None:
+        """Send a response immediately."""
+        responder(answer)
+
+    def append(
+        self, writes: Sequence[EventWrite], answers: Sequence[tuple[Responder, Any]]
+    ) -> None:
+        """Keep the records. All of them count as committed."""
+        self.records += [record for write in writes for record in write]
+        for responder, answer in answers:
+            responder(answer)
+
+    def send(self, order: Any) -> None:
+        """Raise an error, since groups send nothing to other brokers."""
+        raise AssertionError(order)
+
+    def wake(self, key: str) -> None:
+        """Raise an error, since no request waits for a transactional id."""
+        raise AssertionError(key)
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        """Do nothing: the target reads the shard's deadline."""
+
+    def work_soon(self) -> None:
+        """Do nothing: the target does the work."""
+
+
 def _log(data: bytes) -> None:
-    shard = _shard()
+    shard, written = _shard(), _WrittenRecords()
     for key, value in _records_of(data):
         shard.replay(key, value)
     shard.resume(Instant(1_000, NOW_MS))
-    written = []
     for later_ms in (1_000, 400_000, DAY_MS):
         now = Instant(1_000 + later_ms, NOW_MS + later_ms)
         for _ in range(2 * RECORDS_MAX):
@@ -69,14 +105,14 @@ def _log(data: bytes) -> None:
             shard.on_time(now)
         shard.on_topics(frozenset({"t"}), now)
         _work_off(shard, now)
-        written += shard.take_effects().records
+        perform(shard.take_effects(), written)
     later = Instant(1_000 + 30 * DAY_MS, NOW_MS + 30 * DAY_MS)
     shard.expire_offsets(later)
     _work_off(shard, later)
-    written += shard.take_effects().records
+    perform(shard.take_effects(), written)
     shard.list_groups(frozenset(), frozenset())
     again = _shard()
-    for key, value in written:
+    for key, value in written.records:
         again.replay(key, value)
 
 

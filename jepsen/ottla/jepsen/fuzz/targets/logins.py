@@ -1,8 +1,8 @@
-"""Logins: SASL frames, SCRAM's messages, and tokens of OAUTHBEARER, as strangers send them.
+"""Logins: SASL frames, SCRAM messages, and OAUTHBEARER tokens from unauthenticated clients.
 
-`LOGINS` sends frames through the guard of a listener with every mechanism: no user may come of
-them but by a proof that is in the seeds.  `SCRAM` reads the messages of both sides.  `JWTS` reads
-messages, tokens, keys, and claims that are signed with a known key.
+The target `LOGINS` sends frames through a listener's authentication with every mechanism. A login
+may succeed only with a proof taken from the seeds.  `SCRAM` reads the messages of both sides.
+`JWTS` reads messages, tokens, keys, and claims that are signed with the targets' own signing key.
 """
 
 import base64
@@ -27,16 +27,16 @@ from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.broker.network.dispatch import Peer
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, joined, number_of, numbered, parts_of
-from ottla.model.acls import ANONYMOUS_USER
 from ottla.model.errors import CorruptDataError, ProtocolError, RefusedError
-from ottla.model.jwt_claims import ClaimRules, TokenFaultError
-from ottla.model.oauthbearer import (
+from ottla.model.security.acls import ANONYMOUS_USER
+from ottla.model.security.jwt_claims import ClaimRules, TokenFaultError
+from ottla.model.security.oauthbearer import (
     OAUTHBEARER,
     bearer_message,
     parse_bearer_message,
     parse_token,
 )
-from ottla.model.scram import (
+from ottla.model.security.scram import (
     ITERATIONS_MIN,
     SCRAM_BY_NAME,
     SCRAM_SHA_256,
@@ -62,7 +62,7 @@ RULES = ClaimRules(audiences=("ottla",))
 
 @cache
 def signing_key() -> Any:
-    """Return the key that signs; always the same."""
+    """Return the signing key, which is always the same."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -70,19 +70,19 @@ def signing_key() -> Any:
 
 @cache
 def jwks() -> bytes:
-    """Return the JWKS with its public part."""
+    """Return the JWKS that contains the public key of the signing key."""
     public = signing_key().public_key().public_bytes_raw()
     row = {"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": encoded(public)}
     return json.dumps({"keys": [row]}).encode()
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes as a token has them."""
+    """Return bytes in the base64 form that tokens use."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def signed(claims: bytes) -> str:
-    """Return a token of the known key."""
+    """Return a token with the given claims, signed with the signing key."""
     header = encoded(b'{"alg":"EdDSA","kid":"k"}')
     body = f"{header}.{encoded(claims)}"
     return f"{body}.{encoded(signing_key().sign(body.encode()))}"
@@ -90,7 +90,7 @@ def signed(claims: bytes) -> str:
 
 @cache
 def mechanisms() -> dict[str, SaslMechanism]:
-    """Return every mechanism, with the user al."""
+    """Return every SASL mechanism, configured with the user `al`."""
     found: dict[str, SaslMechanism] = {"PLAIN": PlainMechanism({"al": "pw"})}
     for name, hashing in SCRAM_BY_NAME.items():
         credential = ScramCredential.of_password(hashing, "pw", SALT, ITERATIONS_MIN)
@@ -103,7 +103,7 @@ def mechanisms() -> dict[str, SaslMechanism]:
 
 @cache
 def oauth() -> OAuthMechanism:
-    """Return the mechanism that takes tokens of the known key."""
+    """Return the mechanism that accepts tokens signed with the signing key."""
     source = KeySource("https://keys")
     source.keys = parse_jwks(jwks())
     return OAuthMechanism(source, RULES, lambda: NOW_MS)
@@ -229,7 +229,7 @@ def _scram_seeds(random: Random) -> Iterator[bytes]:
 
 SCRAM = FuzzTarget(
     name="scram",
-    sentence="the messages of SCRAM, of clients and of servers",
+    sentence="SCRAM messages of clients and servers",
     check=_check_scram,
     seeds=_scram_seeds,
     refusals=(ProtocolError, RefusedError),
@@ -250,7 +250,7 @@ def _check_jwt(data: bytes) -> None:
         keys = parse_jwks(body)
         assert keys
     elif which == 3:
-        # Claims that a trusted issuer signed, whatever they are.
+        # Any claims that a trusted issuer signed.
         proven, lifetime_ms = oauth().check(signed(body))
         assert proven.user
         assert lifetime_ms >= 0
@@ -279,7 +279,7 @@ def _jwt_seeds(random: Random) -> Iterator[bytes]:
 
 JWTS = FuzzTarget(
     name="jwts",
-    sentence="messages and tokens of OAUTHBEARER, the keys that sign them, and what they claim",
+    sentence="OAUTHBEARER messages and tokens, their signing keys, and their claims",
     check=_check_jwt,
     seeds=_jwt_seeds,
     refusals=(ProtocolError, CorruptDataError, TokenFaultError),

@@ -1,7 +1,7 @@
-"""Requests, responses and records, in every version: what any peer on the network may send.
+"""Requests, responses and records in every version, from any peer on the network.
 
-An input begins with the number of a message and version.  What is read must be written as
-something that is read as the same (decode, encode, decode: a fixpoint).
+An input begins with the number of a message and version.  A decoded message must be encoded to
+bytes that decode to the same message (a fixpoint).
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from ottla.wire.codec_examples import all_messages, example
 from ottla.wire.codec_types import Message
 
 SEED_BYTES_MAX = 2_000
-"""Longer examples are dropped: what they hold is held by shorter ones."""
+"""Size limit of examples. Longer ones contain nothing that shorter ones lack."""
 EXAMPLES = 2
 
 
@@ -47,7 +47,7 @@ def _check(data: bytes) -> None:
         assert codec.encode(second, version) == again
     except ProtocolError as error:
         raise AssertionError(f"what was read cannot be written and read: {error}") from error
-    # A float that is no number differs from itself.
+    # NaN differs from itself.
     assert first == second or "nan" in repr(first)
 
 
@@ -65,7 +65,7 @@ def _examples(message: type[Message], version: int, rng: FuzzRng) -> Iterator[by
 
 MESSAGES = FuzzTarget(
     name="messages",
-    sentence="every request, response and record of the protocol in every version, both ways",
+    sentence="every request, response and record in every version, in both directions",
     check=_check,
     seeds=_seeds,
     name_of=_name_of,

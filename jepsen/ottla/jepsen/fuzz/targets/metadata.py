@@ -1,7 +1,8 @@
-"""The metadata log and its snapshots: protobuf values, the fold, raft's control records.
+"""The metadata log and its snapshots: protobuf values, application of records, raft's control
+records.
 
-What folds must be an image whose snapshot folds to the same image; what does not must leave the
-image it was folded onto as it was.
+Valid records must result in an image whose snapshot results in the same image. Invalid records must
+leave the image unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,14 +25,20 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.metadata.snapshot import records_of
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
-from ottla.model.delegation_tokens import DelegationToken
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
-from ottla.model.quota_limits import QuotaEntity
-from ottla.model.scram import ScramCredential
-from ottla.node.record_batches import batch_of, replay
-from ottla.node.snapshot_file import SnapshotFile
+from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.security.delegation_tokens import DelegationToken
+from ottla.model.security.scram import ScramCredential
+from ottla.node.quorum.record_batches import batch_of, replay
+from ottla.node.quorum.snapshot_file import SnapshotFile
 from ottla.proto import metadata_pb2 as pb
 from ottla.raft import snapshot
 from ottla.raft.control_records import (
@@ -81,7 +88,7 @@ HISTORY_END = OffsetAndEpoch(Offset(40), Epoch(3))
 
 
 def history() -> list[Record]:
-    """Return one record of every kind, in an order in which they fold."""
+    """Return one record of every kind, in an order in which they can be applied."""
     broker = BrokerRegistration(
         id=NodeId(1),
         epoch=10,
@@ -133,11 +140,11 @@ def history() -> list[Record]:
 
 
 BASE = apply_all(EMPTY, history()[:-2])
-"""What garbage is folded onto: a cluster with something in it."""
+"""Image to which random records are applied: a cluster with topics and settings."""
 
 
 def _fold(data: bytes) -> None:
-    """Read one record after another, each with its length in front, and fold them all."""
+    """Parse records, each preceded by its length, and apply them all to the base image."""
     read: list[Record] = []
     at = 0
     while at < len(data):
@@ -156,7 +163,7 @@ def _fold(data: bytes) -> None:
 
 
 def records_of_base() -> list[bytes]:
-    """Return the snapshot of the base image, which no fold may change."""
+    """Return the snapshot of the base image. Applying records must never change this image."""
     return _bytes_of(BASE)
 
 
@@ -168,7 +175,7 @@ BASE_RECORDS = records_of_base()
 
 
 def check_image(image: MetadataImage) -> None:
-    """Hold an image to its snapshot, which must fold to the same image."""
+    """Check that applying the snapshot of an image results in the same image."""
     snapshot_records = _bytes_of(image)
     again = apply_all(EMPTY, map(decode_record, snapshot_records))
     assert _bytes_of(again) == snapshot_records

@@ -1,7 +1,7 @@
-"""What the nodes of a cluster say to each other by gRPC: the codec both ways, and raft's core.
+"""gRPC messages between nodes: the codec in both directions, and raft's core.
 
-The core is led on by a peer that says anything at all.  It may stop before an invariant that is
-promised among honest peers only; it may not fail in any other way.
+The core receives arbitrary messages of a peer.  It may stop because of an invariant that holds
+among honest peers only. It may not fail in any other way.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,27 +13,27 @@ from google.protobuf.message import DecodeError
 
 from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.decisions import broker_requests
+from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
+from ottla.jepsen.quorum.solo import Solo
+from ottla.jepsen.quorum.world import CLUSTER_ID, voter
 from ottla.model.errors import ProtocolError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.raft import messages as raft
-from ottla.raft.testing.memory_log import Entries, MemoryEntry
-from ottla.raft.testing.solo import Solo
-from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.rpc import controller_methods
 from ottla.rpc.method import RpcMethod
-from ottla.rpc.quorum_codec import CONVERSATIONS
+from ottla.rpc.quorum_codec import QUORUM_METHODS
 from ottla.rpc.status import refusal_of
 
 # ---- the codec
 
-KINDS = tuple(CONVERSATIONS)
+KINDS = tuple(QUORUM_METHODS)
 METHODS: tuple[RpcMethod[Any, Any], ...] = tuple(
     one for one in vars(controller_methods).values() if isinstance(one, RpcMethod)
 )
 
 
 def _conversation(data: bytes) -> None:
-    talk = CONVERSATIONS[KINDS[data[0] % len(KINDS)]] if data else CONVERSATIONS[KINDS[0]]
+    talk = QUORUM_METHODS[KINDS[data[0] % len(KINDS)]] if data else QUORUM_METHODS[KINDS[0]]
     if data[1:2] < b"\x80":
         request = talk.read_request(talk.method.decode_request(data[2:]))
         assert talk.read_request(talk.write_request(request)) == request
@@ -58,11 +58,11 @@ def _status(data: bytes) -> None:
 STEPS_MAX = 24
 EPOCH = Epoch(5)
 LAST = OffsetAndEpoch(Offset(3), Epoch(2))
-"""Where the log of the replica under fire ends."""
+"""End of the log of the replica under test."""
 
 
 INVARIANTS = ("MonotonicEpoch", "OneLeaderPerEpoch", "ConsistentCommittedData")
-"""What a voter that lies would break: the node stops before that, which is what is promised."""
+"""Invariants that a dishonest voter can break. The node must stop before that happens."""
 
 
 def _core(data: bytes) -> None:
@@ -74,9 +74,10 @@ def _core(data: bytes) -> None:
 
 
 def _course(data: bytes) -> None:
-    """Play a course of events: each a byte that says what happens, and a message where due."""
+    """Pass a sequence of events to the core. Each event is a byte for its kind, followed by a
+    message if that kind has one."""
     solo = Solo(entry_epochs=(1, 1, 2))
-    solo.member._invariants = None  # they hold among honest peers; this one may say anything
+    solo.member._invariants = None  # they hold among honest peers only
     at = 0
     for _ in range(STEPS_MAX):
         if at + 3 > len(data):
@@ -93,17 +94,17 @@ def _play(solo: Solo, step: int, message: bytes) -> None:
     elif step < 0x30:
         solo.flushed()
     elif step < 0x90:
-        talk = CONVERSATIONS[KINDS[step % len(KINDS)]]
+        talk = QUORUM_METHODS[KINDS[step % len(KINDS)]]
         solo.ask(talk.read_request(talk.method.decode_request(message)))
     elif solo.sent:
         outgoing = solo.sent[step % len(solo.sent)]
-        talk = CONVERSATIONS[type(outgoing.request)]
+        talk = QUORUM_METHODS[type(outgoing.request)]
         answer = talk.read_response(talk.method.decode_response(message))
         solo.respond(outgoing, _in_memory(answer))
 
 
 def _in_memory(answer: raft.Response) -> raft.Response:
-    """Return the answer with the entries of the log in memory in place of batches."""
+    """Return the response with its batches replaced by entries of the log in memory."""
     entries = Entries([MemoryEntry(Epoch(max(1, answer.leader_epoch)), "x")])
     if isinstance(answer, raft.FetchResponse) and len(answer.records):
         return replace(answer, records=entries)
@@ -200,7 +201,7 @@ def _fetches() -> tuple[tuple[raft.Request, raft.Response], ...]:
 
 def _good_conversations() -> Iterator[bytes]:
     for kind, request, response in _raft_values():
-        talk, number = CONVERSATIONS[kind], bytes([KINDS.index(kind)])
+        talk, number = QUORUM_METHODS[kind], bytes([KINDS.index(kind)])
         yield number + b"\0" + talk.write_request(request).SerializeToString()
         yield number + b"\xff" + talk.write_response(response).SerializeToString()
 
@@ -209,9 +210,9 @@ def _good_courses(random: Random) -> Iterator[bytes]:
     asked = []
     answers = []
     for kind, request, response in _raft_values():
-        talk = CONVERSATIONS[kind]
+        talk = QUORUM_METHODS[kind]
         body = talk.write_request(request).SerializeToString()
-        # Steps of requests are told apart by their remainder.
+        # A step modulo the number of kinds selects the kind of its request.
         step = next(one for one in range(0x30, 0x90) if one % len(KINDS) == KINDS.index(kind))
         asked.append(bytes([step]) + len(body).to_bytes(2) + body)
         body = talk.write_response(response).SerializeToString()

@@ -1,8 +1,9 @@
-"""Certificates as clients show them, and the rules that say which user one stands for.
+"""Certificates of clients, and the rules that map them to users.
 
-A stranger writes the certificate (OpenSSL has verified who signed it, not what it says); an
-operator writes the rules.  A user that comes of the two is never empty, and is the same each time.
-Known rules are asked beside Python's own expressions, which decide alike and can be made slow.
+An untrusted client chooses the content of its certificate: OpenSSL has verified only the signature.
+An operator writes the rules.  The resulting user must never be empty, and must always be the same
+for the same input. Fixed rules are compared with Python's own regular expressions, which decide
+alike but can be made slow.
 """
 
 import re
@@ -30,7 +31,7 @@ KNOWN_NAMES = ("CN=Al,OU=staff,O=x", "OU=team-7,CN=Bo", "CN=Al\\,OU\\=staff,OU=o
 
 @cache
 def _certificates() -> tuple[bytes, ...]:
-    """Return certificates as DER, with names of every kind of text; always the same."""
+    """Return DER certificates with names of every text type. They are always the same."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -98,7 +99,8 @@ def _map(written: str, name: str) -> None:
 
 
 def _compare(name: str) -> None:
-    """Map a name by the known rules, and by Python's expressions."""
+    """Map a name with the fixed rules, and compare the result with that of Python's regular
+    expressions."""
     try:
         user = KNOWN.user_of(name)
     except ValueError as error:
@@ -130,7 +132,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 PRINCIPALS = FuzzTarget(
     name="principals",
-    sentence="clients' certificates, and the rules that say which user one stands for",
+    sentence="clients' certificates, and the rules that map them to users",
     check=_check,
     seeds=_seeds,
     refusals=(ValueError,),

@@ -1,7 +1,9 @@
-"""What clients push: unpacked, decoded, labelled, taken apart, made a record, made series.
+"""Telemetry pushes of clients: decompressed, decoded, labelled, and converted to a record and to
+time series.
 
-An input is its codec and the payload.  Beyond what each step may raise: labels change no point,
-the topic's record says the same as the push, and no scrape has one series twice.
+An input is its codec and the payload.  Each step may raise the errors allowed for it. In addition,
+three conditions must hold: labels change no point, the topic's record equals the push, and no
+scrape has the same series twice.
 """
 
 from collections import Counter
@@ -14,17 +16,17 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.limits import KIB, MIB
-from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import decode_record, encode_records
-from ottla.telemetry.client_series import ClientSeries
-from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp import Point, decode, label, points_of
-from ottla.telemetry.outline import taken_apart
-from ottla.telemetry.unpack import unpack
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.client_record import decode_record, encode_records
+from ottla.telemetry.clients.client_series import ClientSeries
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.otlp import Point, decode, label, points_of
+from ottla.telemetry.clients.outline import taken_apart
+from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec, compress
 
 LIMIT_BYTES = 64 * KIB
-"""What a push may unpack to here: little, so that the bound is met often."""
+"""Maximum size in bytes of an unpacked push. It is small, so that inputs often exceed it."""
 PER_CLIENT_MAX = 20
 LABELS = ClientLabels(UUID(int=7), "c", "User:ANONYMOUS", "s", "1", "127.0.0.1", 1)
 NUMBERS = (0.0, -1.5, float("inf"), float("nan"), 1e300)
@@ -38,9 +40,9 @@ def _check(data: bytes) -> None:
     assert _bag(points_of(decode(push.otlp))) == _bag(points), "labels change no point"
     (record,), left_out = encode_records(push)
     assert left_out == 0
-    labels, _, told = decode_record(record)
+    labels, _, recorded = decode_record(record)
     assert labels == LABELS
-    assert _bag(told) == _bag(points), "the record says what was pushed"
+    assert _bag(recorded) == _bag(points), "the record says what was pushed"
     series = ClientSeries(per_client_max=PER_CLIENT_MAX)
     for _ in range(2):
         series.apply(LABELS, *taken_apart(points))
@@ -52,12 +54,12 @@ def _check(data: bytes) -> None:
 
 
 def _bag(points: Iterator[Point] | list[Point]) -> Counter[str]:
-    # As texts: a value that is not a number equals nothing, itself included.
+    # As texts, since NaN differs from itself.
     return Counter(map(repr, points))
 
 
 def _pushes(random: Random) -> Iterator[bytes]:
-    """Yield pushes of every kind of metric, as one resource and as many."""
+    """Yield pushes with every kind of metric, in a single resource and in several."""
     for resource_count in (1, 3):
         data = MetricsData()
         for number in range(resource_count):
@@ -91,9 +93,9 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 PUSHES = FuzzTarget(
     name="pushes",
-    sentence="What clients push of their metrics: unpacked, decoded, labelled, sent on.",
+    sentence="Telemetry pushes of clients: decompressed, decoded, labelled, exported.",
     check=_check,
     seeds=_seeds,
     refusals=(CorruptDataError, RefusedError),
-    allocation_free_bytes=4 * MIB,  # what is unpacked, and series of it
+    allocation_free_bytes=4 * MIB,  # unpacked data, and its series
 )

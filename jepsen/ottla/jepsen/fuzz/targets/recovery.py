@@ -1,7 +1,8 @@
-"""A partition's directory as any death or hand may leave it: opened, used, closed, opened again.
+"""A partition's directory in any state that a crash or a person may leave. It is opened, used,
+closed, and opened again.
 
-An input is nine parts: how it is opened, two logs, and what lies beside them.  The batches get the
-right CRCs unless the first part says otherwise.
+An input has nine parts: flags for the opening, two logs, and the files beside them.  The CRCs of
+the batches are corrected unless the first part forbids it.
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import KIB, MIB
 from ottla.model.run_now import run_now
-from ottla.storage.epoch_cache import EpochCache, EpochEntry
-from ottla.storage.files import (
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry
+from ottla.storage.segments.files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     OFFSET_INDEX,
@@ -29,9 +31,8 @@ from ottla.storage.files import (
     TRANSACTION_INDEX,
     file_name,
 )
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_metadata import encode_partition_metadata
+from ottla.storage.segments.log_config import LogConfig
+from ottla.storage.segments.partition_metadata import encode_partition_metadata
 from ottla.wire.batch import HEADER, batches
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 
@@ -86,7 +87,7 @@ async def _live(data: bytes) -> None:
         assert refusal.code is ErrorCode.INCONSISTENT_TOPIC_ID
         return
     try:
-        # Of what is trusted nothing is promised but that reading it ends.
+        # For trusted data the only guarantee is that reading it ends.
         await _use(log, is_whole=not flags & (CLEAN_FLAG | TRUSTED_FLAG))
     finally:
         log.abandon()
@@ -114,7 +115,7 @@ async def _open(disk: SimulatedDisk, config: LogConfig, *, is_clean: bool, at: i
 
 
 async def _use(log: Log, *, is_whole: bool) -> None:
-    """Do with the log what its owner would do next."""
+    """Use the log as a partition would. If `is_whole`, reads must reach the end of the log."""
     assert 0 <= log.log_start_offset <= log.high_watermark <= log.end_offset
     end_offset = log.end_offset
     _read_all(log, is_whole=is_whole)
@@ -127,7 +128,7 @@ async def _use(log: Log, *, is_whole: bool) -> None:
             memoryview(BATCH), leader_epoch=Epoch(max(0, log.last_epoch)), now_ms=NOW_MS
         )
     except RefusedError:
-        return  # no offset is left in the log, say
+        return  # for example, no offset is left in the log
     assert info.base_offset == end_offset
     log.update_high_watermark(log.end_offset)
     _read_all(log, is_whole=is_whole)
@@ -151,7 +152,8 @@ def _read_all(log: Log, *, is_whole: bool) -> None:
 async def _come_again(
     disk: SimulatedDisk, config: LogConfig, end_offset: Offset, *, at: int
 ) -> None:
-    """What was recovered and flushed is whole, so recovering it again changes nothing."""
+    """Recover a log that was already recovered and flushed. Raises AssertionError if this changes
+    its content."""
     again = await _open(disk, config, is_clean=False, at=at)
     assert again.end_offset == end_offset
     again.abandon()
@@ -196,8 +198,8 @@ def _indexes_of(log: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _snapshot_of(log: bytes) -> bytes:
-    from ottla.storage.producer_snapshot import encode_snapshot
-    from ottla.storage.producer_state import ProducerStates
+    from ottla.storage.producers.producer_snapshot import encode_snapshot
+    from ottla.storage.producers.producer_state import ProducerStates
 
     states = ProducerStates()
     for _, header in batches(log):

@@ -1,13 +1,13 @@
-"""Faults that are done to a cluster of real processes, each told in JSON and healed again.
+"""Nemeses: faults of a cluster of real processes, each reported in JSON and healed again.
 
-nemesis.py     what a nemesis is, and how it chooses its victims
+nemesis.py     base class of nemeses, with the choice of victims
 endings.py     processes killed, paused, restarted
 partitions.py  nodes cut off from each other
-links.py       loss, slowness, resets
-power.py       power cuts: what was not flushed is lost
-damage.py      disks that are full, bytes that are flipped
-quorum_damage.py  files of a stopped controller, damaged
+links.py       packet loss, low bit rates, resets
+power.py       power cuts, which lose unflushed data
+damage.py      full disks, flipped bits
+quorum_damage.py  damaged files of a stopped controller
 clock.py       wall clocks that jump
-mixer.py       several at a time, in turns
-table.py       all of them, by name
+mixer.py       several nemeses at once, in changing subsets
+table.py       the nemeses by name
 """

@@ -1,27 +1,28 @@
-"""Wall clocks that jump, there and back; what goes by monotonic time must not care."""
+"""Wall clocks that jump forward and back, without an effect on anything that uses monotonic
+time."""
 
 from random import Random
 
 import trio
 
 from ottla.jepsen.processes.abilities import Ability
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 JUMP_BITS = range(6, 22)
-"""Jumps are drawn by magnitude, from 64 ms to 35 min: a leader whose clock is an hour behind may
-refuse records as from the future (message.timestamp.after.max.ms)."""
+"""Sizes of jumps as powers of two in ms, from 64 ms to 35 min. A leader whose clock is an hour
+behind may refuse records as too far in the future (message.timestamp.after.max.ms)."""
 STROBES = 20
 STROBE_S = 0.05
 
 
 class ClockNemesis(Nemesis):
-    """Some nodes' wall clocks jump; now and then to and fro several times a second."""
+    """Some nodes' wall clocks jump, at times back and forth several times a second."""
 
     name = "clock"
     needs = frozenset({Ability.CLOCKS})
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose nodes and how far their clocks jump."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Set the wall clocks of randomly chosen nodes, and return a report."""
         nodes = sorted(self.cluster.nodes)
         offsets = {
             node: rng.choice((-1, 1)) * rng.randrange(1 << rng.choice(JUMP_BITS))
@@ -39,8 +40,8 @@ class ClockNemesis(Nemesis):
             "strobe": is_strobe,
         }
 
-    async def heal(self) -> Told:
-        """Set all clocks right."""
+    async def heal(self) -> FaultReport:
+        """Set all clocks to the true time, and return a report."""
         self._set({})
         return {"clock_offsets_ms": dict(self.cluster.clocks.offsets_ms)}
 

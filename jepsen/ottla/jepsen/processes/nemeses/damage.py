@@ -1,4 +1,4 @@
-"""Disks that are full, files that are gone, and bytes that are not what was written."""
+"""Full disks, lost files and flipped bits."""
 
 import os
 import shutil
@@ -12,47 +12,47 @@ from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.disks import closed_segments, flip_bit, protected_bits
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
-"""How many bits of one replica are flipped, each in a file of its own."""
+"""Number of bits of one replica to flip, each in a file of its own."""
 INDEX_SUFFIXES = (".index", ".timeindex")
 
 
 class FullDisk(Nemesis):
-    """One node's disk has no room any more; it refuses what it cannot keep, or ends."""
+    """One node's disk is full: the node refuses writes or ends."""
 
     name = "full-disk"
     needs = frozenset({Ability.IMAGES})
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose a node, and take its room."""
-        (victim,) = self.choose(self.cluster.atlas.free(), rng, (1,)) or (None,)
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Fill the disk of a random node, and return a report."""
+        (victim,) = self.choose(self.cluster.fault_limits.free(), rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if await self.cluster.atlas.why_not_kill([victim]) is not None:
-            self.let_go()
+        if await self.cluster.fault_limits.why_not_kill([victim]) is not None:
+            self.release_nodes()
             return {}
         victim.may_die = True
         return {"nodes": [victim.name], "bytes": await victim.disk.fill()}
 
-    async def mend(self) -> Told:
-        """Make room; a node that ended is started again."""
+    async def heal_fault(self) -> FaultReport:
+        """Free the disk, and restart the node if it ended. Returns a report."""
         (victim,) = self.held
         await victim.disk.make_room()
         ended = victim.pid is None
-        told = await self.start_again()
+        report = await self.start_again()
         victim.may_die = False
-        return {**told, "ended": ended}
+        return {**report, "ended": ended}
 
 
 class Flip(Nemesis):
     """Bits of one broker's closed segments and of their indexes are flipped while it is down.
 
-    What was flushed is trusted when a log is opened, as in Kafka: the damage shows when the bytes
-    are read, and whoever reads them must be told, never be given them as good.  To heal, the
-    operator throws the damaged replicas away, and they come back from those in sync.
+    A broker trusts flushed data when it opens a log, as in Kafka. The damage shows when the bytes
+    are read, and the reader must get an error and never the bytes.  To heal, the harness deletes
+    the damaged replicas, as an operator would, and they are copied from those in sync.
     """
 
     name = "flip"
@@ -61,25 +61,25 @@ class Flip(Nemesis):
         super().__init__(cluster, rng, facts)
         self._damaged: set[Path] = set()
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose a broker, kill it, flip bits on its disk, start it."""
-        atlas = self.cluster.atlas
-        brokers = [node for node in atlas.free() if node in self.cluster.brokers]
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Kill a random broker, flip bits on its disk, and start it again. Returns a report."""
+        fault_limits = self.cluster.fault_limits
+        brokers = [node for node in fault_limits.free() if node in self.cluster.brokers]
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if not closed_segments(victim.disk.data) or await atlas.why_not_corrupt(victim):
-            self.let_go()
+        if not closed_segments(victim.disk.data) or await fault_limits.why_not_corrupt(victim):
+            self.release_nodes()
             return {}
         await victim.kill()
         flipped = self._flip(victim, rng)
         victim.start()
         return {"nodes": [victim.name], "flipped": flipped}
 
-    async def mend(self) -> Told:
-        """Throw the damaged replicas away; they come back."""
+    async def heal_fault(self) -> FaultReport:
+        """Delete the damaged replicas, which are then copied again. Returns a report."""
         (victim,) = self.held
-        with suppress(NodeError):  # that it hung is noted with the node
+        with suppress(NodeError):  # a hang is recorded with the node
             await victim.stop()
         for directory in self._damaged:
             await trio.to_thread.run_sync(shutil.rmtree, directory)
@@ -87,9 +87,9 @@ class Flip(Nemesis):
         self._damaged.clear()
         return {**await self.start_again(), "thrown_away": thrown}
 
-    def _flip(self, victim: ProcessNode, rng: Random) -> list[Told]:
+    def _flip(self, victim: ProcessNode, rng: Random) -> list[FaultReport]:
         segments = closed_segments(victim.disk.data)
-        flipped: list[Told] = []
+        flipped: list[FaultReport] = []
         for segment in rng.sample(segments, min(rng.choice(FLIPS), len(segments))):
             others = [segment.with_suffix(suffix) for suffix in INDEX_SUFFIXES]
             path = rng.choice([one for one in (segment, segment, *others) if _bits(one)])
@@ -101,43 +101,45 @@ class Flip(Nemesis):
 
 
 class LostFiles(Nemesis):
-    """Files of one broker's replicas are removed or cut while it is down.
+    """Files of one broker's replicas are removed or truncated while it is down.
 
-    The start finds that, names the replicas when it registers, and whole ones fill them again: no
-    operator has to do anything.
+    The broker detects that at its start and lists the replicas when it registers. They are copied
+    from complete ones, without an operator.
     """
 
     name = "lost-files"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose a broker, stop it, take files from its disk, start it."""
-        atlas = self.cluster.atlas
-        brokers = [node for node in atlas.free() if node in self.cluster.brokers]
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Stop a random broker, remove files from its disk, and start it again. Returns a
+        report."""
+        fault_limits = self.cluster.fault_limits
+        brokers = [node for node in fault_limits.free() if node in self.cluster.brokers]
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if await atlas.why_not_corrupt(victim):
-            self.let_go()
+        if await fault_limits.why_not_corrupt(victim):
+            self.release_nodes()
             return {}
-        with suppress(NodeError):  # that it hung is noted with the node
+        with suppress(NodeError):  # a hang is recorded with the node
             await victim.stop()
         taken = await trio.to_thread.run_sync(take_files, victim.disk.data, rng)
         victim.start()
         return {"nodes": [victim.name], "taken": taken}
 
-    async def mend(self) -> Told:
-        """Start the broker again where it ended."""
+    async def heal_fault(self) -> FaultReport:
+        """Restart the broker if it ended, and return a report."""
         return await self.start_again()
 
 
-def take_files(data: Path, rng: Random) -> list[Told]:
-    """Remove replicas below a directory, or cut their last segment; return what was done."""
+def take_files(data: Path, rng: Random) -> list[FaultReport]:
+    """Remove replicas below a directory, or truncate their last segment. Returns a report for each
+    replica."""
     logs: dict[Path, Path] = {}
     for path in sorted(data.glob("**/*.log")):
         is_replica = not path.parent.name.startswith("__cluster") and "." not in path.parent.name
         if is_replica and path.stat().st_size:
             logs[path.parent] = path
-    taken: list[Told] = []
+    taken: list[FaultReport] = []
     for directory, log in logs.items():
         kind = rng.choice(("none", "removed", "halved", "emptied"))
         if kind == "removed":
@@ -151,7 +153,7 @@ def take_files(data: Path, rng: Random) -> list[Told]:
 
 
 def _bits(path: Path) -> list[range]:
-    """Return the bits of a file that may be flipped: the damage must be there to be seen."""
+    """Return the bits of a file that may be flipped. Readers can detect a flip of any of them."""
     if path.suffix == ".log":
         return protected_bits(path)
     size = path.stat().st_size if path.exists() else 0

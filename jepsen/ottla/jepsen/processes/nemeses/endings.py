@@ -1,17 +1,18 @@
-"""Processes that are killed, stand still, or are restarted one by one."""
+"""Processes that are killed, paused, or restarted one by one."""
 
 from random import Random
 
 import trio
 
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told, names
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""How many nodes of six are struck: mostly one, sometimes half."""
+"""Numbers of victims among six nodes, one of which is drawn: mostly one, sometimes half of the
+nodes."""
 
 ROLLING_TIME_S = 25.0
-"""How long a rolling restart may take; what is not restarted by then is left."""
+"""Time limit of a rolling restart. Nodes not restarted by then are skipped."""
 AGAIN_IN_SYNC_TIMEOUT_S = 10.0
 
 
@@ -20,18 +21,18 @@ class Kill(Nemesis):
 
     name = "kill"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Kill some nodes."""
-        return await self._kill(self.choose(self.cluster.atlas.free(), rng, SOME))
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Kill some nodes, and return a report."""
+        return await self._kill(self.choose(self.cluster.fault_limits.free(), rng, SOME))
 
-    async def mend(self) -> Told:
-        """Start them again."""
+    async def heal_fault(self) -> FaultReport:
+        """Start the killed nodes, and return a report."""
         return await self.start_again()
 
-    async def _kill(self, victims: list[ProcessNode]) -> Told:
-        reason = await self.cluster.atlas.why_not_kill(victims)
+    async def _kill(self, victims: list[ProcessNode]) -> FaultReport:
+        reason = await self.cluster.fault_limits.why_not_kill(victims)
         if reason is not None or not victims:
-            self.let_go()
+            self.release_nodes()
             return {}
         await self.cluster.kill(*names(victims))
         return {"nodes": names(victims)}
@@ -42,9 +43,9 @@ class KillAll(Kill):
 
     name = "kill-all"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Kill all nodes."""
-        free = self.cluster.atlas.free()
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Kill all nodes, and return a report."""
+        free = self.cluster.fault_limits.free()
         if len(free) < len(self.cluster.nodes):
             return {}
         self.hold(free)
@@ -52,19 +53,19 @@ class KillAll(Kill):
 
 
 class Pause(Nemesis):
-    """Some nodes stand still (SIGSTOP); the kernel still takes what is sent to them."""
+    """Some nodes are paused (SIGSTOP); the kernel still accepts data for them."""
 
     name = "pause"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Stop some nodes in their tracks."""
-        victims = self.choose(self.cluster.atlas.free(), rng, SOME)
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Pause some nodes, and return a report."""
+        victims = self.choose(self.cluster.fault_limits.free(), rng, SOME)
         for node in victims:
             node.pause()
         return {"nodes": names(victims)} if victims else {}
 
-    async def mend(self) -> Told:
-        """Let them go on."""
+    async def heal_fault(self) -> FaultReport:
+        """Resume the paused nodes, and return a report."""
         for node in self.held:
             node.resume()
         return {"resumed": names(self.held)}
@@ -73,34 +74,36 @@ class Pause(Nemesis):
 class RollingRestart(Nemesis):
     """All brokers, or all controllers, are shut down and started again one after the other.
 
-    As an operator does it: the next one has its turn when the last one serves, and all are in sync.
+    Like an operator, it restarts the next node when the last one serves and all replicas are in
+    sync.
     """
 
     name = "rolling-restart"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Restart one node after the other, for so long as there is time."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Restart one node after the other until the time limit. Returns a report."""
         cluster = self.cluster
         nodes = rng.choice((cluster.brokers, cluster.brokers, cluster.controllers))
         order = rng.sample(nodes, len(nodes))
-        if await cluster.atlas.why_not_kill(order) is not None:
+        if await cluster.fault_limits.why_not_kill(order) is not None:
             return {}
         done, hung = [], []
         with trio.move_on_after(ROLLING_TIME_S):
             for node in order:
-                if node not in cluster.atlas.free():
+                if node not in cluster.fault_limits.free():
                     continue
                 self.hold([node])
                 if not await self._restart(node):
                     hung.append(node.name)
                 done.append(node.name)
-                self.let_go()
+                self.release_nodes()
                 with trio.move_on_after(AGAIN_IN_SYNC_TIMEOUT_S):
                     await cluster.wait_healthy()
         return {"nodes": done, "hung": hung} if done else {}
 
     async def _restart(self, node: ProcessNode) -> bool:
-        """Restart one node, whatever the time; return whether it stopped and served in time."""
+        """Restart one node, and finish even after the time limit. Returns whether it stopped and
+        served in time."""
         is_well = True
         with trio.CancelScope(shield=True):
             try:

@@ -3,25 +3,25 @@
 from random import Random
 
 from ottla.jepsen.processes.abilities import Ability
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, lossy, slow
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
-"""Of packets that do not arrive; TCP lives with it, ever more slowly."""
+"""Shares of packets lost. TCP still works with each of them, but gets slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
-"""From what heartbeats need to what a small load needs."""
+"""Bit rates, from one that suffices for heartbeats only to one that suffices for a small load."""
 COUNTS = (1, 2, 6)
-"""How many nodes have bad links: one, some, all."""
+"""Numbers of nodes with bad links: one, some, all."""
 
 
 class _Links(Nemesis):
-    """Puts one fault of links in force, and lifts it."""
+    """Base of the nemeses that inject one fault of links and remove it."""
 
     async def _put(self, fault: LinkFault) -> None:
         await self.cluster.network.put(self.name, fault)
 
-    async def heal(self) -> Told:
-        """Mend the links."""
+    async def heal(self) -> FaultReport:
+        """Remove the fault from all links, and return a report."""
         await self.cluster.network.lift(self.name)
         return {"healed": True}
 
@@ -31,38 +31,39 @@ class _Links(Nemesis):
 
 
 class Loss(_Links):
-    """A share of all packets from and to some nodes is lost, clients' too."""
+    """A share of all packets from and to some nodes is lost, including those of clients."""
 
     name = "loss"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose nodes and a share."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Inject packet loss on the links of randomly chosen nodes, and return a report."""
         victims, share = self._some(rng), rng.choice(SHARES)
         await self._put(lossy(victims, [*self.cluster.nodes, CLIENTS], share))
         return {"nodes": victims, "share": share}
 
 
 class Slow(_Links):
-    """What goes from and to some nodes in a second is bound."""
+    """The bit rate from and to some nodes is limited."""
 
     name = "slow"
     needs = frozenset({Ability.RATES})
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose nodes and a rate."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Limit the bit rate of randomly chosen nodes, and return a report."""
         victims, rate = self._some(rng), rng.choice(RATES_BITS_PER_S)
         await self._put(slow(victims, rate))
         return {"nodes": victims, "bits_per_s": rate}
 
 
 class Reset(Nemesis):
-    """All TCP connections of some nodes are reset, at one moment."""
+    """All TCP connections of some nodes are reset at one moment."""
 
     name = "reset"
     needs = frozenset({Ability.RESETS})
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose nodes; there is nothing to heal."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Reset the connections of randomly chosen nodes, and return a report. A reset needs no
+        healing."""
         nodes = sorted(self.cluster.nodes)
         victims = sorted(rng.sample(nodes, min(rng.choice(COUNTS), len(nodes))))
         return {"nodes": victims, "connections": await self.cluster.network.reset(victims)}

@@ -1,19 +1,19 @@
-"""Several nemeses at a time, in stable periods: now these, then those, and now and then none."""
+"""Several nemeses at once, with a new subset of them in each period."""
 
 from random import Random
 
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.cluster import ProcessCluster
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 STABLE_S = 20.0
-"""Long enough for one state of affairs to become old before the next one."""
+"""Length of a period: long enough for leases, sessions and elections to settle."""
 NONE_SHARE = 0.25
 AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Draws a new subset of its nemeses each time, a quarter of the time none."""
+    """Injects a new random subset of the nemeses each time, a quarter of the time none."""
 
     name = "mixer"
     interval_s = STABLE_S
@@ -25,29 +25,29 @@ class Mixer(Nemesis):
         self._parts = parts
         self._at_work: list[Nemesis] = []
 
-    async def hurt(self, rng: Random) -> Told:
-        """Have some of the nemeses do one fault each."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Choose a subset of the nemeses, and inject one fault of each. Returns their reports."""
         if rng.random() < NONE_SHARE:
             return {}
         count = rng.randint(1, min(AT_ONCE_MAX, len(self._parts)))
-        faults: Told = {}
+        faults: FaultReport = {}
         for part in rng.sample(self._parts, count):
             self._at_work.append(part)
-            told = await part.inject(rng)
-            if told:
-                faults[part.name] = told
-        nodes = {node for told in faults.values() for node in told.get("nodes", ())}
+            report = await part.inject(rng)
+            if report:
+                faults[part.name] = report
+        nodes = {node for report in faults.values() for node in report.get("nodes", ())}
         clocks = faults.get("clock", {})
         offsets = {key: clocks[key] for key in ("clock_offsets_ms",) if key in clocks}
         return {"nodes": sorted(nodes), "faults": faults, **offsets} if faults else {}
 
-    async def heal(self) -> Told:
-        """Heal in reverse: what was hurt last is healed first."""
-        healed: Told = {}
+    async def heal(self) -> FaultReport:
+        """Heal the faults in reverse order of their injection. Returns the reports."""
+        healed: FaultReport = {}
         while self._at_work:
             part = self._at_work[-1]
-            told = await part.heal()
+            report = await part.heal()
             self._at_work.pop()
-            if told:
-                healed[part.name] = told
+            if report:
+                healed[part.name] = report
         return healed

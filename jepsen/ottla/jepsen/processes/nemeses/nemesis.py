@@ -1,7 +1,7 @@
-"""What a nemesis is: it hurts the cluster, says what it did, and heals it again.
+"""Base class of nemeses: a nemesis injects a fault into the cluster, reports it, and heals it.
 
-A nemesis chooses among nodes that serve and that no other one is at work on, and asks the atlas
-whether they may be hurt; where nothing may be done now it does nothing, and says so with `{}`.
+A nemesis chooses among the running nodes that have no active fault. It asks the fault limits
+whether they may be damaged. If no fault is allowed now, it does nothing and returns `{}`.
 """
 
 from abc import ABC, abstractmethod
@@ -14,71 +14,74 @@ from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
-Told = dict[str, Any]
-"""What was done, as JSON; empty when nothing was."""
+FaultReport = dict[str, Any]
+"""Report of an injected or healed fault, as JSON; empty if nothing was done."""
 
 START_TIMEOUT_S = 20.0
-"""A node may not come to serve while other faults last; it is waited for no longer than this."""
+"""Seconds to wait for a node to start. It may not serve while other faults are active."""
 
 
 class Nemesis(ABC):
-    """One kind of fault; owns what it did until it is healed."""
+    """One kind of fault. A nemesis has at most one active fault, which it must heal."""
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Ability]] = frozenset()
-    """What the machine must let us do."""
+    """Abilities of the machine that the nemesis needs."""
     needs_flush: ClassVar[bool] = False
-    """Whether brokers must flush before they answer, or promises would be asked that none made."""
+    """True if brokers must flush before they acknowledge. Otherwise the fault may lose records that
+    Kafka does not guarantee."""
 
     def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         self.count = 0
-        """How often it did something."""
+        """Number of faults injected."""
         self.cluster = cluster
         self.facts = facts
         self.held: list[ProcessNode] = []
         self._rng = rng
 
-    async def inject(self, rng: Random | None = None) -> Told:
-        """Do one fault; return what was done, nothing when it may not be done now."""
-        told = await self.hurt(rng or self._rng)
-        self.count += bool(told)
-        return told
+    async def inject(self, rng: Random | None = None) -> FaultReport:
+        """Inject one fault. Returns its report, empty if the fault is not allowed now."""
+        report = await self.inject_fault(rng or self._rng)
+        self.count += bool(report)
+        return report
 
     @abstractmethod
-    async def hurt(self, rng: Random) -> Told:
-        """Do one fault."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Inject one fault, and return its report. The report is empty if nothing was done."""
 
-    async def heal(self) -> Told:
-        """Undo it; return how it went.  Nothing when there is nothing to heal."""
-        told = await self.mend() if self.held else {}
-        self.let_go()
-        return told
+    async def heal(self) -> FaultReport:
+        """Heal the fault. Returns a report, empty if there is nothing to heal."""
+        report = await self.heal_fault() if self.held else {}
+        self.release_nodes()
+        return report
 
-    async def mend(self) -> Told:
-        """Undo what was done to the nodes that are held."""
+    async def heal_fault(self) -> FaultReport:
+        """Undo the fault on the reserved nodes, and return a report."""
         return {}
 
     def choose(
         self, nodes: Sequence[ProcessNode], rng: Random, counts: Sequence[int]
     ) -> list[ProcessNode]:
-        """Choose some of the nodes, as many as one of the counts says, and hold them."""
+        """Choose nodes at random, reserve them and return them. Their number is drawn from
+        `counts`."""
         victims = rng.sample(nodes, min(rng.choice(counts), len(nodes)))
         self.hold(victims)
         return victims
 
     def hold(self, nodes: Iterable[ProcessNode]) -> None:
-        """Be at work on nodes until the fault is healed."""
+        """Reserve nodes until the fault is healed."""
         nodes = list(nodes)
-        self.cluster.atlas.hold(nodes, self.name)
+        self.cluster.fault_limits.hold(nodes, self.name)
         self.held += nodes
 
-    def let_go(self) -> None:
-        """Be at work on no node any more."""
-        self.cluster.atlas.release(self.held)
+    def release_nodes(self) -> None:
+        """End the reservation of all nodes."""
+        self.cluster.fault_limits.release(self.held)
         self.held = []
 
-    async def start_again(self) -> Told:
-        """Start the held nodes that have no process, and wait a while until they serve."""
+    async def start_again(self) -> FaultReport:
+        """Start the reserved nodes that have no process, and wait for a limited time until they
+        serve. Returns a report."""
         down = [node for node in self.held if node.pid is None]
         for node in down:
             node.start()

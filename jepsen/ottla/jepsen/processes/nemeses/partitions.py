@@ -1,9 +1,9 @@
-"""Nodes that are cut off from each other; clients reach all of them all the time."""
+"""Network partitions: nodes cut off from each other. Clients always reach all nodes."""
 
 from abc import abstractmethod
 from random import Random
 
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.network_links import (
     LinkFault,
     cut_links,
@@ -15,35 +15,35 @@ from ottla.jepsen.processes.nodes import ProcessNode
 
 
 class PartitionNemesis(Nemesis):
-    """A cut between nodes; who is cut from whom is the kinds' choice."""
+    """A cut between nodes. Subclasses choose the links."""
 
-    async def hurt(self, rng: Random) -> Told:
-        """Cut, as the kind has it."""
-        fault, told = await self.cut(rng)
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Cut the links that the subclass chooses, and return a report."""
+        fault, report = await self.cut(rng)
         if not fault.lost:
             return {}
         await self.cluster.network.put(self.name, fault)
-        return told
+        return report
 
-    async def heal(self) -> Told:
-        """Heal the cut."""
+    async def heal(self) -> FaultReport:
+        """Remove the cut, and return a report."""
         await self.cluster.network.lift(self.name)
         return {"healed": True}
 
     @abstractmethod
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Return which links are cut, and what is told of it."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return the links to cut, and the report of the fault."""
 
     def shuffled(self, rng: Random) -> list[str]:
         """Return the names of all nodes in a random order."""
         return rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
 
-    def parted(self, *parts: list[str]) -> tuple[LinkFault, Told]:
-        """Cut parts from each other."""
+    def parted(self, *parts: list[str]) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that cuts parts of the cluster from each other."""
         return split(parts), {"nodes": sorted(parts[0]), "parts": [sorted(part) for part in parts]}
 
-    def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, Told]:
-        """Cut one node from all others; nothing when there is none."""
+    def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that cuts one node from all others, or an empty fault for None."""
         if node is None:
             return LinkFault(), {}
         return isolate(node.name, self.cluster.nodes), {"nodes": [node.name]}
@@ -54,8 +54,8 @@ class PartitionOne(PartitionNemesis):
 
     name = "partition-one"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Choose one."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that isolates a random node."""
         first, *rest = self.shuffled(rng)
         return self.parted([first], rest)
 
@@ -65,8 +65,8 @@ class PartitionMajority(PartitionNemesis):
 
     name = "partition-majority"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Halve."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that separates a random majority from the other nodes."""
         nodes = self.shuffled(rng)
         minority = (len(nodes) - 1) // 2
         return self.parted(nodes[:minority], nodes[minority:])
@@ -77,8 +77,8 @@ class PartitionMajoritiesRing(PartitionNemesis):
 
     name = "partition-majorities-ring"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Seat all at a random round table; far ones do not hear each other."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that cuts the links between distant nodes of a random ring."""
         nodes = self.shuffled(rng)
         return majorities_ring(nodes), {"nodes": nodes, "ring": nodes}
 
@@ -88,8 +88,8 @@ class PartitionMinorityThird(PartitionNemesis):
 
     name = "partition-minority-third"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Take a third."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that separates a random third from the other nodes."""
         nodes = self.shuffled(rng)
         third = max(1, len(nodes) // 3)
         return self.parted(nodes[:third], nodes[third:])
@@ -100,17 +100,17 @@ class PartitionLeader(PartitionNemesis):
 
     name = "partition-leader"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Choose a partition."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that isolates the leader of a random partition."""
         partitions = await self.cluster.partitions()
         keys = sorted(key for key, one in partitions.items() if one.leader >= 0)
-        # Those that bear the load, where there are any.
+        # Prefer partitions of the load to internal ones.
         keys = [key for key in keys if not key.startswith("__")] or keys
         if not keys:
             return LinkFault(), {}
         key = rng.choice(keys)
-        fault, told = self.isolated(self.cluster.broker(partitions[key].leader))
-        return fault, {**told, "key": key}
+        fault, report = self.isolated(self.cluster.broker(partitions[key].leader))
+        return fault, {**report, "key": key}
 
 
 class PartitionController(PartitionNemesis):
@@ -118,18 +118,18 @@ class PartitionController(PartitionNemesis):
 
     name = "partition-controller"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Ask who it is."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that isolates the active controller."""
         return self.isolated(await self.cluster.active_controller())
 
 
 class PartitionOneWay(PartitionNemesis):
-    """What some nodes say to the others is lost, and what these say to them arrives."""
+    """Data from some nodes to the others is lost, and data in the other direction arrives."""
 
     name = "partition-one-way"
 
-    async def cut(self, rng: Random) -> tuple[LinkFault, Told]:
-        """Choose who is not heard: one node, or as many as half."""
+    async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
+        """Return a fault that loses the data of one node, or of up to half of the nodes."""
         nodes = self.shuffled(rng)
         unheard = rng.choice((1, 1, max(1, len(nodes) // 2)))
         mute, deaf = nodes[:unheard], nodes[unheard:]

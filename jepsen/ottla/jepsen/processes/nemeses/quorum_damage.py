@@ -1,18 +1,18 @@
-"""Files of one controller's quorum that are damaged while it is down.
+"""Damage to the quorum files of one controller while it is down.
 
-A majority of whole controllers stays, so nothing is lost and no operator is needed: the victim
-follows until it has all that was committed, and votes again.
+A majority of intact controllers remains, so nothing is lost and no operator is needed. The damaged
+controller follows without voting until it has all committed records, and then votes again.
 """
 
 from pathlib import Path
 from random import Random
 
 from ottla.jepsen.processes.cluster import ProcessCluster
-from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import ProcessNode
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VOTER_CHECKPOINT_FILE, decode_file
-from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 
 CONTROLLERS_MIN = 3
 
@@ -24,21 +24,24 @@ PATTERNS = (
     ("quorum-state", VOTER_CHECKPOINT_FILE),
     ("leader-epoch-checkpoint",),
 )
-"""Files that are damaged together; the log twice as often."""
+"""Files that are damaged together. The log is drawn twice as often."""
 
 DAMAGES = ("removed", "emptied", "halved", "flipped")
 
 
 class DamagedQuorum(Nemesis):
-    """A controller is killed, loses files of its quorum in whole or in part, and starts again."""
+    """A controller is killed, its quorum files are lost or truncated, and it starts again."""
 
     name = "damaged-quorum"
 
-    async def hurt(self, rng: Random) -> Told:
-        """Choose a controller while all vote, kill it, damage its files and start it."""
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Kill a random controller while all controllers vote, damage its files and start it again.
+        Returns a report."""
         if not _all_vote(self.cluster):
             return {}
-        free = [node for node in self.cluster.atlas.free() if node in self.cluster.controllers]
+        free = [
+            node for node in self.cluster.fault_limits.free() if node in self.cluster.controllers
+        ]
         (victim,) = self.choose(free, rng, (1,)) or (None,)
         if victim is None:
             return {}
@@ -46,12 +49,13 @@ class DamagedQuorum(Nemesis):
         patterns, damage = rng.choice(PATTERNS), rng.choice(DAMAGES)
         files = sorted(path for pattern in patterns for path in _directory_of(victim).glob(pattern))
         for path in files:
-            _hurt(path, damage, rng)
+            _damage_file(path, damage, rng)
         victim.start()
         return {"nodes": [victim.name], damage: [path.name for path in files]}
 
-    async def mend(self) -> Told:
-        """Wait until it serves; it catches up by itself."""
+    async def heal_fault(self) -> FaultReport:
+        """Wait until the damaged controller serves, and return a report. It catches up by
+        itself."""
         return await self.start_again()
 
 
@@ -60,7 +64,8 @@ def _directory_of(node: ProcessNode) -> Path:
 
 
 def _all_vote(cluster: ProcessCluster) -> bool:
-    """Return True if every controller has all that it promised, as its checkpoint says."""
+    """Return True if every controller, according to its checkpoint, has all records that it
+    acknowledged. Only such controllers vote."""
     controllers = cluster.controllers
     return len(controllers) >= CONTROLLERS_MIN and all(map(_votes, controllers))
 
@@ -73,7 +78,7 @@ def _votes(node: ProcessNode) -> bool:
     return slot is not None and slot.checkpoint.election.standing is Standing.FULL
 
 
-def _hurt(path: Path, damage: str, rng: Random) -> None:
+def _damage_file(path: Path, damage: str, rng: Random) -> None:
     data = bytearray(path.read_bytes())
     match damage:
         case "removed":

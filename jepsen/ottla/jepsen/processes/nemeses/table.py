@@ -1,4 +1,4 @@
-"""All nemeses by name, and how each is made."""
+"""The nemeses by name, and their construction."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -34,7 +34,8 @@ KINDS: tuple[type[Nemesis], ...] = (
 )
 
 UNMIXED = frozenset({Flip.name, LostFiles.name, RollingRestart.name})
-"""An operator is at work in these, who waits until all is well before he goes on."""
+"""Nemeses that the mixer leaves out. They act like an operator, who waits until the cluster is
+healthy."""
 
 
 def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:
@@ -44,12 +45,12 @@ def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:
 
 def _mixes(kind: type[Nemesis], cluster: ProcessCluster) -> bool:
     is_possible = all(ability in cluster.abilities for ability in kind.needs)
-    is_promised = cluster.atlas.flush or not kind.needs_flush
+    is_promised = cluster.fault_limits.flush or not kind.needs_flush
     return is_possible and is_promised and kind.name not in UNMIXED
 
 
 CLASSES: Mapping[str, type[Nemesis]] = {kind.name: kind for kind in KINDS} | {Mixer.name: Mixer}
-"""To ask what a nemesis needs before there is a cluster: `.needs`, `.needs_flush`."""
+"""Nemesis classes by name. Their `needs` and `needs_flush` can be read before a cluster exists."""
 
 NEMESES: Mapping[str, Callable[[ProcessCluster, Random, RunFacts], Nemesis]] = {
     **CLASSES,

@@ -1,18 +1,18 @@
-"""The bug bank: mutants of our own cores, each of which an engine must find.
+"""The bug bank: mutants of Ottla's own code, each of which an engine must find.
 
-mutant.py             what a mutant is, and how a core is patched for a while
-bank.py               the table of all of them
-hunt.py               plants one and measures how long it lives
-voter_bugs.py         of a damaged voter
-raft_bugs.py          of the quorum
-forgery_bugs.py       that believe what nobody honest would send
-metadata_log_bugs.py  of its log on disk
-replication_bugs.py   of partitions, followers and idempotent producers
-controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers' lives
-storage_bugs.py       of a partition's log
-loss_bugs.py          of replicas whose disks lost records
-group_bugs.py         of groups
-cleaner_bugs.py       of compaction
-transaction_bugs.py   of transactions: coordinators, markers, readers, offsets
-trouble_bugs.py       of disks in trouble, and of topics whose names are used again
+mutant.py             a mutant, and the temporary patch that applies it
+bank.py               the table of all mutants
+hunt.py               plants one mutant and measures the time until an engine finds it
+voter_bugs.py         mutants of a damaged voter
+raft_bugs.py          mutants of the quorum
+forgery_bugs.py       mutants of the quorum that accept forged messages
+metadata_log_bugs.py  mutants of the metadata log on disk
+replication_bugs.py   mutants of partitions, followers and idempotent producers
+controller_bugs.py    mutants of elections, ELR, ISR changes, reassignments and registrations
+storage_bugs.py       mutants of a partition's log
+loss_bugs.py          mutants of the handling of disks that lost records
+group_bugs.py         mutants of groups
+cleaner_bugs.py       mutants of compaction
+transaction_bugs.py   mutants of transactions: coordinators, markers, readers, offsets
+trouble_bugs.py       mutants for failing disks, and for topics whose names are reused
 """

@@ -1,4 +1,4 @@
-"""The table of all mutants; each domain's own file adds its rows."""
+"""The table of all mutants. Each module in `DOMAINS` adds its rows."""
 
 from importlib import import_module
 
@@ -20,7 +20,7 @@ DOMAINS: tuple[str, ...] = (
     "cleaner_bugs",
     "transaction_bugs",
 )
-"""Modules of this package that hold a `MUTANTS` row of tuples."""
+"""Names of the modules of this package that each have a tuple `MUTANTS`."""
 
 
 def mutants() -> tuple[Mutant, ...]:
@@ -35,7 +35,7 @@ def mutants() -> tuple[Mutant, ...]:
 
 
 def mutant(name: str) -> Mutant:
-    """Return the mutant of a name; RefusedError when there is none."""
+    """Return the mutant with this name. Raises RefusedError if there is none."""
     for each in mutants():
         if each.name == name:
             return each

@@ -1,4 +1,4 @@
-"""Mutants of the log cleaner: what compaction must never lose, and must not keep."""
+"""Mutants of the log cleaner: compaction loses records, or keeps records that it should remove."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,7 +10,7 @@ from ottla.storage.cleaner.cleanable import Cleanable, cleanable_of
 from ottla.storage.cleaner.cleaned_segment import CleanedSegment
 from ottla.storage.cleaner.record_work import KeptRecords
 from ottla.storage.cleaner.transactions import AbortedTransactions
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.disk_seam import Disk
 from ottla.wire.records import Body
 
 
@@ -35,8 +35,8 @@ def _drop_single_values() -> AbstractContextManager[None]:
     return patched(BatchFilter, _decided=decided)
 
 
-class _Unflushed:
-    """A disk on which no cleaned file is flushed."""
+class _NoFlushDisk:
+    """A disk whose fsync does nothing, so that cleaned files are never flushed."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -45,14 +45,14 @@ class _Unflushed:
         return getattr(self._disk, name)
 
     async def fsync(self, file: Any) -> None:
-        """Do nothing."""
+        """Do nothing, so that the file's data is not durable."""
 
 
 def _swap_unflushed() -> AbstractContextManager[None]:
     original = CleanedSegment.__init__
 
     def begin(self: CleanedSegment, disk: Disk, *arguments: Any, **named: Any) -> None:
-        unflushed: Any = _Unflushed(disk)
+        unflushed: Any = _NoFlushDisk(disk)
         original(self, unflushed, *arguments, **named)
 
     return patched(CleanedSegment, __init__=begin)
@@ -108,35 +108,35 @@ def _mutant(name: str, sentence: str, plant: Plant, *, is_quick: bool = False) -
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "deletion-forgotten-early",
-        "a tombstone may go as soon as it was cleaned once",
+        "a tombstone is removed at its second cleaning, whatever its age",
         _forget_deletions_at_once,
     ),
     _mutant(
         "last-value-dropped",
-        "a batch of which one record stays is taken for empty",
+        "a batch with one remaining record is removed as empty",
         _drop_single_values,
         is_quick=True,
     ),
     _mutant(
         "swapped-in-unflushed",
-        "a new segment takes the place of the old ones before it is flushed",
+        "a new segment replaces the old ones before it is flushed",
         _swap_unflushed,
         is_quick=True,
     ),
     _mutant(
         "horizon-not-stamped",
-        "a tombstone gets no horizon, and stays",
+        "a tombstone gets no delete horizon, and stays permanently",
         _stamp_no_horizon,
         is_quick=True,
     ),
     _mutant(
         "aborted-data-cleaned-as-committed",
-        "data of an aborted transaction counts for a value and stays",
+        "data of an aborted transaction counts as a value and stays",
         _keep_aborted,
     ),
     _mutant(
         "last-batch-of-producer-dropped",
-        "the last batch of an active producer goes when it is empty",
+        "the last batch of an active producer is removed when it is empty",
         _drop_producers,
     ),
     _mutant(

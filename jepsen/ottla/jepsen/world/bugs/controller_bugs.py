@@ -1,15 +1,22 @@
-"""Mutants of the controller: elections, ELR, ISR changes, reassignments, brokers' lives."""
+"""Mutants of the controller: elections, ELR, ISR changes, reassignments, broker registrations."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ottla.controller import brokers, configs, elections, partition_change, partitions
-from ottla.controller.brokers import BrokerControlState
 from ottla.controller.decision import Decision, decided
-from ottla.controller.partition_change import Assignment, Elected, Election, Rules
-from ottla.controller.sessions import BrokerSessions, Session
+from ottla.controller.membership import brokers
+from ottla.controller.membership.brokers import BrokerControlState
+from ottla.controller.membership.sessions import BrokerSessions, Session
+from ottla.controller.replication import elections, partition_change, partitions
+from ottla.controller.replication.partition_change import (
+    Assignment,
+    Election,
+    ElectionResult,
+    Rules,
+)
+from ottla.controller.settings import configs
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata import topics_fold
 from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState
@@ -56,13 +63,13 @@ def _elect_the_last_known_at_once() -> Iterator[None]:
         *,
         isr: tuple[NodeId, ...],
         elr: tuple[NodeId, ...],
-    ) -> Elected:
+    ) -> ElectionResult:
         found = original(state, rules, election, isr=isr, elr=elr)
         if found.leader >= 0:
             return found
         for replica in state.last_known_elr:
             if rules.can_lead(replica):
-                return Elected(replica, is_unclean=True)
+                return ElectionResult(replica, is_unclean=True)
         return found
 
     with patched(partition_change, elect=elect):
@@ -83,10 +90,10 @@ def _keep_the_leader_epoch() -> Iterator[None]:
 
 @contextmanager
 def _drop_a_recovery_in_silence() -> Iterator[None]:
-    """A leader that may lack records is elected as if it had them all."""
+    """Elect a leader that may lack records, without marking the election as unclean."""
     original = partition_change.elect
 
-    def elect(*arguments: Any, **named: Any) -> Elected:
+    def elect(*arguments: Any, **named: Any) -> ElectionResult:
         return original(*arguments, **named)._replace(is_unclean=False)
 
     with patched(partition_change, elect=elect):
@@ -125,7 +132,7 @@ def _keep_elr_over_settings() -> Any:
 
 @contextmanager
 def _crashed_stay_eligible() -> Iterator[None]:
-    original = elections.brokers_leave
+    original = elections.brokers_unavailable
 
     def leave(
         image: MetadataImage,
@@ -137,7 +144,7 @@ def _crashed_stay_eligible() -> Iterator[None]:
     ) -> Iterator[Record]:
         return original(image, config, leaving, **rest)
 
-    with patched(brokers, brokers_leave=leave):
+    with patched(brokers, brokers_unavailable=leave):
         yield
 
 
@@ -286,7 +293,7 @@ def _sessions_are_always_valid() -> Any:
 
 
 def _count_no_contact_but_the_first() -> Any:
-    """A session is as old as its first contact, whatever came after that."""
+    """Measure a broker's session from its first heartbeat, and ignore all later heartbeats."""
 
     def touch(
         self: BrokerSessions,
@@ -327,7 +334,7 @@ def _row(
 MUTANTS = (
     _row(
         "controller-elect-anybody",
-        "anybody who lives is elected when no other can be",
+        "any live replica is elected if no eligible one exists",
         _elect_anybody,
         "replication",
     ),
@@ -346,13 +353,13 @@ MUTANTS = (
     ),
     _row(
         "controller-silent-loss",
-        "the last known leader is elected as if nothing could be lost",
+        "the last known leader is elected as if no record could be lost",
         _drop_a_recovery_in_silence,
         "controller",
     ),
     _row(
         "controller-elr-early",
-        "the ELR is cleared as soon as anybody is in sync",
+        "the ELR is cleared as soon as one replica is in sync",
         _clear_elr_early,
         "replication",
     ),
@@ -383,7 +390,7 @@ MUTANTS = (
     ),
     _row(
         "controller-no-compare",
-        "an ISR change is made whatever the partition epoch is by now",
+        "an ISR change is applied at any partition epoch",
         _alter_whatever_was_before,
         "replication",
         10_000,
@@ -403,7 +410,7 @@ MUTANTS = (
     ),
     _row(
         "controller-earlier-lives",
-        "an ISR change may name a broker by an earlier life (KIP-903)",
+        "an ISR change may contain an earlier process of a broker (KIP-903)",
         _alter_with_earlier_lives,
         "replication",
         20_000,
@@ -439,10 +446,10 @@ MUTANTS = (
         _drop_sessions_at_failover,
         "controller",
     ),
-    _row("controller-sessions-endless", "no session ever ends", _sessions_never_end, "controller"),
+    _row("controller-sessions-endless", "sessions never expire", _sessions_never_end, "controller"),
     _row(
         "session-never-ends",
-        "a broker that is dead counts as alive for good, and may not come back",
+        "a dead broker counts as alive permanently, and cannot register again",
         _sessions_are_always_valid,
         "controller",
     ),

@@ -1,4 +1,4 @@
-"""Mutants of the quorum that believe what nobody honest would send."""
+"""Mutants of the quorum that accept forged messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -53,30 +53,30 @@ def _mutant(name: str, sentence: str, plant: Plant, *killed_by: str) -> Mutant:
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "any-epoch-believed",
-        "a goodbye that names an epoch far ahead is persisted",
+        "an EndQuorumEpoch with an epoch far ahead is persisted",
         _raise_to_any_epoch,
         "ForgedEpochsAreRefused",
         "EpochsKeepRoom",
     ),
     _mutant(
         "epochs-used-up",
-        "each message may raise the epoch by a jump, however many come",
+        "each message may raise the epoch by a jump, without a limit on their number",
         _raise_again_and_again,
         "EpochsKeepRoom",
     ),
     _mutant(
         "second-leader-believed",
-        "whoever claims to lead the epoch is followed, though its leader is known",
+        "any member that claims to lead the epoch is followed, although the leader is known",
         _believe_in_two_leaders,
     ),
     _mutant(
         "any-answer-believed",
-        "an answer's leader and epoch are taken as they are",
+        "the leader and epoch in a response are accepted unchecked",
         _believe_any_answer,
     ),
     _mutant(
         "other-clusters-heard",
-        "a goodbye from another cluster counts",
+        "an EndQuorumEpoch from another cluster is accepted",
         _hear_other_clusters,
         "StrangersChangeNothing",
     ),

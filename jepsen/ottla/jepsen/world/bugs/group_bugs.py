@@ -1,39 +1,44 @@
-"""Mutants of the groups: who owns what, what was committed, what a new coordinator knows."""
+"""Mutants of the groups: owners of partitions, committed offsets, state of a new coordinator."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ottla.broker.groups import reconcile, shard
-from ottla.broker.groups.consumer_changes import ConsumerChanges
-from ottla.broker.groups.consumer_group import NO_OWNER, ConsumerGroup
-from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
-from ottla.broker.groups.consumer_records import epoch_record
-from ottla.broker.groups.effects import Outbox
-from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.mixed_group import MixedGroups
-from ottla.broker.groups.offset_store import OffsetStore
-from ottla.broker.groups.offsets import CommittedOffset, OffsetTable
-from ottla.broker.groups.rebalance import Rebalancer
+from ottla.broker.coordinators.effects import CoordinatorRecord, Outbox
+from ottla.broker.coordinators.timers import Timers
+from ottla.broker.groups.classic.classic_groups import ClassicGroups
+from ottla.broker.groups.classic.rebalance import Rebalancer
+from ottla.broker.groups.consumer import reconcile
+from ottla.broker.groups.consumer.consumer_changes import ConsumerChanges
+from ottla.broker.groups.consumer.consumer_group import NO_OWNER, ConsumerGroup
+from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
+from ottla.broker.groups.consumer.consumer_rebalance import ConsumerRebalancer
+from ottla.broker.groups.consumer.consumer_records import epoch_record
+from ottla.broker.groups.consumer.mixed_group import MixedGroups
+from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, OffsetTable
+from ottla.broker.groups.offsets.offset_store import OffsetStore
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.timers import Timers
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.model.errors import ErrorCode, RefusedError
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Stand in for what is left out."""
+    """Do nothing. A mutant puts this function in the place of one that it omits."""
 
 
-# --- what is told too early -----------------------------------------------------------------------
+# --- responses that are sent too early ------------------------------------------------------------
 
 
 def _answer_uncommitted() -> Any:
     return patched(Outbox, answer_when_committed=Outbox.answer)
 
 
-def _commit_of_anybody() -> Any:
-    return patched(shard, check_commit=_nothing)
+@contextmanager
+def _commit_of_anybody() -> Iterator[None]:
+    with ExitStack() as stack:
+        for kind in (ClassicGroups, ConsumerGroups):
+            stack.enter_context(patched(kind, check_commit=_nothing))
+        yield
 
 
 def _give_before_released() -> Any:
@@ -66,12 +71,13 @@ def _removed_one_by_one() -> Any:
     return patched(MixedGroups, leave=leave)
 
 
-# --- what is not written --------------------------------------------------------------------------
+# --- records that are not written -----------------------------------------------------------------
 
 
 @contextmanager
 def _unwritten(owner: type, name: str) -> Iterator[None]:
-    """Have a method change what it changes and write nothing."""
+    """During the block, let a method of the coordinator change its state without writing
+    records."""
     original = getattr(owner, name)
 
     def change(self: Any, *arguments: Any, **more: Any) -> Any:
@@ -91,7 +97,7 @@ def _place_unwritten() -> Any:
 
 
 def _target_unwritten() -> Any:
-    return _unwritten(ConsumerChanges, "aim")
+    return _unwritten(ConsumerChanges, "set_target")
 
 
 def _removal_unwritten() -> Any:
@@ -123,7 +129,7 @@ def _first_offset_stays() -> Iterator[None]:
 def _old_kind_unwritten() -> Iterator[None]:
     original = Outbox.write
 
-    def write(self: Outbox, record: GroupRecord) -> None:
+    def write(self: Outbox, record: CoordinatorRecord) -> None:
         if record.value is not None or record.key[:2] != b"\0\2":
             original(self, record)
 
@@ -192,34 +198,58 @@ def _row(name: str, sentence: str, plant: Plant, seed_count: int = 400) -> Mutan
 
 MUTANTS = (
     _row(
-        "answer-early", "what was written is answered before it is committed", _answer_uncommitted
+        "answer-early",
+        "a request is answered before its records are committed",
+        _answer_uncommitted,
     ),
-    _row("any-commit", "a commit of an old generation is taken", _commit_of_anybody),
-    _row("given-early", "a partition is given before it is released", _give_before_released),
+    _row("any-commit", "a commit of an old generation is accepted", _commit_of_anybody),
+    _row(
+        "given-early",
+        "a partition is assigned before its owner has released it",
+        _give_before_released,
+    ),
     _row(
         "revoked-unasked",
-        "a partition is passed on before its owner gives it up",
+        "a partition is reassigned before its owner has revoked it",
         _believe_revoked,
     ),
     _row(
         "removed-singly",
-        "a group that is classic after one removal keeps the others that it is to lose",
+        "a group that becomes classic after one removal keeps the other members to be removed",
         _removed_one_by_one,
     ),
-    _row("any-sync", "an assignment of an old generation is handed out", _sync_of_any_generation),
-    _row("epoch-unwritten", "a group's epoch rises in memory alone", _epoch_unwritten),
-    _row("place-unwritten", "what a member has is not written", _place_unwritten),
-    _row("target-unwritten", "what a member is to have is not written", _target_unwritten),
-    _row("removal-unwritten", "a member's tombstones are forgotten", _removal_unwritten),
-    _row("deletion-unwritten", "a deleted group's tombstone is forgotten", _deletion_unwritten),
-    _row("offset-returns", "the tombstones of offsets are forgotten", _offset_tombstone_unwritten),
-    _row("first-offset", "of two commits at once the first one stays", _first_offset_stays),
-    _row("old-kind", "a group that goes over leaves its old record", _old_kind_unwritten),
+    _row("any-sync", "an assignment of an old generation is returned", _sync_of_any_generation),
+    _row("epoch-unwritten", "a group's epoch rises in memory only", _epoch_unwritten),
+    _row("place-unwritten", "a member's current assignment is not written", _place_unwritten),
+    _row("target-unwritten", "a member's target assignment is not written", _target_unwritten),
+    _row("removal-unwritten", "a removed member's tombstones are not written", _removal_unwritten),
+    _row("deletion-unwritten", "a deleted group's tombstone is not written", _deletion_unwritten),
+    _row(
+        "offset-returns", "the tombstones of offsets are not written", _offset_tombstone_unwritten
+    ),
+    _row("first-offset", "of two concurrent commits the first one remains", _first_offset_stays),
+    _row("old-kind", "a converted group keeps its old record", _old_kind_unwritten),
     _row("epoch-stands", "a group's epoch does not rise with its members", _epoch_not_raised),
-    _row("sessions-lost", "a new coordinator times no session", _sessions_end_with_the_coordinator),
-    _row("deadline-stands", "a deadline that was set cannot be moved", _nearer_deadlines_lost),
-    _row("resign-mute", "who waits is not told of the next coordinator", _resign_in_silence),
-    _row("silent-stay", "a silent member of the newer protocol stays", _silent_members_stay),
-    _row("silent-stay-classic", "a silent classic member stays", _silent_classic_members_stay),
+    _row(
+        "sessions-lost",
+        "a new coordinator starts no session timers",
+        _sessions_end_with_the_coordinator,
+    ),
+    _row("deadline-stands", "a deadline cannot be changed once set", _nearer_deadlines_lost),
+    _row(
+        "resign-mute",
+        "waiting members get no response when the coordinator changes",
+        _resign_in_silence,
+    ),
+    _row(
+        "silent-stay",
+        "a silent member of the consumer protocol is not removed",
+        _silent_members_stay,
+    ),
+    _row(
+        "silent-stay-classic",
+        "a silent classic member is not removed",
+        _silent_classic_members_stay,
+    ),
     _row("topics-unseen", "a group does not follow its topics", _revocation_never_ends),
 )

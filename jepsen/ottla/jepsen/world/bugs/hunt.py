@@ -1,4 +1,4 @@
-"""Plants one bug and measures how long the engine takes to find it."""
+"""Plants one mutant and measures the time until the engine finds it."""
 
 import time
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from ottla.jepsen.world.runner import Job, run_many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuntResult:
-    """How a hunt for one mutant ended."""
+    """Result of searching for one mutant: whether an engine found it, and after how long."""
 
     mutant: Mutant
     run_count: int
     event_count: int
     seconds: float
     seed: int | None
-    """The first seed that showed it; None: it lived."""
+    """First seed whose run found the mutant, or None if no run did."""
     invariant: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return the line of a table."""
+        """Return the result as a row of the table of results."""
         return {
             "name": self.mutant.name,
             "sentence": self.mutant.sentence,
@@ -37,8 +37,12 @@ class HuntResult:
         }
 
 
-def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> HuntResult:
-    """Run seeds from its first on with the bug planted until one shows it, or time is over."""
+def hunt(mutant: Mutant, *, cpu_seconds: float, processes: int = 1) -> HuntResult:
+    """Run seeds with the mutant planted, until a run finds it or each process has computed for
+    `cpu_seconds`. The first seed is the mutant's `first_seed`. Returns the result.
+
+    Wall-clock time would not do: on a busy machine it ended the search of rare bugs too early.
+    """
     engine = make_engine(mutant.engine, mutant.subject)
     job = Job(
         engine=mutant.engine,
@@ -48,7 +52,11 @@ def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> HuntResult:
     )
     started = time.perf_counter()
     tally = run_many(
-        job, mutant.first_seed, seconds=seconds, processes=processes, ends_at_failure=True
+        job,
+        mutant.first_seed,
+        cpu_seconds=cpu_seconds * processes,
+        processes=processes,
+        ends_at_failure=True,
     )
     failure = tally.failures[0] if tally.failures else None
     return HuntResult(

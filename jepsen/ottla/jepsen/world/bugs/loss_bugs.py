@@ -1,25 +1,27 @@
-"""Mutants of what follows from a disk that holds less than was promised."""
+"""Mutants of the handling of disks that have lost acknowledged records."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ottla.broker.replicas import follower_fetch
 from ottla.client.fetch import fetched
-from ottla.controller import brokers, partition_change
-from ottla.controller.partition_change import Rules
-from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.controller.membership import brokers
+from ottla.controller.replication import partition_change
+from ottla.controller.replication.partition_change import Rules
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched, walk_mutant
 from ottla.metadata.image import PartitionState
 from ottla.model.ids import NO_EPOCH, NodeId, Offset
-from ottla.storage import log_losses
-from ottla.storage.log_failures import LogFailures
-from ottla.storage.recovery import LogLoader
-from ottla.storage.sealed_segments import SealedSegments
-from ottla.storage.segment import Segment
+from ottla.storage.losses import log_losses
+from ottla.storage.recovery.recovery import LogLoader
+from ottla.storage.recovery.sealed_segments import SealedSegments
+from ottla.storage.segments.segment import Segment
 
 
 def _register_without_losses() -> Any:
-    """What Kafka does: a broker that stopped cleanly has all that it had."""
+    """Trust a clean shutdown, as Kafka does, and register the broker without reporting lost
+    records."""
     return patched(brokers, replicas_lost=lambda image, config, broker, lost: iter(()))
 
 
@@ -54,11 +56,11 @@ def _keep_lost_as_last_known() -> Iterator[None]:
 
 
 def _claim_what_is_behind_a_hole() -> Any:
-    return patched(follower_fetch, whole_end_of=lambda log: (log.end_offset, log.last_epoch))
+    return patched(follower_fetch, log_end_of=lambda log: (log.end_offset, log.last_epoch))
 
 
 def _see_no_shortfall() -> Any:
-    """What was there before: the high watermark is cut to the end of the log in silence."""
+    """Lower the high watermark to the log end without reporting the loss."""
     return patched(log_losses, kind_of_shortfall=lambda promise, *, end_offset: None)
 
 
@@ -82,11 +84,6 @@ def _see_no_hole() -> Iterator[None]:
 
 def _see_no_change_of_closed_segments() -> Any:
     return patched(SealedSegments, is_changed=lambda self, segment: False)
-
-
-def _fill_no_hole() -> Any:
-    """The replica is named as lost, and returns to the ISR once it has the leader's end."""
-    return patched(LogFailures, note_hole=lambda self, offset: None)
 
 
 @contextmanager
@@ -113,20 +110,7 @@ def _whole(name: str, sentence: str, plant: Plant) -> Mutant:
         engine="whole",
         subject="losses",
         plant=plant,
-        seed_count=20,
-    )
-
-
-def _row(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
-    return Mutant(
-        name=name,
-        sentence=sentence,
-        engine="walk",
-        subject="replication-losses",
-        plant=plant,
-        seed_count=seed_count,
-        is_quick=True,
-        killed_by=KILLERS,
+        seed_count=40,
     )
 
 
@@ -137,6 +121,8 @@ KILLERS = (
     "LostIsNotLastKnown",
     "HoleIsFilled",
 )
+
+_row = partial(walk_mutant, subject="replication-losses", killed_by=KILLERS)
 
 MUTANTS: tuple[Mutant, ...] = (
     _row(
@@ -165,7 +151,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="loss-truncated-unseen",
-        sentence="a log that ends below its checkpoints is taken for whole",
+        sentence="a log that ends below its checkpoints counts as complete",
         engine="whole",
         subject="losses",
         plant=_see_no_shortfall,
@@ -173,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="loss-missing-unseen",
-        sentence="a log that is gone is made again, empty, and taken for whole",
+        sentence="a missing log is created again, empty, and counts as complete",
         engine="whole",
         subject="losses",
         plant=_see_no_absence,
@@ -181,22 +167,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _whole(
         "loss-hole-unseen",
-        "a log whose closed segments are gone is taken for whole",
+        "a log with missing closed segments counts as complete",
         _see_no_hole,
     ),
     _whole(
-        "loss-hole-unfilled",
-        "a follower with a hole in its log fetches from the log's end on",
-        _fill_no_hole,
-    ),
-    _whole(
         "loss-shorter-segment-unseen",
-        "a closed segment that was emptied or halved is taken for whole",
+        "an emptied or halved closed segment counts as complete",
         _see_no_change_of_closed_segments,
     ),
     _whole(
         "loss-older-epochs-trusted",
-        "an older copy of the epoch checkpoint is taken for what the batches say",
+        "an older copy of the epoch checkpoint is trusted over the batches",
         _trust_any_epoch_checkpoint,
     ),
     _whole(

@@ -1,19 +1,20 @@
-"""Mutants of the metadata log: what is flushed when, and what stands where after a crash."""
+"""Mutants of the metadata log: missing flushes, and wrong contents after a crash."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
 from ottla.jepsen.world.bugs.raft_bugs import cut_at_own_end_of_epoch
 from ottla.model.ids import OffsetAndEpoch
-from ottla.node.metadata_log import MetadataLog
-from ottla.node.snapshot_store import SnapshotStore
+from ottla.node.quorum.metadata_log import MetadataLog
+from ottla.node.quorum.snapshot_store import SnapshotStore
 from ottla.raft import election_state
 from ottla.raft.effects import SnapshotChunk
 from ottla.raft.election_state import ElectionState
-from ottla.storage.disk_seam import DiskFile
-from ottla.storage.local_log import LocalLog
+from ottla.storage.disk.disk_seam import DiskFile
+from ottla.storage.log.log import Log
 
 
 def _written_is_flushed() -> Any:
@@ -34,30 +35,30 @@ def _election_not_flushed() -> Any:
 
 @contextmanager
 def _truncation_not_flushed() -> Iterator[None]:
-    original = LocalLog.truncate_to
+    original = Log.truncate_to
 
     class _Lazy:
-        """A disk that forgets to flush."""
+        """A disk on which fsync does nothing."""
 
         def __init__(self, disk: Any) -> None:
             self._disk = disk
 
         async def fsync(self, file: DiskFile) -> None:
-            """Do nothing."""
+            """Do nothing, so that the file's data is not durable."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._disk, name)
 
-    async def truncate_to(self: LocalLog, offset: Any) -> bool:
-        disk = self._disk
+    async def truncate_to(self: Log, offset: Any) -> bool:
+        disk = self.state.disk
         lazy: Any = _Lazy(disk)
-        self._disk = lazy
+        self.state.disk = lazy
         try:
             return await original(self, offset)
         finally:
-            self._disk = disk
+            self.state.disk = disk
 
-    with patched(LocalLog, truncate_to=truncate_to):
+    with patched(Log, truncate_to=truncate_to):
         yield
 
 
@@ -95,7 +96,7 @@ def _log_forgotten_before_snapshot() -> Any:
 
 def _snapshot_not_flushed() -> Any:
     async def install(self: SnapshotStore, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
-        from ottla.node.snapshot_store import _facts_of
+        from ottla.node.quorum.snapshot_store import _facts_of
 
         facts = _facts_of(part)
         part.close()
@@ -128,22 +129,12 @@ def _old_snapshot_stays() -> Any:
     return patched(MetadataLog, recover=recover)
 
 
-def _row(name: str, sentence: str, plant: Plant) -> Mutant:
-    return Mutant(
-        name=name,
-        sentence=sentence,
-        engine="walk",
-        subject="raft-disk",
-        plant=plant,
-        seed_count=1_000,
-        is_quick=True,
-    )
-
+_row = partial(walk_mutant, seed_count=1_000, subject="raft-disk")
 
 MUTANTS = (
     _row(
         "log-written-is-flushed",
-        "what is written counts as flushed",
+        "written entries count as flushed",
         _written_is_flushed,
     ),
     _row(
@@ -153,17 +144,17 @@ MUTANTS = (
     ),
     _row(
         "log-truncation-unflushed",
-        "a truncation is not flushed: old bytes come back behind new ones",
+        "a truncation is not flushed: old bytes return after new ones",
         _truncation_not_flushed,
     ),
     _row(
         "log-emptied-first",
-        "the log is emptied before the leader's snapshot stands in its place",
+        "the log is emptied before the leader's snapshot has replaced it",
         _log_emptied_before_snapshot,
     ),
     _row(
         "log-forgotten-first",
-        "the log is let go of before the snapshot that stands for it is whole",
+        "the log is deleted before the snapshot that replaces it is complete",
         _log_forgotten_before_snapshot,
     ),
     _row(
@@ -178,7 +169,7 @@ MUTANTS = (
     ),
     _row(
         "raft-cut-short",
-        "a follower cuts at its own end of the epoch, not at the leader's, and never gets on",
+        "a follower truncates to its own end of the epoch, not to the leader's, and gets stuck",
         cut_at_own_end_of_epoch,
     ),
 )

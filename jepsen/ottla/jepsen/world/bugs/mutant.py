@@ -1,6 +1,6 @@
-"""A mutant: one bug, planted into a core while the program runs, never in production code.
+"""A mutant: one bug that is planted at run time into the code under test, never in production.
 
-`apply` patches classes and modules in place and takes everything back at the end.
+`Mutant.apply` patches classes and modules in place, and restores them at the end.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,32 +16,34 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One bug of the bank."""
+    """One mutant of the bug bank."""
 
     name: str
     sentence: str
-    """What the mutated core does wrong."""
+    """The misbehaviour of the mutated code, as one sentence."""
     engine: str
     subject: str
-    """Where it is found."""
+    """Subject of the engine that finds the mutant."""
     plant: Plant
     seed_count: int
-    """Number of seeds among which it is found, with room to spare."""
+    """Number of seeds, with a margin, within which the engine finds the mutant."""
     first_seed: int = 0
-    """The first of these seeds."""
+    """First seed with which the engine searches for the mutant."""
     budget: int = 0
-    """Events of a run; 0: as many as the engine takes."""
+    """Number of events of a run. 0 means the engine's default."""
     is_quick: bool = False
-    """Whether it dies fast enough for every test run."""
+    """True if the mutant is found fast enough to be part of every test run."""
     killed_by: tuple[str, ...] = ()
-    """Invariants that may name it; empty: any will do."""
+    """Invariants that may report the mutant. Empty means any invariant."""
     equivalent: str = ""
-    """Why the mutant cannot be told from the original, where that is believed."""
+    """Reason why the mutant is believed to behave like the original code. Empty for all other
+    mutants."""
 
     def apply(self) -> AbstractContextManager[None]:
-        """Switch the bug on for the length of a `with`.
+        """Return a context in which the bug is active.
 
-        Raises RefusedError on the compiled form, which calls many functions directly.
+        Raises RefusedError if Ottla is compiled, because compiled code calls many functions
+        directly, past the patch.
         """
         if installed_form() == "compiled":
             reason = f"{self.name} replaces what a compiled Ottla calls directly: plant it where "
@@ -49,9 +51,32 @@ class Mutant:
         return self.plant()
 
 
+def walk_mutant(
+    name: str,
+    sentence: str,
+    plant: Plant,
+    seed_count: int = 2_000,
+    *,
+    subject: str,
+    is_quick: bool = True,
+    killed_by: tuple[str, ...] = (),
+) -> Mutant:
+    """Return a mutant that a random walk can find."""
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="walk",
+        subject=subject,
+        plant=plant,
+        seed_count=seed_count,
+        is_quick=is_quick,
+        killed_by=killed_by,
+    )
+
+
 @contextmanager
 def patched(owner: object, **attributes: Any) -> Iterator[None]:
-    """Replace attributes of a class or module within the `with`."""
+    """Replace attributes of a class or module during the `with` block."""
     with ExitStack() as stack:
         for name, value in attributes.items():
             stack.callback(setattr, owner, name, _own(owner, name))
@@ -60,7 +85,8 @@ def patched(owner: object, **attributes: Any) -> Iterator[None]:
 
 
 def _own(owner: object, name: str) -> Any:
-    """Return an attribute as it lies in its owner: a property or function, not what it yields."""
+    """Return an attribute as its owner stores it: the property or function itself, not its
+    value."""
     found = vars(owner).get(name)
     assert found is not None, f"{owner} has no {name} of its own to replace"
     return found

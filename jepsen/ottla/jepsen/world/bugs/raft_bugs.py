@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
-from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft import answers
-from ottla.raft.effects import Effects, Outgoing
+from ottla.raft.effects import Effects, OutgoingRequest
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import Event
 from ottla.raft.follower import Follower
@@ -113,7 +114,7 @@ def _reuse_epoch_of_the_log() -> Iterator[None]:
     original = QuorumCore._first_role
 
     class _Forgetful:
-        """A log that does not tell its last epoch."""
+        """A log that does not report its last epoch."""
 
         def __init__(self, log: Any) -> None:
             self._log = log
@@ -142,7 +143,7 @@ def _stand_in_the_same_epoch() -> Iterator[None]:
     original = Replica.enter_epoch
 
     def enter(self: Replica, epoch: Epoch) -> None:
-        # A candidate that enters the next epoch stays where nobody leads yet.
+        # A candidate that enters the next epoch stays in an epoch without a leader.
         if epoch == self.epoch + 1 and self.epoch > 0 and self.epoch_leader_id is None:
             self.voted = None
             return
@@ -196,7 +197,11 @@ def _believe_every_watermark() -> Iterator[None]:
     original = Follower._on_fetched
 
     def on_fetched(
-        self: Follower, replica: Replica, outgoing: Outgoing, response: FetchResponse, now_ms: int
+        self: Follower,
+        replica: Replica,
+        outgoing: OutgoingRequest,
+        response: FetchResponse,
+        now_ms: int,
     ) -> None:
         self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
         original(self, replica, outgoing, response, now_ms)
@@ -225,11 +230,12 @@ def _never_diverge() -> Any:
             return self._response(replica, diverging=end)
         return None
 
-    return patched(Leader, _where_to_go_instead=where)
+    return patched(Leader, _divergence_response=where)
 
 
 def cut_at_own_end_of_epoch() -> Any:
-    """Plant the bug that only time shows: nothing is wrong, and nothing goes on."""
+    """Truncate to the end of the epoch in the replica's own log, instead of the leader's. No
+    invariant breaks at once, but the quorum makes no progress."""
 
     def shared_end(self: Follower, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         return replica.log.end_offset_for_epoch(diverging.epoch).offset
@@ -239,15 +245,15 @@ def cut_at_own_end_of_epoch() -> Any:
 
 @contextmanager
 def _believe_old_answers() -> Iterator[None]:
-    """Answers are taken for what they say, whatever was asked since."""
-    sent: dict[Requests, dict[int, Outgoing]] = {}
+    """Accept responses to earlier requests as if they responded to the current one."""
+    sent: dict[Requests, dict[int, OutgoingRequest]] = {}
     original_start, original_take = Requests.start, Requests.take
 
-    def start(self: Requests, outgoing: Outgoing, now_ms: int) -> None:
+    def start(self: Requests, outgoing: OutgoingRequest, now_ms: int) -> None:
         sent.setdefault(self, {})[outgoing.request_id] = outgoing
         original_start(self, outgoing, now_ms)
 
-    def take(self: Requests, request_id: int) -> Outgoing | None:
+    def take(self: Requests, request_id: int) -> OutgoingRequest | None:
         found = original_take(self, request_id)
         if found is not None:
             return found
@@ -265,30 +271,18 @@ def _believe_old_answers() -> Iterator[None]:
         yield
 
 
-def _row(
-    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = True
-) -> Mutant:
-    return Mutant(
-        name=name,
-        sentence=sentence,
-        engine="walk",
-        subject="raft",
-        plant=plant,
-        seed_count=seed_count,
-        is_quick=is_quick,
-    )
-
+_row = partial(walk_mutant, subject="raft")
 
 MUTANTS = (
     _row(
         "raft-ack-unflushed",
-        "a follower acknowledges what it has written but not flushed",
+        "a follower acknowledges entries that it has written but not flushed",
         _acknowledge_unflushed,
         2_000,
     ),
     _row(
         "raft-own-end-unflushed",
-        "a leader counts itself by the end of its log, flushed or not",
+        "a leader counts its own log end towards the majority, flushed or not",
         _count_own_unflushed,
         2_000,
     ),
@@ -298,7 +292,12 @@ MUTANTS = (
         _persist_one_step_late,
         2_000,
     ),
-    _row("raft-vote-forgotten", "the file leaves out whom the vote went to", _forget_vote, 20_000),
+    _row(
+        "raft-vote-forgotten",
+        "quorum-state does not contain the voted candidate",
+        _forget_vote,
+        20_000,
+    ),
     _row(
         "raft-vote-any-log", "a vote is given without looking at the logs", _vote_for_any_log, 2_000
     ),
@@ -308,28 +307,31 @@ MUTANTS = (
         _compare_ends_only,
         20_000,
     ),
-    _row("raft-vote-twice", "a voter votes for everybody who asks", _vote_twice, 20_000),
+    _row("raft-vote-twice", "a voter votes for every candidate", _vote_twice, 20_000),
     _row("raft-majority", "half of the voters are a majority", _majority_too_small, 2_000),
     _row(
         "raft-earlier-roles",
-        "what was asked in an earlier role counts in the present one: a pre-vote is a vote",
+        "responses to requests of an earlier role count in the current one: a pre-vote is a vote",
         _count_answers_of_earlier_roles,
         20_000,
     ),
     _row(
         "raft-epoch-of-log",
-        "a replica whose log is ahead of its file goes back to the file's epoch",
+        "a replica whose log is ahead of quorum-state returns to the epoch in the file",
         _reuse_epoch_of_the_log,
         20_000,
     ),
     _row(
         "raft-epoch-reused",
-        "a candidate stands again in the epoch in which nobody won",
+        "a candidate starts another election in the epoch of a lost one",
         _stand_in_the_same_epoch,
         20_000,
     ),
     _row(
-        "raft-wiped-voter", "a voter whose disk was replaced votes on", _wiped_voter_votes, 50_000
+        "raft-wiped-voter",
+        "a voter with a replaced disk continues to vote",
+        _wiped_voter_votes,
+        50_000,
     ),
     _row(
         "raft-figure-8",
@@ -337,10 +339,10 @@ MUTANTS = (
         _commit_earlier_epochs,
         100_000,
     ),
-    _row("raft-any-ack", "one voter's word commits", _commit_by_any_voter, 2_000),
+    _row("raft-any-ack", "one voter's acknowledgement commits", _commit_by_any_voter, 2_000),
     _row(
         "raft-watermark",
-        "a follower believes the leader's watermark before its own log is known to match",
+        "a follower adopts the leader's high watermark before its own log is known to match",
         _believe_every_watermark,
         50_000,
     ),
@@ -349,13 +351,13 @@ MUTANTS = (
     ),
     _row(
         "raft-never-diverge",
-        "a leader looks at the offset only, not at the epoch",
+        "a leader compares only the offset of a fetch, not the epoch",
         _never_diverge,
         20_000,
     ),
     _row(
         "raft-old-answers",
-        "an answer that was overtaken is taken in again",
+        "a response to an outdated request is accepted",
         _believe_old_answers,
         20_000,
     ),

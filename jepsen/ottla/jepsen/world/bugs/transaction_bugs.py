@@ -1,17 +1,24 @@
-"""Mutants of transactions that whole clusters show: coordinators, markers, readers, offsets."""
+"""Mutants of transactions that runs of whole clusters find: coordinators, markers, readers,
+offsets."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.groups.effects import Instant
-from ottla.broker.groups.pending_offsets import PendingOffsets
+from ottla.broker.coordinators.effects import Instant
+from ottla.broker.groups.offsets.pending_offsets import PendingOffsets
 from ottla.broker.transactions import transaction_rules, transaction_shard
-from ottla.broker.transactions.transaction import PREPARED, Transaction, TransactionFacts
+from ottla.broker.transactions.transaction import (
+    EPOCH_BUMPS_FROM,
+    PREPARED,
+    Transaction,
+    TransactionFacts,
+)
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.broker.transactions.transaction_shard import TransactionShard
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
-from ottla.storage.log_reads import ReadableLog
-from ottla.storage.segment import Segment
+from ottla.storage.log.log_state import LogState
+from ottla.storage.segments.segment import Segment
 
 
 def _same_epoch_for_all() -> Any:
@@ -31,6 +38,17 @@ def _any_epoch_may_end() -> Any:
         return original(transaction, producer, **named)
 
     return patched(transaction_shard, decide_end=decide)
+
+
+def _fenced_end_is_a_retry() -> Any:
+    original = transaction_rules._bumping_rule
+
+    def rule(transaction: Transaction, producer: NamedProducer, is_commit: bool) -> Any:
+        facts = replace(transaction.facts, client_version=EPOCH_BUMPS_FROM)
+        seen: Any = SimpleNamespace(pending=transaction.pending, facts=facts)
+        return original(seen, producer, is_commit)
+
+    return patched(transaction_rules, _bumping_rule=rule)
 
 
 def _same_id_after_overflow() -> Any:
@@ -68,10 +86,10 @@ def _marked_before_prepared() -> Any:
         self: TransactionShard,
         transaction: Transaction,
         facts: TransactionFacts,
-        asker: Any,
+        responder: Any,
         answer: Any,
     ) -> None:
-        original(self, transaction, facts, asker, answer)
+        original(self, transaction, facts, responder, answer)
         if facts.status in PREPARED:
             prepare = self._effects.writes[-1]
             prepare.on_committed(Instant(0, facts.last_update_ms))
@@ -82,7 +100,7 @@ def _marked_before_prepared() -> Any:
 
 
 def _stable_at_the_high_watermark() -> Any:
-    return patched(ReadableLog, last_stable_offset=property(lambda self: self.high_watermark))
+    return patched(LogState, last_stable_offset=property(lambda self: self.high_watermark))
 
 
 def _aborts_unlisted() -> Any:
@@ -116,7 +134,8 @@ def _mutant(
     budget: int = 3_000,
     subject: str = "transactions",
 ) -> Mutant:
-    """Return a mutant, in every test run where the seed at which it dies is cheap."""
+    """Return a mutant of transactions. It is part of every test run if the seed that finds it is
+    cheap."""
     return Mutant(
         name=f"txn-{name}",
         sentence=sentence,
@@ -133,37 +152,45 @@ def _mutant(
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "epoch-of-all",
-        "a producer that takes a transactional id over gets the epoch of the one before",
+        "a producer that initialises a transactional id gets the epoch of the previous one",
         _same_epoch_for_all,
         found_at=8,
     ),
     _mutant(
         "zombie-ends",
-        "EndTxn is taken from a producer that was fenced",
+        "EndTxn is accepted from a fenced producer",
         _any_epoch_may_end,
         found_at=8,
     ),
     _mutant(
+        "fenced-end-is-a-retry",
+        "an abort of a new client that an old one fenced counts as a retry of the old one's",
+        _fenced_end_is_a_retry,
+        found_at=202,
+        budget=20_000,
+        subject="transactions-clients",
+    ),
+    _mutant(
         "overflow-keeps-id",
-        "epochs begin at 0 again under the same producer id",
+        "epochs restart at 0 under the same producer id",
         _same_id_after_overflow,
         found_at=23,
         budget=5_000,
     ),
     _mutant(
         "no-bump-at-end",
-        "the end of a transaction leaves the epoch as it was",
+        "the end of a transaction does not raise the epoch",
         _no_bump_at_the_end,
     ),
     _mutant(
         "aborts-commit",
-        "the marker of an aborted transaction says that it is committed",
+        "an aborted transaction gets a commit marker",
         _aborts_written_as_commits,
         found_at=8,
     ),
     _mutant(
         "marked-early",
-        "markers are written before it is committed that their transaction is prepared",
+        "markers are written before the Prepare record of their transaction is committed",
         _marked_before_prepared,
         found_at=1,
         budget=8_000,
@@ -171,13 +198,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "stable-early",
-        "read_committed sees what open transactions wrote",
+        "read_committed consumers see records of open transactions",
         _stable_at_the_high_watermark,
         found_at=8,
     ),
     _mutant(
         "aborts-unlisted",
-        "a fetch does not list the aborted transactions in what it returns",
+        "a fetch response does not list the aborted transactions of its records",
         _aborts_unlisted,
         found_at=8,
     ),
@@ -189,7 +216,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "offsets-dropped",
-        "the offsets of a committed transaction are not",
+        "the offsets of a committed transaction are not committed",
         _offsets_dropped_by_commits,
     ),
 )

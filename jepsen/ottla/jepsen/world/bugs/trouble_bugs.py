@@ -1,13 +1,18 @@
-"""Mutants of a broker with a disk in trouble, and of topics whose names are used again."""
+"""Mutants of a broker with a failing disk, and of topics whose names are reused."""
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from ottla.broker.replicas import replica_fetcher_driver, replica_manager
-from ottla.broker.replicas.follower_fetch import BeginAnew, Followed, RaiseStart, Truncate
+from ottla.broker.replicas.follower_fetch import (
+    FollowedPartition,
+    RaiseStart,
+    Truncate,
+    TruncateFully,
+)
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
@@ -16,23 +21,25 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.node.metadata_log import MetadataLog
-from ottla.node.reserved_space import ReservedSpace
+from ottla.node.quorum.metadata_log import MetadataLog
+from ottla.node.quorum.reserved_space import ReservedSpace
 from ottla.raft.effects import Append
-from ottla.storage import disk_errors, log_manager_driver
-from ottla.storage.checkpoints_driver import CheckpointLine, Checkpoints
-from ottla.storage.disk_seam import DiskFile
-from ottla.storage.entry_file import EntryFile
-from ottla.storage.local_log import LocalLog
-from ottla.storage.log import Log
-from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.log_failures import LogFailures
-from ottla.storage.log_manager_driver import LogManager
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.directories.checkpoints_driver import CheckpointLine, Checkpoints
+from ottla.storage.directories.log_directory_driver import LogDirectory
+from ottla.storage.disk import disk_errors
+from ottla.storage.disk.disk_seam import DiskFile
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_health import LogHealth
+from ottla.storage.log.segment_remover import SegmentRemover
+from ottla.storage.log.truncator import Truncator
+from ottla.storage.manager import log_manager_driver
+from ottla.storage.manager.log_manager_driver import LogManager
+from ottla.storage.producers.producer_state import ProducerStates
+from ottla.storage.segments.entry_file import EntryFile
 
 DISKS, MOVES, NAMES = "disks", "moves", "names"
 
-# --- disks in trouble -----------------------------------------------------------------------------
+# --- failing disks --------------------------------------------------------------------------------
 
 
 def _keep_the_failure_to_the_log() -> Any:
@@ -42,7 +49,7 @@ def _keep_the_failure_to_the_log() -> Any:
         self: LogManager, partition: TopicPartition, log: Log, directory: LogDirectory
     ) -> None:
         original(self, partition, log, directory)
-        log.on_disk_failed = lambda failed: None
+        log.hooks.on_disk_failed = lambda reason: None
 
     return patched(LogManager, place=place)
 
@@ -91,7 +98,7 @@ def _end_by_a_full_disk() -> Iterator[None]:
         yield
 
 
-# --- names that are used again --------------------------------------------------------------------
+# --- reused names ---------------------------------------------------------------------------------
 
 
 def _offset_by_name(
@@ -103,7 +110,7 @@ def _offset_by_name(
 async def _forget_nothing(
     self: Checkpoints, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
 ) -> None:
-    """Leave the lines where they are."""
+    """Keep the entries of deleted partitions in the checkpoint files."""
 
 
 async def _replace_by_name(
@@ -113,8 +120,8 @@ async def _replace_by_name(
 
 
 def _place_at_the_end(
-    followed: Followed, leader_start: Offset, leader_end: Offset
-) -> Truncate | BeginAnew | RaiseStart:
+    followed: FollowedPartition, leader_start: Offset, leader_end: Offset
+) -> Truncate | TruncateFully | RaiseStart:
     log = followed.log
     shared_end, followed.shared_end = followed.shared_end, None
     if shared_end is not None:
@@ -122,7 +129,7 @@ def _place_at_the_end(
     if leader_end < log.end_offset:
         return Truncate(leader_end)
     if leader_start > log.end_offset:
-        return BeginAnew(leader_start)
+        return TruncateFully(leader_start)
     return RaiseStart(min(leader_start, log.high_watermark))
 
 
@@ -146,45 +153,66 @@ def _checkpoints_by_name() -> Iterator[None]:
 
 @contextmanager
 def _assert_closed_files_open() -> Iterator[None]:
-    original_open, original_check = EntryFile._open, LogFailures._check_online
+    original_open, original_check = EntryFile._open, LogHealth.check_online
+    truncating: list[LogHealth] = []
 
     def open_file(self: EntryFile) -> DiskFile:
         assert not self._is_closed
         return original_open(self)
 
-    def check_online(self: LogFailures) -> None:
-        if not (isinstance(self, LocalLog) and self._is_cutting):
+    def check_online(self: LogHealth) -> None:
+        if self not in truncating:
             original_check(self)
 
-    with patched(EntryFile, _open=open_file), patched(LogFailures, _check_online=check_online):
+    def unchecked(truncate: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def truncate_unchecked(self: Truncator, *arguments: Any) -> Any:
+            truncating.append(self._health)
+            try:
+                return await truncate(self, *arguments)
+            finally:
+                truncating.remove(self._health)
+
+        return truncate_unchecked
+
+    with (
+        patched(EntryFile, _open=open_file),
+        patched(LogHealth, check_online=check_online),
+        patched(
+            Truncator,
+            _remove_files=unchecked(Truncator._remove_files),
+            _reload_producers=unchecked(Truncator._reload_producers),
+            _begin_again_at=unchecked(Truncator._begin_again_at),
+        ),
+    ):
         yield
 
 
 # --- a removal that outlives its topic ------------------------------------------------------------
 
 
-async def _wait_for_nobody(log: Log) -> None:
-    """Take a log's name while its tasks still work on its files."""
+async def _wait_for_no_task(log: Log) -> None:
+    """Remove a log's directory while tasks still work on its files."""
 
 
-async def _remove_leaving_on(self: LocalLog) -> None:
-    self._is_removing = True
+async def _remove_on(self: SegmentRemover) -> None:
+    state, files = self._state, self._files
+    state.is_removing = True
     try:
-        while self._leaving:
-            segment = self._leaving[0]
-            await self._remove_segment(segment)
-            await self._producer_files.remove(segment.base_offset)
-            del self._leaving[0]
-        self._epochs.truncate_from_start(self._segments[0].base_offset)
+        while state.passed:
+            segment = state.passed[0]
+            await files.remove(segment)
+            await files.producer_files.remove(segment.base_offset)
+            del state.passed[0]
+        state.epochs.truncate_from_start(state.segments[0].base_offset)
     finally:
-        self._is_removing = False
+        state.is_removing = False
 
 
 @contextmanager
 def _unlink_by_name() -> Iterator[None]:
     with (
-        patched(log_manager_driver, wait_until_idle=_wait_for_nobody),
-        patched(LocalLog, _remove_leaving=_remove_leaving_on),
+        patched(log_manager_driver, wait_until_idle=_wait_for_no_task),
+        patched(SegmentRemover, _remove_files=_remove_on),
         patched(NamesOfCluster, only=("late removal",)),
     ):
         yield
@@ -218,12 +246,12 @@ def _forget_producers_by_their_records() -> Any:
 
 
 def _stay_with_the_old_log(self: ReplicaManager, at: TopicPartition, log: Log) -> None:
-    """Let the partition go on with the log that it had."""
+    """Let the partition use its old log after a move to another directory."""
 
 
 LOG_MUTANT = Mutant(
     name="truncation-of-closed-files",
-    sentence="a truncation goes on in the files of a directory that failed meanwhile",
+    sentence="a truncation continues in the files of a directory that failed meanwhile",
     engine="walk",
     subject="log-failing",
     plant=_assert_closed_files_open,
@@ -242,9 +270,9 @@ def _mutant(
     quick_budget: int = 0,
     first_seed: int = 0,
 ) -> Mutant:
-    """Return a row; with a `quick_budget` of events it is hunted in every test run.
+    """Return a mutant. If `quick_budget` events suffice to find it, it is part of every test run.
 
-    Plants of those leave on only the fault that brings the bug to light.
+    Quick mutants also enable the one fault that reveals the bug, and no other fault.
     """
     return Mutant(
         name=name,
@@ -264,28 +292,28 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         DISKS,
         "failed-file-alone",
-        "a file that fails takes its log offline, and nobody else hears of it",
+        "a failed file takes its log offline, but not its directory",
         _keep_the_failure_to_the_log,
         40,
     ),
     _mutant(
         DISKS,
         "descriptors-for-a-failure",
-        "a directory in which no file can be opened for a while is taken for a failed one",
+        "a directory in which no file can be opened for a while counts as failed",
         _take_want_of_descriptors_for_a_failure,
         20,
     ),
     _mutant(
         DISKS,
         "publisher-waits-for-disk",
-        "a publisher of metadata waits for the logs that it asked for",
+        "a metadata publisher waits for the logs that it requested",
         _wait_for_the_disk_in_a_publisher,
         40,
     ),
     _mutant(
         DISKS,
         "empty-replica-elsewhere",
-        "a replica whose directory is missing is made again in another one",
+        "a replica whose directory is missing is created again in another one",
         _make_empty_replicas_anywhere,
         60,
         quick_budget=14_000,
@@ -294,7 +322,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         DISKS,
         "full-disk-ends-nodes",
-        "nothing is kept for the metadata log, and a node ends that cannot append to it",
+        "no space is reserved for the metadata log, and a node that cannot append to it ends",
         _end_by_a_full_disk,
         20,
         quick_budget=10_000,
@@ -302,7 +330,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         MOVES,
         "old-log-after-a-move",
-        "a partition whose log moved goes on with the old one",
+        "a partition whose log moved continues with the old one",
         lambda: patched(ReplicaManager, on_moved=_stay_with_the_old_log),
         20,
         quick_budget=8_000,
@@ -311,7 +339,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         NAMES,
         "checkpoints-by-name",
-        "what a checkpoint says of a topic holds for the next one of its name",
+        "checkpoints of a deleted topic apply to the next topic of its name",
         _checkpoints_by_name,
         60,
         quick_budget=14_000,
@@ -319,7 +347,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         NAMES,
         "removal-by-name",
-        "a deleted topic's removal goes on in the files of the next topic of its name",
+        "a deleted topic's removal continues in the files of the next topic of its name",
         _unlink_by_name,
         20,
         quick_budget=8_000,
@@ -327,14 +355,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         NAMES,
         "settings-of-the-start",
-        "a log keeps the settings it was opened with, whatever changed meanwhile",
+        "a log keeps the settings with which it was opened, even if they changed meanwhile",
         _keep_the_settings_of_the_start,
         60,
     ),
     _mutant(
         NAMES,
         "producers-forgotten-by-records",
-        "a producer of old records is forgotten as if it had not written for long",
+        "a producer of old records expires as if it had not written for a long time",
         _forget_producers_by_their_records,
         20,
     ),

@@ -1,4 +1,4 @@
-"""Mutants of a damaged voter: damage that is not noticed, and votes that it must not give."""
+"""Mutants of a damaged voter: it misses damage, or gives votes that it must not give."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.model.ids import Offset
-from ottla.node.metadata_log import MetadataLog
+from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum_files.checkpoint_file import CheckpointFile
 from ottla.raft import snapshot, voter_checkpoint
 from ottla.raft.follower import Follower
@@ -115,7 +115,7 @@ def _log_without_snapshot_kept() -> Any:
     async def drop_nothing(self: MetadataLog, snapshot_end: Offset) -> None:
         assert snapshot_end >= 0
 
-    return patched(MetadataLog, _drop_what_continues_nothing=drop_nothing)
+    return patched(MetadataLog, _drop_log_after_gap=drop_nothing)
 
 
 @contextmanager
@@ -144,13 +144,22 @@ def _row(name: str, sentence: str, plant: Plant, *, seed_count: int = 2_000) -> 
 
 MUTANTS = (
     _row("voter-votes-with-less", "a voter that lost entries votes", _votes_all_the_same),
-    _row("voter-stands-with-less", "a voter that lost entries stands", _stands_all_the_same),
+    _row(
+        "voter-stands-with-less",
+        "a voter that lost entries becomes a candidate",
+        _stands_all_the_same,
+    ),
     _row(
         "voter-returns-early",
-        "a damaged voter votes at its leader's first answer",
+        "a damaged voter votes after its leader's first response",
         _votes_too_early,
     ),
-    _row("voter-log-not-compared", "a cut log is not noticed", _log_not_compared, seed_count=500),
+    _row(
+        "voter-log-not-compared",
+        "a truncated log is not detected",
+        _log_not_compared,
+        seed_count=500,
+    ),
     _row(
         "voter-one-memory",
         "the vote in the checkpoint is not read",
@@ -159,31 +168,35 @@ MUTANTS = (
     ),
     _row(
         "voter-missing-is-new",
-        "missing files are taken for those of a new voter",
+        "a voter with missing files counts as new",
         _missing_files_are_new,
         seed_count=500,
     ),
-    _row("voter-standing-forgotten", "a damaged voter forgets that it is", _standing_is_forgotten),
+    _row(
+        "voter-standing-forgotten",
+        "a damaged voter does not store that it is damaged",
+        _standing_is_forgotten,
+    ),
     _row(
         "voter-amnesiac-asks-none",
-        "a voter that forgot its vote follows whom it finds first",
+        "a voter that lost its vote follows the first leader that it finds",
         _amnesiac_asks_none,
         seed_count=20_000,
     ),
     _row(
         "voter-end-not-noted",
-        "the flushed end is not written after a flush",
+        "the flushed end offset is not stored after a flush",
         _flushed_end_not_noted,
         seed_count=500,
     ),
     _row(
         "voter-promise-not-lowered",
-        "what is cut off as uncommitted stays promised",
+        "truncated uncommitted entries stay promised",
         _promise_not_lowered,
     ),
     _row(
         "voter-snapshot-believed",
-        "a damaged snapshot is taken for a whole one",
+        "a damaged snapshot counts as intact",
         _damaged_snapshot_believed,
         seed_count=500,
     ),
@@ -194,7 +207,7 @@ MUTANTS = (
     ),
     _row(
         "voter-shown-damaged-on",
-        "a leader shows a voter as damaged that votes again",
+        "a leader reports a voter as damaged after it votes again",
         _shown_standing_sticks,
     ),
 )

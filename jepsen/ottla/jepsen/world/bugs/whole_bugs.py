@@ -1,19 +1,21 @@
-"""Mutants that only a whole cluster shows: brokers, controllers and clients must meet."""
+"""Mutants that only whole clusters of brokers, controllers and clients reveal."""
 
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.groups.commit_wait import CommitWait
+from ottla.broker.coordinators.commit_wait import CommitWait
 from ottla.broker.replicas import follower_fetch
-from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
+from ottla.broker.replicas.follower_fetch import FollowedPartition, FollowerFetch
 from ottla.broker.replicas.partition import Partition
-from ottla.controller import acls, elections, producer_ids
+from ottla.controller import producer_ids
 from ottla.controller.decision import Decision
+from ottla.controller.replication import elections
+from ottla.controller.security import acls
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH, Offset
-from ottla.storage.log import Log
+from ottla.storage.log.appender import Appender
 from ottla.wire.messages.fetch_response import PartitionData
 
 ENGINE = "whole"
@@ -41,13 +43,15 @@ def _watermark_ahead_of_isr() -> Any:
 
 
 def _duplicates_unseen() -> Any:
-    return patched(Log, _duplicate_of=lambda self, batch, header, origin: None)
+    return patched(Appender, _duplicate_of=lambda self, *arguments: None)
 
 
 def _never_cut_back() -> Any:
     original = FollowerFetch._taken
 
-    def taken(self: FollowerFetch, followed: Followed, data: PartitionData, wall_ms: int) -> Any:
+    def taken(
+        self: FollowerFetch, followed: FollowedPartition, data: PartitionData, wall_ms: int
+    ) -> Any:
         data.diverging_epoch.epoch = NO_EPOCH
         return original(self, followed, data, wall_ms)
 
@@ -111,33 +115,33 @@ def _mutant(
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "acknowledged-at-append",
-        "acks=all is answered when the leader alone has the records",
+        "acks=all is answered when only the leader has the records",
         _acknowledge_at_append,
         60,
         is_quick=True,
     ),
     _mutant(
         "watermark-at-leader-end",
-        "the high watermark is the leader's end, whoever is in sync",
+        "the high watermark is the leader's end offset, even if ISR members lag",
         _watermark_ahead_of_isr,
         60,
     ),
     _mutant(
         "duplicates-appended",
-        "a batch that is sent again is appended again",
+        "a retried batch is appended again",
         _duplicates_unseen,
         60,
         is_quick=True,
     ),
     _mutant(
         "follower-never-cut-back",
-        "a follower goes on behind records that its new leader never had",
+        "a follower appends after records that its new leader never had",
         _never_cut_back,
         60,
     ),
     _mutant(
         "follower-cut-too-little",
-        "a follower keeps all it has when it parts from its leader",
+        "a follower keeps all its records when it diverges from its leader",
         _cut_too_little,
         60,
     ),
@@ -149,19 +153,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "anybody-elected",
-        "a replica out of sync may lead, whatever the topic's settings say",
+        "a replica out of sync may be elected, against the topic's settings",
         _elect_anybody,
         60,
     ),
     _mutant(
         "producer-ids-again",
-        "a block of producer ids is handed out and no record says so: the next one is the same",
+        "a block of producer ids is allocated without a record, so the next one is the same",
         _hand_out_the_same_ids,
         60,
     ),
     _mutant(
         "deletion-not-recorded",
-        "the deletion of access control entries is answered and no record says so",
+        "the deletion of ACLs is answered without a record",
         _delete_no_entries,
         60,
         subject="acls",

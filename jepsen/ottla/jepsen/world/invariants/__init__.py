@@ -1,1 +1,1 @@
-"""What must hold, by name, one domain a file; every engine judges by these."""
+"""Named invariants that every engine checks, one domain per file."""

@@ -1,9 +1,11 @@
-"""What must hold of the controller's decisions, after every record they append.
+"""Invariants of the controller's decisions, checked after every record that a decision appends.
 
-NoAcknowledgedRecordLost (whoever may lead without loss holds all that was acknowledged; where only
-the last known leader is left, it says so), LeadersAreActive, NoFencedBrokerInIsr,
-ElrOnlyBelowMinIsr, WhoeverCanLeadDoes, OneLeaderPerEpoch; of brokers' lives: OneLiveIncarnation,
-BrokerEpochsRise, LiveBrokersKeepTheirSession, SilentBrokersAreFenced.
+- NoAcknowledgedRecordLost: a replica that may lead without loss has all acknowledged records. If
+  only the last known leader remains, its election is marked as possibly losing records.
+- LeadersAreActive, NoFencedBrokerInIsr, ElrOnlyBelowMinIsr, EligibleReplicaLeads,
+  OneLeaderPerEpoch.
+- Of broker registrations: OneLiveIncarnation, BrokerEpochsRise, LiveBrokersKeepTheirSession,
+  SilentBrokersAreFenced.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +16,7 @@ from ottla.model.ids import NO_NODE, NodeId
 
 
 class ControllerJudge:
-    """What the controller's decisions are held against."""
+    """Checks the controller's decisions against a model of broker sessions and logs."""
 
     def __init__(
         self,
@@ -25,25 +27,26 @@ class ControllerJudge:
         has_elr: bool,
     ) -> None:
         self.acknowledged: dict[int, set[int]] = {index: set() for index in indexes}
-        self.failover_count = 0
         self._session_timeout_ms = session_timeout_ms
         self._has_elr = has_elr
         self._heard_ms: dict[NodeId, int] = {}
         self._epochs = {broker.id: broker.epoch for broker in image.brokers.values()}
         self._leaders: dict[tuple[int, int], NodeId] = {}
 
-    # --- brokers' lives -------------------------------------------------------------------------
+    # --- broker registrations -------------------------------------------------------------------
 
     def on_heard(self, broker: NodeId, now_ms: int) -> None:
-        """A broker gave a sign of life."""
+        """Record a heartbeat of a broker."""
         self._heard_ms[broker] = now_ms
 
     def on_goodbye(self, broker: NodeId) -> None:
-        """A broker was let go: its next process need not wait."""
+        """Record that a broker finished its controlled shutdown, so that its next process may
+        register at once."""
         self._heard_ms.pop(broker, None)
 
     def on_failover(self, image: MetadataImage, now_ms: int) -> None:
-        """Another controller is active: every broker that is not fenced gets a full session."""
+        """Record a controller failover. Every broker that is not fenced then gets a full
+        session."""
         self._heard_ms = {
             broker.id: now_ms for broker in image.brokers.values() if not broker.is_fenced
         }
@@ -55,7 +58,7 @@ class ControllerJudge:
     def check_registered(
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
-        """Judge that a new process was let in."""
+        """Check the registration of a broker's new process."""
         known = before.brokers.get(broker)
         if known is not None and not known.in_controlled_shutdown:
             require(
@@ -67,25 +70,32 @@ class ControllerJudge:
         require(epoch > last, "BrokerEpochsRise", f"{broker}: {last} -> {epoch}")
         self._epochs[broker] = epoch
 
-    def check_fenced(
-        self, before: MetadataImage, fenced: Collection[NodeId], now_ms: int, *, is_new: bool
-    ) -> None:
-        """Judge whose sessions ended; `is_new`: the controller that began is not there any more."""
-        for broker in before.brokers.values():
-            if broker.is_fenced or is_new:
-                continue
-            is_alive = self._is_alive(broker.id, now_ms)
+    def check_kept(self, fenced: Collection[NodeId], now_ms: int) -> None:
+        """Check that each broker that was fenced without having asked for it had an expired
+        session."""
+        for broker in fenced:
             require(
-                not (is_alive and broker.id in fenced),
+                not self._is_alive(broker, now_ms),
                 "LiveBrokersKeepTheirSession",
-                f"{broker.id} is fenced",
+                f"{broker} is fenced",
             )
+
+    def check_silent(self, image: MetadataImage, owed_from_ms: int, now_ms: int) -> None:
+        """Check that no unfenced broker was silent for longer than a session timeout.
+
+        Silence before `owed_from_ms` does not count, because the active controller did not measure
+        it.
+        """
+        for broker in image.brokers.values():
+            heard_ms = max(self._heard_ms.get(broker.id, 0), owed_from_ms)
             require(
-                is_alive or broker.id in fenced, "SilentBrokersAreFenced", f"{broker.id} is not"
+                broker.is_fenced or now_ms < heard_ms + self._session_timeout_ms,
+                "SilentBrokersAreFenced",
+                f"{broker.id} is not",
             )
 
     def check_brokers(self, image: MetadataImage) -> None:
-        """Judge that no epoch goes back."""
+        """Check that no broker's epoch decreases."""
         for broker in image.brokers.values():
             last = self._epochs.get(broker.id, -1)
             require(broker.epoch >= last, "BrokerEpochsRise", broker.id, last, "->", broker.epoch)
@@ -95,7 +105,7 @@ class ControllerJudge:
     def check_state(
         self, image: MetadataImage, index: int, before: PartitionState, state: PartitionState
     ) -> None:
-        """Judge a partition just after a record changed it."""
+        """Check the state of a partition directly after a record changed it."""
         require(
             state.leader_epoch >= before.leader_epoch
             and state.partition_epoch > before.partition_epoch,
@@ -117,7 +127,8 @@ class ControllerJudge:
         state: PartitionState,
         leaving: Collection[NodeId],
     ) -> None:
-        """Judge an election that says openly that records may be lost: nobody else could lead."""
+        """Check an election that is marked as possibly losing records. It is allowed only if no
+        other replica could lead."""
         was_clean = before.elr and not set(before.elr) <= set(leaving)
         if not was_clean:
             require(
@@ -136,7 +147,8 @@ class ControllerJudge:
         *,
         min_isr: int,
     ) -> None:
-        """Judge a partition between decisions; `holders` are the disks that have lost nothing."""
+        """Check a partition between decisions. `holders` are the logs on disks that have lost
+        nothing."""
         acknowledged = self.acknowledged[index]
         for holder in {*state.isr, *state.elr}:
             if holder in holders:
@@ -147,7 +159,7 @@ class ControllerJudge:
         require(not state.elr or len(state.isr) < min_isr, "ElrOnlyBelowMinIsr", state)
         if state.leader == NO_NODE:
             able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
-            require(not able, "WhoeverCanLeadDoes", able, "could lead", state)
+            require(not able, "EligibleReplicaLeads", able, "could lead", state)
             return
         away = [one for one in (state.leader, *state.isr) if not image.is_active(one)]
         require(state.leader not in away, "LeadersAreActive", state)

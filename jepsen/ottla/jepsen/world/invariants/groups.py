@@ -1,14 +1,15 @@
-"""What must hold of one group, by name; after every event, but for what costs much.
+"""Invariants of one group. The cheap ones are checked after every event.
 
-OneOwner (of a partition, in one epoch or generation), AcknowledgedCommitsStay, AnsweredIsCommitted,
-GenerationNeverRecedes, OldGenerationsAreRefused, ReplayEqualsState, DeletedStaysDeleted, and
-EverybodyConverges when they are left alone.
+- OneOwner: a partition has one owner in an epoch or generation.
+- AcknowledgedCommitsStay, AnsweredIsCommitted, GenerationNeverRecedes, OldGenerationsAreRefused,
+  ReplayEqualsState, DeletedStaysDeleted.
+- EverybodyConverges: after all faults end, the members own each partition exactly once.
 """
 
 from typing import Any
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench
@@ -17,33 +18,34 @@ from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
-    """What was promised to members, and whether it is kept."""
+    """Records what responses promised to members, and checks that the promises are kept."""
 
     def __init__(self, bench: GroupBench, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}
-        """By partition of `orders`: the last offset that somebody was told."""
+        """Highest acknowledged offset of each partition of the topic `orders`."""
         self.commit_count = 0
         self._bench = bench
         self._members = members
-        self._told_epoch = 0
+        self._epoch_min = 0
         self._group: object = None
         self._shard: object = None
 
     def check(self) -> None:
-        """Hold what is cheap."""
+        """Check the cheap invariants of the group."""
         for member in self._members:
             member.look()
             self._take_acknowledged(member)
         group = self._bench.shard.groups.get(GROUP)
         if isinstance(group, ConsumerGroup):
             self._check_owners(group)
-        elif group is not None:
+        elif isinstance(group, ClassicGroup):
             self._check_generations(group)
         self._check_epoch(group)
         self._check_offsets()
 
     def forget_offsets(self) -> None:
-        """Take back what was promised: somebody had the group deleted."""
+        """Drop the recorded promises about committed offsets, and the commits in flight, because a
+        client deleted the group."""
         self.acknowledged.clear()
         for member in self._members:
             member.committing.clear()
@@ -56,11 +58,12 @@ class GroupInvariants:
         member.committing = [one for one in member.committing if not one[2].is_answered]
 
     def _check_owners(self, group: ConsumerGroup) -> None:
-        """OneOwner, of both protocols together while the coordinator serves the newer one."""
+        """Check OneOwner while the coordinator uses the consumer protocol. Members of both
+        protocols count."""
         owners: dict[Place, str] = {}
         for member in self._members:
-            if member.id not in group.members or member.id in group.told_to_rejoin:
-                continue  # it is out, and will hear of that
+            if member.id not in group.members or member.id in group.rejoining_ids:
+                continue  # The member is fenced, and will learn that from a later response.
             if member.epoch == 0 or (member.is_classic and member.is_waiting):
                 continue
             for place in sorted(member.owned):
@@ -73,13 +76,13 @@ class GroupInvariants:
                     raise Violation("OwnerIsKnown", detail)
 
     def _check_generations(self, group: ClassicGroup) -> None:
-        """OneOwner, within one generation of the classic protocol."""
+        """Check OneOwner within one generation of the classic protocol."""
         owners: dict[tuple[int, Place], WalkedMember] = {}
         for member in self._members:
             if not member.is_classic or member.epoch == 0 or member.is_waiting:
                 continue
             if member.id not in group.members:
-                continue  # perhaps of an earlier group of the name, whose generations count again
+                continue  # perhaps of an earlier group of that name, whose generations begin again
             for place in sorted(member.owned):
                 other = owners.setdefault((member.epoch, place), member)
                 is_same = other is member or other.instance_id == member.instance_id is not None
@@ -88,24 +91,26 @@ class GroupInvariants:
                     raise Violation("OneOwner", detail)
 
     def _check_epoch(self, group: Any) -> None:
-        """GenerationNeverRecedes below what a member of the consumer protocol was told."""
+        """Check GenerationNeverRecedes against the epochs that members of the consumer protocol
+        have received."""
         if group is not self._group and self._shard is self._bench.shard:
-            self._told_epoch = 0  # another group of the name; a new coordinator knows the old one
+            self._epoch_min = 0  # another group of the name; a new coordinator knows the old one
         self._group, self._shard = group, self._bench.shard
         if not isinstance(group, ConsumerGroup):
             return
-        told = [
+        reported = [
             member.epoch
             for member in self._members
             if not member.is_classic and member.id in group.members
         ]
-        self._told_epoch = max([*told, self._told_epoch])
-        if group.group_epoch < self._told_epoch:
-            detail = f"group epoch {group.group_epoch}, {self._told_epoch} was told"
+        self._epoch_min = max([*reported, self._epoch_min])
+        if group.group_epoch < self._epoch_min:
+            detail = f"group epoch {group.group_epoch}, {self._epoch_min} was reported"
             raise Violation("GenerationNeverRecedes", detail)
 
     def _check_offsets(self) -> None:
-        """AcknowledgedCommitsStay."""
+        """Check AcknowledgedCommitsStay: no committed offset is below one whose commit was
+        acknowledged."""
         for index, offset in self.acknowledged.items():
             found = self._bench.shard.offsets.find(GROUP, "orders", index)
             if found is None or found.offset < offset:
@@ -113,7 +118,8 @@ class GroupInvariants:
                 raise Violation("AcknowledgedCommitsStay", detail)
 
     def check_replay(self) -> None:
-        """ReplayEqualsState: who has read the log knows all that the coordinator must not lose."""
+        """Check ReplayEqualsState: a replay of the log yields all state that the coordinator must
+        not lose."""
         loaded, held = self._bench.replayed(), self._bench.shard
         for name, of in (("groups", _groups_of), ("offsets", _offsets_of)):
             said, known = of(loaded), of(held)
@@ -121,14 +127,15 @@ class GroupInvariants:
                 raise Violation("ReplayEqualsState", f"{name}: {said}, not {known}")
 
     def what_is_missing(self) -> str:
-        """Say why not everybody who is left has what it wants, each partition once; "" if so."""
+        """Return the reason why the remaining members do not yet own each partition exactly once,
+        or "" if they do."""
         bench, members = self._bench, self._members
         group = bench.shard.groups.get(GROUP)
-        if group is None or group.state != "Stable":
+        if group is None or group.state_name != "Stable":
             return f"{group!r}"
         ids = sorted(member.id for member in members)
-        if sorted(group.members) != ids:
-            return f"{sorted(group.members)}, not {ids}"
+        if sorted(group.member_ids) != ids:
+            return f"{sorted(group.member_ids)}, not {ids}"
         owned = sorted(place for member in members for place in member.owned)
         wanted = group.subscribed_topics() or frozenset()
         if isinstance(group, ClassicGroup):
@@ -141,7 +148,8 @@ class GroupInvariants:
 
 
 def _groups_of(shard: GroupShard) -> dict[str, Any]:
-    """Return what the log must tell of groups: all of the newer kind, stable ones of the older."""
+    """Return the group state that the log must contain: that of all consumer groups, and of stable
+    classic groups."""
     found: dict[str, Any] = {}
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):

@@ -1,19 +1,34 @@
-"""What must hold of replicated partitions, by the names of KIP-966's model and a few of our own.
+"""Invariants of replicated partitions, with the names of KIP-966's model and some of Ottla's own.
 
-Of the controller's state: NoFencedBrokerInIsr, IsrAndElrAreDisjointReplicas, ElrOnlyBelowMinIsr
-(a full ISR has no use for it), ElrKeptBelowMinIsr (whoever held all still counts),
-WhoeverCanLeadDoes, RecoveringLeaderIsAlone, EpochsOnlyRise, ReassignmentEndsInSync.
-Of logs: LogMatching (an epoch writes an offset once, after one and the same record),
-LeaderCompleteness (whoever is elected holds all that was committed), LeaderCandidateCompleteness
-(so does everybody who could be), NoCommittedRecordLostGlobally, CommittedIsFlushed (where that is
-demanded, by everybody who could lead), DeletedIsCommitted (a log begins where records are
-committed, and its broker knows them to be).
-Of leaders: OneLeaderPerEpoch, WatermarkNeverRecedes, NothingCommittedBelowMinIsr,
-ReplicationQuorumSuperset (a leader that may commit waits for the controller's ISR and ELR),
-ConsistentCommittedData.
-Of what clients see: ConsistentRead (what was read at an offset once is read there always),
-AcknowledgedIsCommitted, NoDuplicates and SequencesInOrder (idempotent producers, over failovers).
-Of brokers: MetadataLogMatching (each has a state that the controller once had).
+Of the controller's state:
+
+- NoFencedBrokerInIsr, IsrAndElrAreDisjointReplicas, EligibleReplicaLeads, RecoveringLeaderIsAlone,
+  EpochsOnlyRise, ReassignmentEndsInSync;
+- ElrOnlyBelowMinIsr: a partition with a full ISR has no eligible leader replicas;
+- ElrKeptBelowMinIsr: a replica that had all records stays eligible.
+
+Of logs:
+
+- LogMatching: within an epoch, an offset is written once, and every replica has the same record
+  before it;
+- LeaderCompleteness: an elected leader has all committed records;
+- LeaderCandidateCompleteness: every replica that could be elected has all committed records;
+- NoCommittedRecordLostGlobally;
+- CommittedIsFlushed: if flushing is required, committed records are flushed on every replica that
+  could lead;
+- DeletedIsCommitted: a log starts at a committed record, and its broker knows that it is committed.
+
+Of leaders:
+
+- OneLeaderPerEpoch, WatermarkNeverRecedes, NothingCommittedBelowMinIsr, ConsistentCommittedData;
+- ReplicationQuorumSuperset: a leader that may commit waits for the controller's ISR and ELR.
+
+Of the results that clients receive:
+
+- ConsistentRead: all reads of an offset return the same record;
+- AcknowledgedIsCommitted, NoDuplicates and SequencesInOrder (idempotent producers, over failovers).
+
+Of brokers: MetadataLogMatching: each broker's metadata is a state that the controller once had.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,50 +41,50 @@ from ottla.model.ids import NO_NODE, NodeId, Offset
 
 
 class JudgedRecord(NamedTuple):
-    """One record as a judge sees it."""
+    """One record, with the fields that the invariants compare."""
 
     epoch: int
     number: int
-    """Its own: no other record that any client ever sent has it."""
+    """Number of the record. It is unique among all records that the clients of a run send."""
 
 
-class Held(Protocol):
-    """What a judge sees of a replica's log, also while its broker is down."""
+class JudgedLog(Protocol):
+    """View of a replica's log for the invariants. It can also be read while the broker is down."""
 
     @property
     def records(self) -> list[JudgedRecord]:
-        """All that it holds, by offset; below its start they are nothing that counts."""
+        """All records by offset. Those below the log start do not count."""
         ...
 
     @property
     def log_start_offset(self) -> Offset:
-        """The first offset that it serves."""
+        """First offset that the replica serves."""
         ...
 
     @property
     def cut_count(self) -> int:
-        """How often its end went back."""
+        """Number of truncations of the log."""
         ...
 
     @property
     def recovery_point(self) -> Offset:
-        """The end of what survives a power cut."""
+        """End of the data that survives a power cut."""
         ...
 
     @property
     def high_watermark(self) -> Offset:
-        """The end of what its broker knows to be committed."""
+        """High watermark of the partition as the replica's broker knows it."""
         ...
 
 
 def require(is_sound: bool, invariant: str, *details: object) -> None:
-    """Raise the violation unless all is well; only then are the details made text."""
+    """Raise a Violation if the condition is false. The details are formatted only in that case."""
     if not is_sound:
         raise Violation(invariant, " ".join(map(str, details)))
 
 
-class _Seen:
-    """How far one replica's log was judged."""
+class _Progress:
+    """Offset up to which the log of one replica has been checked."""
 
     __slots__ = ("cut_count", "end")
 
@@ -79,7 +94,7 @@ class _Seen:
 
 
 class ReplicationJudge:
-    """The memory of an all-seeing judge of some partitions of one topic."""
+    """A model of some partitions of one topic, with all facts that the invariants need."""
 
     def __init__(
         self,
@@ -89,20 +104,20 @@ class ReplicationJudge:
         is_flush_demanded: bool,
         sent: Mapping[int, tuple[int, int]],
     ) -> None:
-        """`min_isr` says what min.insync.replicas is in an image.
+        """Create the model. `min_isr` returns the min.insync.replicas of an image.
 
-        `sent` says which producer sent a record, as what of its sequence; (-1, -1): neither.
+        `sent` maps each record number to its producer id and sequence number, or to (-1, -1).
         """
         self.committed: list[list[JudgedRecord]] = [[] for _ in range(partition_count)]
         self.leaders: dict[tuple[int, int], NodeId] = {}
-        """By partition and epoch."""
+        """Leader of each partition and epoch, by (partition, epoch)."""
         self._min_isr = min_isr
         self._is_flush_demanded = is_flush_demanded
         self._sent = sent
         self._written: dict[tuple[int, int, int], tuple[JudgedRecord, JudgedRecord | None]] = {}
-        self._seen: dict[tuple[NodeId, int], _Seen] = {}
+        self._seen: dict[tuple[NodeId, int], _Progress] = {}
         self._watermarks: dict[tuple[NodeId, int], tuple[int, int]] = {}
-        """By leader and partition: its epoch and high watermark."""
+        """Epoch and high watermark of each leader, by leader and partition."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._numbers: set[int] = set()
 
@@ -116,9 +131,9 @@ class ReplicationJudge:
         images: tuple[MetadataImage, MetadataImage],
         unclean: NodeId | None,
     ) -> None:
-        """Judge a partition after a decision, which led from one image to another.
+        """Check a partition after a decision, which changed the first of `images` into the second.
 
-        `unclean` has just come back from a crash.
+        `unclean` is the broker that has just restarted after a crash.
         """
         isr, elr = set(state.isr), set(state.elr)
         require(
@@ -128,7 +143,7 @@ class ReplicationJudge:
         )
         enough = min(self._min_isr(images[1]), len(state.replicas))
         require(not elr or len(isr) < enough, "ElrOnlyBelowMinIsr", state)
-        # Whoever sets min.insync.replicas forgets the ELR, also where that changes nothing.
+        # A change of min.insync.replicas clears the ELR, even if the value stays the same.
         is_forgetting = images[0].configs is not images[1].configs and bool(isr)
         is_recovered = state.recovery_state is RecoveryState.RECOVERED
         if len(isr) < enough and is_recovered and not is_forgetting:
@@ -159,17 +174,18 @@ class ReplicationJudge:
             )
 
     def check_led(self, state: PartitionState, image: MetadataImage) -> None:
-        """Judge a partition once a decision is whole."""
+        """Check a partition after all records of a decision have been applied."""
         fenced = [one for one in state.isr if not image.is_active(one)]
         require(not fenced, "NoFencedBrokerInIsr", fenced, "in", state)
         if state.leader == NO_NODE:
             able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
-            require(not able, "WhoeverCanLeadDoes", able, "could lead", state)
+            require(not able, "EligibleReplicaLeads", able, "could lead", state)
 
     def check_candidates(
-        self, index: int, state: PartitionState, holders: Mapping[NodeId, Held | None]
+        self, index: int, state: PartitionState, holders: Mapping[NodeId, JudgedLog | None]
     ) -> None:
-        """Judge whoever leads or could; `holders` are all machines that have lost nothing."""
+        """Check that the leader and the eligible replicas have all committed records. `holders` are
+        all machines that have lost nothing."""
         committed = self.committed[index]
         if not committed:
             return
@@ -191,8 +207,8 @@ class ReplicationJudge:
                 )
                 raise Violation(name, f"{member} has {found} at {at} of {index}, not {last}")
 
-    def check_kept(self, index: int, everybody: Iterable[Held | None]) -> None:
-        """Judge whether anybody at all still has what was committed."""
+    def check_kept(self, index: int, machine_logs: Iterable[JudgedLog | None]) -> None:
+        """Check that at least one replica still has all committed records."""
         committed = self.committed[index]
         if committed:
             at = len(committed) - 1
@@ -200,17 +216,18 @@ class ReplicationJudge:
                 held is not None
                 and len(held.records) >= held.log_start_offset
                 and (held.log_start_offset > at or held.records[at : at + 1] == [committed[at]])
-                for held in everybody
+                for held in machine_logs
             )
             require(is_kept, "NoCommittedRecordLostGlobally", f"{committed[at]} at {at} of {index}")
 
     # --- logs ---------------------------------------------------------------------------------
 
-    def check_log(self, node: NodeId, index: int, held: Held) -> None:
-        """Judge what was appended since the last look; LogMatching by induction."""
+    def check_log(self, node: NodeId, index: int, held: JudgedLog) -> None:
+        """Check LogMatching for the records appended since the last call. Earlier records were
+        checked before."""
         seen = self._seen.get((node, index))
         if seen is None:
-            seen = self._seen[node, index] = _Seen()
+            seen = self._seen[node, index] = _Progress()
         records, start = held.records, held.log_start_offset
         if start > min(held.high_watermark, len(self.committed[index])):
             raise Violation(
@@ -232,7 +249,7 @@ class ReplicationJudge:
             found = (record, records[offset - 1] if offset else None)
             before = found[1]
             if before is not None and before.epoch < 0:
-                # What lay before it is deleted, and gone.
+                # The record before it is deleted.
                 found = record, written.get(place, found)[1]
                 if place not in written:
                     continue
@@ -249,17 +266,18 @@ class ReplicationJudge:
         self,
         node: NodeId,
         partition: Partition,
-        held: Held,
+        held: JudgedLog,
         state: PartitionState,
-        flushed: Mapping[NodeId, Held | None],
+        flushed: Mapping[NodeId, JudgedLog | None],
         image: MetadataImage,
     ) -> int:
-        """Judge who believes to lead, by `image`; return how many records it newly commits."""
+        """Check a broker that is the leader of the partition according to its own `image`. Returns
+        the number of newly committed records."""
         index, epoch = partition.index, partition.leader_epoch
         high_watermark = held.high_watermark
         before_epoch, before = self._watermarks.get((node, index), (-1, 0))
         if before_epoch != epoch:
-            # A checkpoint may be old; within a leadership it only rises.
+            # A checkpoint may be old. Within a leadership it only rises.
             before = 0
             leader = self.leaders.get((index, epoch))
             require(leader == node, "OneLeaderPerEpoch", f"{node} leads {index} in {epoch}")
@@ -331,7 +349,7 @@ class ReplicationJudge:
     # --- clients ------------------------------------------------------------------------------
 
     def check_acknowledged(self, index: int, offset: int, number: int) -> None:
-        """Judge an answer to acks=all."""
+        """Check that a record acknowledged with acks=all is committed."""
         committed = self.committed[index]
         found = committed[offset] if offset < len(committed) else None
         require(
@@ -341,7 +359,7 @@ class ReplicationJudge:
         )
 
     def check_read(self, index: int, records: Iterable[tuple[int, JudgedRecord]]) -> None:
-        """Judge what a consumer was given."""
+        """Check the records that a consumer received."""
         committed = self.committed[index]
         for offset, record in records:
             found = committed[offset] if offset < len(committed) else None

@@ -1,22 +1,22 @@
-"""What must hold of one partition's log, by name.
+"""Invariants of one partition's log.
 
-`check_whole` holds a log against the list of batches that it should be: FlushedIsKept and
-NothingInvented (see `what_was_kept`), OffsetsMonotone, IndexPointsToItsOffset, TimeIndexMonotone,
-EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, LastStableHoldsBack,
-StartOffsetNeverGoesBack.
+`check_whole` compares a log with the list of batches that it should contain. It checks
+OffsetsMonotone, IndexPointsToItsOffset, TimeIndexMonotone, EpochCacheMatchesBatches,
+DuplicateIsSeen, AbortedAreListed, LastStableHoldsBack and StartOffsetNeverGoesBack, and, with
+`what_was_kept`, FlushedIsKept and NothingInvented.
 """
 
 from functools import partial
 from typing import Any
 
+from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
 from ottla.model.ids import Offset
-from ottla.storage.log import Log
-from ottla.storage.log_reads import LogRead
-from ottla.storage.segment import Segment
-from ottla.storage.slice import FileSlice
-from ottla.storage.workbench import bytes_of, waited_for
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_reader import LogRead
+from ottla.storage.segments.segment import Segment
 from ottla.wire.batch import BatchHeader, batches
 
 READ_BYTES = 1 << 20
@@ -27,10 +27,10 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
-    """Read the whole log as a fetch does: every batch with its bytes.
+    """Return every batch of the log with its bytes, read in the same way as a fetch does.
 
-    What was deleted may come back in part when the power fails before that is durable: below
-    `holes_below` batches may be missing.
+    If a deletion was not durable at a power cut, some of the deleted batches may exist again. So
+    batches below `holes_below` may be missing.
     """
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
@@ -52,11 +52,11 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
 def what_was_kept(
     log: Log, model: LogModel, pending: list[ModelBatch], *, flushed_end: int, at_least: int
 ) -> list[ModelBatch]:
-    """Return which batches of the list a recovered log holds.
+    """Return the batches of the model's list that a recovered log contains.
 
-    They are a beginning of the list and of what was being written when it died, at least up to
-    `at_least`.  A batch that was refused because the disk failed may stand in the place of one
-    that was never flushed.
+    They are a prefix of the list followed by `pending`, the batches being written at the crash, and
+    reach at least up to `at_least`. A batch refused because of a disk failure may be in the place
+    of one that was never flushed.
     """
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)
@@ -98,7 +98,7 @@ def _ghost_of(model: LogModel, base_offset: int, raw: bytes) -> ModelBatch | Non
 
 
 def check_bounds(log: Log, model: LogModel) -> None:
-    """Hold the cheap facts; after every event."""
+    """Check the cheap invariants of the log's bounds. Called after every event."""
     if log.end_offset != model.end_offset:
         raise Violation("OffsetsMonotone", f"end {log.end_offset}, not {model.end_offset}")
     if log.log_start_offset != model.start_offset:
@@ -114,14 +114,14 @@ def check_bounds(log: Log, model: LogModel) -> None:
 
 
 def check_whole(log: Log, model: LogModel) -> None:
-    """Hold the log and all that is derived from it against the list."""
+    """Compare the log and all its derived state with the model's list of batches."""
     found = found_in(log, holes_below=model.start_offset_max)
     expected = model.since(model.start_offset)
     if [raw for _, raw in found] != [kept.raw for kept in expected]:
         places = [header.base_offset for header, _ in found]
         wanted = [kept.base_offset for kept in expected]
         raise Violation("ReadsAsWritten", f"batches at {places}, written at {wanted}")
-    for segment in log._segments:
+    for segment in log.state.segments:
         _check_segment(segment, model)
     check_epochs(log, model)
     check_producers(log, model)
@@ -129,7 +129,7 @@ def check_whole(log: Log, model: LogModel) -> None:
 
 
 def _check_segment(segment: Segment, model: LogModel) -> None:
-    """Hold both indexes of a segment against its batches."""
+    """Compare both indexes of a segment with its batches."""
     data = bytes_of(FileSlice(segment.file, 0, segment.size_bytes))
     places = dict(batches(data))
     index = segment.offset_index
@@ -160,9 +160,10 @@ def _check_segment(segment: Segment, model: LogModel) -> None:
 
 
 def check_epochs(log: Log, model: LogModel) -> None:
-    """EpochCacheMatchesBatches: of all records in the files every epoch is known."""
-    from_offset = log._segments[0].base_offset
-    entries = [entry for entry in log._epochs.entries if entry.start_offset < log.end_offset]
+    """Check EpochCacheMatchesBatches: the epoch cache knows the epochs of all records in the
+    files."""
+    from_offset = log.state.segments[0].base_offset
+    entries = [entry for entry in log.state.epochs.entries if entry.start_offset < log.end_offset]
     clipped = [(entry.epoch, max(entry.start_offset, from_offset)) for entry in entries]
     held = [
         entry
@@ -175,7 +176,7 @@ def check_epochs(log: Log, model: LogModel) -> None:
 
 
 def check_producers(log: Log, model: LogModel) -> None:
-    """DuplicateIsSeen: every producer that wrote to what is left of the log is known."""
+    """Check DuplicateIsSeen: the log knows every producer whose records it contains."""
     known = log.active_producers
     strange = set(known) - set(model.producers)
     if strange:
@@ -199,7 +200,8 @@ def check_producers(log: Log, model: LogModel) -> None:
 
 
 def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> None:
-    """AbortedAreListed: a reader of a range is told of each transaction to leave out."""
+    """Check AbortedAreListed: a reader of an offset range receives every aborted transaction in the
+    range."""
     expected = {
         (each.producer_id, each.first_offset)
         for each in model.aborted
@@ -209,7 +211,7 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
     cut_off = {
         each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
     }
-    """A transaction whose beginning was removed may be listed from where it is left."""
+    """A transaction whose first records were deleted may be listed as starting at the log start."""
     held = {
         each
         for each in listed
@@ -220,9 +222,10 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
 
 
 def check_stable(log: Log, model: LogModel) -> None:
-    """LastStableHoldsBack: read_committed sees nothing from an open transaction's start on.
+    """Check LastStableHoldsBack: read_committed returns no record above the start of an open
+    transaction.
 
-    What was deleted of a transaction holds nothing back.
+    A transaction whose records are all deleted does not limit reads.
     """
     open_since = {
         producer_id: producer.txn_first_offset
@@ -242,13 +245,14 @@ def check_stable(log: Log, model: LogModel) -> None:
 
 
 def state_of(log: Log) -> tuple[Any, ...]:
-    """Return all that a recovery makes of a directory, to compare two of them."""
+    """Return all state that a recovery derives from a directory. Two recoveries can be compared by
+    it."""
     return (
         log.log_start_offset,
         log.end_offset,
         log.recovery_point,
-        log._epochs.entries,
-        [(segment.base_offset, segment.size_bytes) for segment in log._segments],
+        log.state.epochs.entries,
+        [(segment.base_offset, segment.size_bytes) for segment in log.state.segments],
         sorted(
             (
                 producer_id,

@@ -1,1 +1,13 @@
-"""Engine A: walks without a clock, one subject a file."""
+"""Engine `walk`: random walks without a clock, one subject per file or folder.
+
+raft_walk.py, raft_disk.py, raft_disk_log.py            quorums, in memory and over real files
+forgeries.py                                            forged messages of a quorum
+replication/                                            replicated partitions
+controller_walk.py, controller_host.py                  decisions of the shipped controller
+controller_history.py                                   the controller that replication/ uses
+log_walk.py, log_life.py, log_model.py, log_batches.py  one partition's log
+log_sequences.py                                        the same with sequences before a crash
+group_walk.py and other group_*.py                      groups and their coordinator
+actions.py                                              random choice of the next action
+stepping.py, now.py                                     tasks run step by step; immediate disk work
+"""

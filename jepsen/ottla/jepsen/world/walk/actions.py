@@ -1,4 +1,4 @@
-"""What a walk does next: actions as often as a run has them, until budget or replay end."""
+"""Random choice of a walk's next action, until its budget or the replay ends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -8,13 +8,14 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""0: as usual; 1: seldom; 2: often; else never, for what a run can do without."""
+"""Number of strengths that an optional action can have in a run. 0: its usual weight; 1: seldom; 2:
+often; all others: never."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
-    """Return every action as often as its weight in this run says.
+    """Return a list that contains every action as many times as its weight in this run.
 
-    A row is an action, its usual weight, and whether no run can do without it.
+    A row consists of an action, its usual weight, and whether every run needs the action.
     """
     actions: list[A] = []
     for action, weight, is_needed in rows:
@@ -26,7 +27,8 @@ def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A
 
 
 def actions_taken(chance: Chance, actions: Sequence[A], budget: int) -> Iterator[A]:
-    """Yield one action after the other, each to be taken before the next is drawn."""
+    """Yield one random action after the other. The caller must do each action before it asks for
+    the next."""
     count = len(actions)
     for _ in range(budget):
         yield actions[chance.below(count)]

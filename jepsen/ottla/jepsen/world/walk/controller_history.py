@@ -1,42 +1,45 @@
-"""The active controller of a walk: real decisions, and every record and image there ever was.
+"""The active controller of a walk: real decisions, and the history of all records and images.
 
-A decision is committed at once, for brokers hear only of what is committed.  One that is not atomic
-may be cut short by a controller that dies between two appends; the next one begins as a real one
-does, with full sessions and the elections that were left over.
+A decision is committed at once, since brokers only see committed records. If a controller dies
+between two appends, a decision that is not atomic may be committed only in part. The next
+controller begins like a real one: all brokers get full sessions, and it holds the elections that
+are still necessary.
 """
 
 from dataclasses import replace
 
-from ottla.controller import brokers, elections
 from ottla.controller.decision import Decision, R, decided
+from ottla.controller.membership import brokers
+from ottla.controller.membership.sessions import BrokerSessions
 from ottla.controller.mutation_quotas import MutationQuotas
-from ottla.controller.rehearsal import Rehearsal
-from ottla.controller.sessions import BrokerSessions
+from ottla.controller.replication import elections
+from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata import fold
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, Provenance
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
-from ottla.model.rates import WindowShape
+from ottla.model.quotas.rates import WindowShape
 
 
-class ControllerHistory(Rehearsal):
-    """A rehearsal that remembers."""
+class ControllerHistory(InMemoryController):
+    """An in-memory controller that keeps every image it produced."""
 
     def __init__(self, *, min_insync_replicas: int) -> None:
         self.log: list[Record] = []
         self.images: list[MetadataImage] = []
-        """What brokers may come to see, one after each append."""
+        """Images that brokers may see. Each append adds one."""
         self.ends: list[Offset] = []
-        """The offset after the last record of each image."""
+        """Offset after the last record of each image in `images`."""
         self.records_left: int | None = None
-        """How many more records the next decision may append before the controller dies."""
+        """Number of records that the next decision may append before the controller dies. None
+        means that it does not die."""
         self.failover_count = 0
         super().__init__(min_insync_replicas=min_insync_replicas)
 
     def fork(self) -> "ControllerHistory":
-        """Return the same controller, to go another way."""
+        """Return an independent copy of the controller."""
         other = type(self).__new__(type(self))
         other.config = self.config
         other.min_insync_replicas = self.min_insync_replicas
@@ -49,7 +52,7 @@ class ControllerHistory(Rehearsal):
             broker: replace(session) for broker, session in self.sessions._sessions.items()
         }
         other.mutations, other.last_charge = MutationQuotas(WindowShape()), self.last_charge
-        other.authorizer = self.authorizer  # it takes the image with each request
+        other.authorizer = self.authorizer  # it gets the image with each request
         other.log = list(self.log)
         other.images = list(self.images)
         other.ends = list(self.ends)
@@ -58,7 +61,9 @@ class ControllerHistory(Rehearsal):
         return other
 
     def take(self, decision: Decision[R]) -> R:
-        """Commit a decision, or as much of it as this controller lives for."""
+        """Commit a decision, and return its response. If the controller dies meanwhile, only the
+        records appended before are committed, another controller takes over, and RefusedError is
+        raised."""
         left, self.records_left = self.records_left, None
         if left is None or decision.is_atomic or left >= len(decision.records):
             if decision.records:
@@ -78,15 +83,16 @@ class ControllerHistory(Rehearsal):
         self.ends.append(self.next_offset)
 
     def fail_over(self) -> None:
-        """Let another controller become active."""
+        """Replace the active controller by another one."""
         self.failover_count += 1
         self.records_left = None
         self.sessions.reset(self.image, self.now_ms)
-        records = elections.elect_where_nobody_leads(self.image, self.config)
+        records = elections.elect_leaderless(self.image, self.config)
         self.take(decided(self.image, records, None))
 
     def fence(self, *ids: NodeId) -> tuple[NodeId, ...]:
-        """Let the sessions of these end; all others are heard of just now."""
+        """Let the sessions of the given brokers expire, after a heartbeat of all others. Returns
+        the brokers that were fenced."""
         for broker in self.image.brokers.values():
             if broker.id in ids:
                 self.sessions.forget(broker.id)
@@ -95,7 +101,7 @@ class ControllerHistory(Rehearsal):
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def delta(self, base: MetadataImage, seen: int, until: int) -> MetadataDelta:
-        """Return the way from one image to a later one, replayed by a broker."""
+        """Return the delta from one image to a later one, computed as a broker replays it."""
         delta = MetadataDelta(base)
         for record in self.log[self.ends[seen] : self.ends[until]]:
             delta.replay(record)

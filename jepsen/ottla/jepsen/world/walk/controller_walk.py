@@ -1,29 +1,40 @@
-"""The walk on the controller's decisions: brokers live, fall silent, crash, drain and come back.
+"""The walk on a simulated controller: brokers run, fall silent, crash, shut down and restart.
 
-Three brokers, three partitions, against an obvious model: which process runs, and what lies in its
-log.  A decision may be cut short after any record, as by a controller that dies between two
-appends; the next one starts with full sessions.  What holds is judged after every single record.
+The controller is the shipped one, in a simulated process (`controller_host`). A simple model stands
+for three brokers and three partitions: the running processes, and the content of their logs. The
+controller may lose power after any step of the event loop, and its tasks may run late. Invariants
+are checked after every committed record.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 
-from ottla.controller.decision import Decision, R, decided
+import trio
+
+from ottla.jepsen.in_memory_controller import registration
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.controller import ControllerJudge
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import violation_in
+from ottla.jepsen.world.violation import violation_of
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
-from ottla.jepsen.world.walk.controller_history import ControllerHistory
+from ottla.jepsen.world.walk.controller_host import (
+    ControllerHost,
+    open_controller_host,
+    single_appends,
+)
+from ottla.jepsen.world.whole.cluster import quiet_nodes
+from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.metadata import fold
-from ottla.metadata.image import EMPTY, PartitionState, RecoveryState
-from ottla.metadata.records import feature_level_record
+from ottla.metadata.image import EMPTY, MetadataImage, PartitionState, RecoveryState
 from ottla.metadata.snapshot import records_of
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_NODE, NodeId, Offset
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_methods import ALTER_PARTITION, HEARTBEAT, REGISTER, UNREGISTER
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -35,40 +46,38 @@ from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 
 BROKERS = (NodeId(1), NodeId(2), NodeId(3))
 PARTITIONS = (0, 1, 2)
-RECORDS_LEFT_MAX = 6
+STRIKE_STEPS_MAX = 30
+"""Number of event-loop steps within which a power cut may happen. A call with six records takes
+about as many steps."""
+
 SETTLE_ROUND_COUNT = 3
+SESSION_MS = 9_000
+MIN_ISR = 2
+TOPIC = (2, "a")
+"""Key of the topic's settings in an image."""
+
+SLACK_MS = 50
+"""Tolerance for sessions, in ms of virtual time: the walk records a heartbeat some ms late."""
+
+SETTINGS = {
+    "metadata.max.idle.interval.ms": "0",
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "min.insync.replicas": str(MIN_ISR),
+    "leader.imbalance.check.interval.seconds": "86400",
+    "unclean.leader.election.interval.ms": "300000",
+}
 
 
-class WatchedController(ControllerHistory):
-    """A controller that is watched after every record, and may die between two of them."""
-
-    watch: Callable[[], None] = staticmethod(lambda: None)
-
-    def take(self, decision: Decision[R]) -> R:
-        """Commit a decision record by record."""
-        left, self.records_left = self.records_left, None
-        if decision.is_atomic or left is None:
-            left = len(decision.records)
-        if decision.is_atomic and decision.records:
-            self._append(decision.records)
-        else:
-            for record in decision.records[:left]:
-                self._append((record,))
-                self.watch()
-        self.watch()
-        if left < len(decision.records):
-            self.fail_over()
-            raise RefusedError(ErrorCode.NOT_CONTROLLER)
-        return decision.reply
+Deed = Callable[[NodeId, "Process"], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Process:
-    """A broker's process, and its disk."""
+    """A broker's process and its disk."""
 
     logs: dict[int, list[int]] = field(default_factory=lambda: {one: [] for one in PARTITIONS})
     incarnation: int = 1
@@ -76,53 +85,28 @@ class Process:
     is_running: bool = True
     is_hung: bool = False
     has_lost: bool = False
-    """Its disk lacks what it had, and the controller could not know yet."""
+    """True if the disk has lost records and the controller does not know it yet."""
     is_draining: bool = False
     is_drained: bool = False
 
     @property
     def is_awake(self) -> bool:
-        """Whether it runs and does not stand still."""
+        """Return whether the process runs and is not paused."""
         return self.is_running and not self.is_hung
 
 
-_CLUSTERS: dict[bool, WatchedController] = {}
-
-
-def _cluster(*, has_elr: bool) -> ControllerHistory:
-    """Return a fresh cluster; the first one is built, the others are forks of it."""
-    found = _CLUSTERS.get(has_elr)
-    if found is None:
-        found = _CLUSTERS[has_elr] = WatchedController(min_insync_replicas=2)
-        if not has_elr:
-            off = feature_level_record("eligible.leader.replicas.version", 0)
-            found.take(decided(found.image, (off,), None))
-        found.start(*BROKERS)
-        assignments = [
-            CreatableReplicaAssignment(
-                partition_index=index, broker_ids=[*BROKERS[index:], *BROKERS[:index]]
-            )
-            for index in PARTITIONS
-        ]
-        topic = CreatableTopic(
-            name="a", num_partitions=-1, replication_factor=-1, assignments=assignments
-        )
-        found.forward(CreateTopicsRequest(topics=[topic]))
-    return found.fork()
-
-
 class ControllerWalk:
-    """The engine."""
+    """Engine of the walk on the controller."""
 
     name = "walk"
     subject = "controller"
     budget = 100
     required = (
-        "a decision is cut short",
+        "the controller loses power within a call",
         "a broker that still lives is refused a second process",
         "a leader is elected from the ELR",
         "the last known leader is elected",
-        "nobody leads",
+        "a partition has no leader",
         "a broker drains while another one is down",
         "a broker stops cleanly",
         "a session ends unnoticed for a while",
@@ -130,64 +114,100 @@ class ControllerWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Walk one schedule of at most `budget` deeds."""
-        lives = Lives(chance)
-        violation = violation_in(lambda: lives.go(budget))
-        lives.figures["controller failovers"] = lives.controller.failover_count
-        lives.figures["metadata records"] = len(lives.controller.log)
-        return outcome_of(self, chance, lives, violation)
+        """Run one random schedule of at most `budget` actions, in a new simulated world. Returns
+        the outcome."""
+
+        async def main(loop: Loop) -> RunOutcome:
+            async with _open_cluster(loop, chance) as host:
+                return await self._play(host, chance, budget)
+
+        with quiet_nodes(), single_appends():
+            return run_in_virtual_time(main, seed=chance.stream("loop").below(1 << 62))
+
+    async def _play(self, host: ControllerHost, chance: Chance, budget: int) -> RunOutcome:
+        lives = BrokerProcesses(chance, host)
+        violation = None
+        try:
+            await lives.go(budget)
+        except Exception as error:
+            violation = violation_of(error)
+        lives.figures["controller failovers"] = host.failover_count
+        lives.figures["metadata records"] = int(host.end_offset)
+        return outcome_of(self, chance, lives, violation, sim_ms=host.now_ms)
 
 
-class Lives:
-    """A cluster of three brokers, and what of it is real."""
+class BrokerProcesses:
+    """A cluster of three brokers, and the true state of their processes and logs."""
 
-    def __init__(self, chance: Chance) -> None:
+    def __init__(self, chance: Chance, host: ControllerHost) -> None:
         self.chance = chance
+        self.host = host
         self.trace = Trace()
         self.rare = Rare()
         self.figures = {"crashes": 0, "power cuts": 0, "elections": 0, "acknowledged": 0}
         self.has_elr = chance.below(4) < 3
-        controller = _cluster(has_elr=self.has_elr)
-        assert isinstance(controller, WatchedController)
-        self.controller = controller
+        self.is_late = False
+        """True if the next action runs before the controller's delayed tasks."""
         self.processes = {broker: Process() for broker in BROKERS}
-        self.min_isr = 2
+        self.min_isr = MIN_ISR
         self.produced = 0
         self.leaving: set[NodeId] = set()
-        """Who registers just now (if it crashed, it is eligible no longer), or is given up."""
-        self.judge = ControllerJudge(
-            controller.image, PARTITIONS, controller.config.session_timeout_ms, has_elr=self.has_elr
-        )
+        """Broker that the current call registers or removes. A broker registered after a crash is
+        not eligible."""
+        self.moving: NodeId | None = None
+        """Broker that the current call fences, shuts down, registers or removes."""
+        self.owed_from_ms = host.now_ms
+        """Time from which the active controller can measure the silence of brokers, in ms."""
+        self.judge = ControllerJudge(host.image, PARTITIONS, SESSION_MS, has_elr=self.has_elr)
         for broker in BROKERS:
-            self.judge.on_heard(broker, controller.now_ms)
+            self.judge.on_heard(broker, 0)
+        self.image = host.image
         self.before = {index: self.state(index) for index in PARTITIONS}
-        controller.watch = self.watch
+        host.on_image = self.watch
+        host.on_failover = self._on_failover
+        host.on_strike = lambda: self.rare.sometimes("the controller loses power within a call")
         self._deeds = self._draw_deeds()
 
     def state(self, index: int) -> PartitionState:
-        """Return a partition as the controller has it."""
-        return self.controller.state("a", index)
+        """Return the committed state of a partition."""
+        topic = self.host.image.topic("a")
+        assert topic is not None
+        return topic.partitions[index]
 
-    def go(self, budget: int) -> None:
-        """Do deeds until the budget or the replay ends; then all must heal."""
+    async def go(self, budget: int) -> None:
+        """Do actions until the budget or the replay ends. Checks that the cluster then recovers."""
+        if not self.has_elr:
+            update = FeatureUpdateKey(
+                feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=3
+            )
+            await self.host.forward(UpdateFeaturesRequest(feature_updates=[update]))
         for deed in actions_taken(self.chance, self._deeds, budget):
             broker = BROKERS[self.chance.below(len(BROKERS))]
-            try:
-                deed(broker, self.processes[broker])
-            except RefusedError as error:
-                self.trace.add("refused", error.code)
-            self._check()
-        self.check_that_it_heals()
+            await self._do(deed(broker, self.processes[broker]))
+        await self.check_that_it_heals()
 
-    def _draw_deeds(self) -> list[Callable[[NodeId, Process], None]]:
-        rows: tuple[tuple[Callable[[NodeId, Process], None], int, bool], ...] = (
+    async def _do(self, deed: Awaitable[None]) -> None:
+        """Await one action. Unless it leaves tasks of the controller delayed, wait until the
+        controller is idle again, and check the invariants."""
+        self.trace.add(self.host.now_ms)
+        self.is_late = False
+        try:
+            await deed
+        except RefusedError as error:
+            self.trace.add("refused", error.code)
+        if not self.is_late:
+            await self.host.settle()
+            self._check()
+
+    def _draw_deeds(self) -> list[Deed]:
+        rows: tuple[tuple[Deed, int, bool], ...] = (
             (self._produce, 10, True),
             (self._settle, 6, True),
             (self._start, 8, True),
             (self._recover, 3, True),
             (self._wait, 4, True),
-            (self._beat_once, 2, True),
-            (self._beat_blindly, 2, False),
+            (self._send_heartbeat_once, 2, True),
+            (self._send_heartbeat_blindly, 2, False),
             (self._join, 2, True),
             (self._lag, 2, False),
             (self._doze, 2, False),
@@ -208,68 +228,71 @@ class Lives:
 
     # --- the controller -------------------------------------------------------------------------
 
-    def _tear(self, broker: NodeId, process: Process) -> None:
-        self.controller.records_left = self.chance.below(RECORDS_LEFT_MAX)
+    async def _tear(self, broker: NodeId, process: Process) -> None:
+        self.host.strike_after_steps = 1 + self.chance.below(STRIKE_STEPS_MAX)
 
-    def _fail_over(self, broker: NodeId, process: Process) -> None:
-        self.controller.fail_over()
+    async def _fail_over(self, broker: NodeId, process: Process) -> None:
+        await self.host.fail_over(is_power_cut=self.chance.below(2) == 1)
 
-    def _elect(self, broker: NodeId, process: Process) -> None:
-        self.controller.forward(ElectLeadersRequest(election_type=0))
+    async def _elect(self, broker: NodeId, process: Process) -> None:
+        await self.host.forward(ElectLeadersRequest(election_type=0))
 
-    def _unregister(self, broker: NodeId, process: Process) -> None:
-        if not process.is_running and broker in self.controller.image.brokers:
-            self.leaving = {broker}  # whoever orders this gives up what it alone may have
-            try:
-                self.controller.forward(UnregisterBrokerRequest(broker_id=broker))
-            finally:
-                self.leaving = set()
+    async def _unregister(self, broker: NodeId, process: Process) -> None:
+        if not process.is_running and broker in self.host.image.brokers:
+            # This request gives up records that only the broker may have.
+            async with self._moves(broker, leaves=True):
+                await self.host.call(UNREGISTER, pb.UnregisterRequest(broker_id=broker))
 
-    def _set_min_isr(self, broker: NodeId, process: Process) -> None:
+    async def _set_min_isr(self, broker: NodeId, process: Process) -> None:
         value = 1 + self.chance.below(3)
         config = AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(value))
         resource = AlterConfigsResource(resource_type=2, resource_name="a", configs=[config])
-        self.controller.forward(IncrementalAlterConfigsRequest(resources=[resource]))
-        self.min_isr = value
+        await self.host.forward(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    @asynccontextmanager
+    async def _moves(self, broker: NodeId, *, leaves: bool = False) -> AsyncIterator[None]:
+        """Record that a broker's state changes during the block: its name is in `moving`, and with
+        `leaves` also in `leaving`. At the end, wait until the controller has settled."""
+        self.moving = broker
+        self.leaving = {broker} if leaves else set()
+        try:
+            yield
+        finally:
+            await self.host.settle()
+            self.moving, self.leaving = None, set()
+
+    def _on_failover(self, image: MetadataImage) -> None:
+        self.owed_from_ms = self.host.now_ms
+        self.judge.on_failover(image, self.host.now_ms)
 
     # --- time -----------------------------------------------------------------------------------
 
-    def _doze(self, broker: NodeId, process: Process) -> None:
-        """Sessions end, and the controller is slow to see it."""
+    async def _doze(self, broker: NodeId, process: Process) -> None:
+        """Let a session timeout pass while tasks of the controller are delayed, so that sessions
+        expire unnoticed."""
         self.rare.sometimes("a session ends unnoticed for a while")
-        self.controller.now_ms += self.controller.config.session_timeout_ms
+        await self.host.sleep_late(SESSION_MS / 1_000, self.chance)
+        self.owed_from_ms = self.host.now_ms
+        self.is_late = True
 
-    def _wait(self, broker: NodeId, process: Process) -> None:
-        self.wait()
+    async def _wait(self, broker: NodeId, process: Process) -> None:
+        await self.wait()
 
-    def wait(self) -> None:
-        """Let a session's time go by; who runs is heard of."""
-        controller = self.controller
-        controller.now_ms += controller.config.session_timeout_ms
-        for broker, process in self.processes.items():
-            known = controller.image.brokers.get(broker)
-            if process.is_awake and known is not None:
-                controller.sessions.touch(broker, known.epoch, Offset(-1), controller.now_ms)
-                self.judge.on_heard(broker, controller.now_ms)
-        self._fence_expired()
-
-    def _fence_expired(self) -> None:
-        before = self.controller.image
-        failover_count = self.controller.failover_count
-        fenced = self.controller.fence_expired()
-        self.judge.check_fenced(
-            before, fenced, self.controller.now_ms, is_new=self._is_new(failover_count)
-        )
-
-    def _is_new(self, failover_count: int) -> bool:
-        return self.controller.failover_count != failover_count
+    async def wait(self) -> None:
+        """Advance the time by a session timeout, with heartbeats of all running brokers."""
+        for _ in range(2):
+            await trio.sleep(SESSION_MS / 2_000)
+            for broker, process in self.processes.items():
+                if process.is_awake and broker in self.host.image.brokers:
+                    is_fenced = self.host.image.brokers[broker].is_fenced
+                    await self._heartbeat(broker, want_fence=is_fenced)
 
     # --- processes ------------------------------------------------------------------------------
 
-    def _hang(self, broker: NodeId, process: Process) -> None:
+    async def _hang(self, broker: NodeId, process: Process) -> None:
         process.is_hung = process.is_running
 
-    def _kill(self, broker: NodeId, process: Process) -> None:
+    async def _kill(self, broker: NodeId, process: Process) -> None:
         if process.is_running:
             self.figures["crashes"] += 1
             self._end(process)
@@ -278,7 +301,7 @@ class Lives:
         process.is_running = False
         process.previous_epoch = -1
 
-    def _lose_power(self, broker: NodeId, process: Process) -> None:
+    async def _lose_power(self, broker: NodeId, process: Process) -> None:
         if not process.is_running:
             return
         self.figures["power cuts"] += 1
@@ -289,125 +312,156 @@ class Lives:
             for log in process.logs.values():
                 del log[kept:]
 
-    def _drain(self, broker: NodeId, process: Process) -> None:
+    async def _drain(self, broker: NodeId, process: Process) -> None:
         if process.is_running:
             process.is_draining = True
             if not all(one.is_running for one in self.processes.values()):
                 self.rare.sometimes("a broker drains while another one is down")
 
-    def _undrain(self, broker: NodeId, process: Process) -> None:
+    async def _undrain(self, broker: NodeId, process: Process) -> None:
         process.is_draining = process.is_drained = False
 
     def _is_heard(self, broker: NodeId, process: Process) -> bool:
         process.is_hung = process.is_hung and not process.is_running
-        return process.is_running and broker in self.controller.image.brokers
+        return process.is_running and broker in self.host.image.brokers
 
-    def _beat_once(self, broker: NodeId, process: Process) -> None:
+    async def _send_heartbeat_once(self, broker: NodeId, process: Process) -> None:
         if self._is_heard(broker, process):
-            self.beat(broker, process)
+            await self.send_heartbeat(broker, process)
 
-    def _stop(self, broker: NodeId, process: Process) -> None:
+    async def _stop(self, broker: NodeId, process: Process) -> None:
         if self._is_heard(broker, process):
-            self.beat(broker, process, stops=True)
+            await self.send_heartbeat(broker, process, stops=True)
 
-    def _fence(self, broker: NodeId, process: Process) -> None:
+    async def _fence(self, broker: NodeId, process: Process) -> None:
         if self._is_heard(broker, process):
-            answer = self.controller.heartbeat(broker, want_fence=True)
-            self._note_heard(broker, is_goodbye=answer.should_shut_down)
+            await self._heartbeat(broker, want_fence=True)
 
-    def _beat_blindly(self, broker: NodeId, process: Process) -> None:
-        """Be heard before it has seen its own registration."""
+    async def _send_heartbeat_blindly(self, broker: NodeId, process: Process) -> None:
+        """Send a heartbeat before the broker has seen its own registration."""
         if not self._is_heard(broker, process):
             return
-        known = self.controller.image.brokers[broker]
-        answer = self.controller.heartbeat(broker, metadata_offset=known.epoch - 1)
-        self._note_heard(broker, is_goodbye=answer.should_shut_down)
+        known = self.host.image.brokers[broker]
+        await self._heartbeat(broker, metadata_offset=known.epoch - 1)
         if known.is_fenced:
             self.rare.sometimes("a broker that has not seen its registration stays fenced")
             require(
-                self.controller.image.brokers[broker].is_fenced,
+                self.host.image.brokers[broker].is_fenced,
                 "UnfencedHasSeenItself",
                 f"{broker} of epoch {known.epoch}",
             )
 
-    def _note_heard(self, broker: NodeId, *, is_goodbye: bool) -> None:
-        if is_goodbye:
-            self.judge.on_goodbye(broker)
+    async def _heartbeat(
+        self,
+        broker: NodeId,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        metadata_offset: int | None = None,
+    ) -> bool:
+        """Send a heartbeat. Returns whether the broker may shut down."""
+        host = self.host
+        asked_ms, failover_count = host.now_ms, host.failover_count
+        request = pb.HeartbeatRequest(
+            broker_id=broker,
+            broker_epoch=host.image.brokers[broker].epoch,
+            current_metadata_offset=(
+                host.end_offset - 1 if metadata_offset is None else metadata_offset
+            ),
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        if want_fence or want_shut_down:
+            async with self._moves(broker):
+                answer = await host.call(HEARTBEAT, request)
         else:
-            self.judge.on_heard(broker, self.controller.now_ms)
+            answer = await host.call(HEARTBEAT, request)
+        if answer.should_shut_down:
+            self.judge.on_goodbye(broker)
+        elif host.failover_count == failover_count:
+            self.judge.on_heard(broker, asked_ms)
+        return answer.should_shut_down
 
-    def beat(self, broker: NodeId, process: Process, *, stops: bool = False) -> None:
-        """Send a heartbeat, and do as the answer says."""
+    async def send_heartbeat(
+        self, broker: NodeId, process: Process, *, stops: bool = False
+    ) -> None:
+        """Send a heartbeat, and act on the response."""
         wants_out = stops or (process.is_draining and not process.is_drained)
-        epoch = self.controller.image.brokers[broker].epoch
-        answer = self.controller.heartbeat(
+        epoch = self.host.image.brokers[broker].epoch
+        may_shut_down = await self._heartbeat(
             broker, want_shut_down=wants_out, want_fence=process.is_drained and not stops
         )
-        self._note_heard(broker, is_goodbye=answer.should_shut_down)
-        if stops and answer.should_shut_down:
+        if stops and may_shut_down:
             process.is_running, process.previous_epoch = False, epoch
             self.rare.sometimes("a broker stops cleanly")
-        elif wants_out and answer.should_shut_down:
+        elif wants_out and may_shut_down:
             process.is_drained = True
 
-    def _start(self, broker: NodeId, process: Process) -> None:
+    async def _start(self, broker: NodeId, process: Process) -> None:
         if not process.is_running:
-            self.start(broker, process)
+            await self.start(broker, process)
 
-    def start(self, broker: NodeId, process: Process) -> None:
-        """Register a new process."""
+    async def start(self, broker: NodeId, process: Process) -> None:
+        """Start a broker: register a new process with the controller."""
         process.incarnation += 1
-        self.leaving = {broker}
-        before = self.controller.image
-        failover_count = self.controller.failover_count
+        before = self.host.image
+        asked_ms = self.host.now_ms
+        failover_count = self.host.failover_count
+        request = registration(
+            broker, incarnation=process.incarnation, previous_epoch=process.previous_epoch
+        )
+        request.cluster_id = self.host.cluster_id
         try:
-            epoch = self.controller.register(
-                broker, incarnation=process.incarnation, previous_epoch=process.previous_epoch
-            )
+            async with self._moves(broker, leaves=True):
+                answer = await self.host.call(REGISTER, request)
         except RefusedError as error:
             if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 self.rare.sometimes("a broker that still lives is refused a second process")
             raise
-        finally:
-            self.leaving = set()
-        if not self._is_new(failover_count):
-            self.judge.check_registered(before, broker, epoch, self.controller.now_ms)
-        self.judge.on_heard(broker, self.controller.now_ms)
+        if self.host.failover_count == failover_count:
+            self.judge.check_registered(before, broker, answer.broker_epoch, asked_ms)
+            self.judge.on_heard(broker, asked_ms)
         process.is_running, process.is_hung, process.has_lost = True, False, False
         process.is_draining = process.is_drained = False
 
-    # --- what is settled ------------------------------------------------------------------------
+    # --- catching up ----------------------------------------------------------------------------
 
-    def _settle(self, broker: NodeId, process: Process) -> None:
-        self.settle()
+    async def _settle(self, broker: NodeId, process: Process) -> None:
+        await self.settle()
 
-    def settle(self) -> None:
-        """Let all who run be heard, and catch up with whom they follow."""
+    async def settle(self) -> None:
+        """Let all running brokers send heartbeats and catch up with their leaders."""
         for broker, process in self.processes.items():
-            if process.is_awake and broker in self.controller.image.brokers:
-                self.beat(broker, process)
+            if process.is_awake and broker in self.host.image.brokers:
+                await self.send_heartbeat(broker, process)
         for broker, process in self.processes.items():
             if process.is_awake:
-                self.change_isr(broker, joins=True)
+                await self.change_isr(broker, joins=True)
 
-    def _recover(self, broker: NodeId, process: Process) -> None:
-        self.recover()
+    async def _recover(self, broker: NodeId, process: Process) -> None:
+        await self.recover()
 
-    def recover(self) -> None:
-        """Let all processes run and be heard."""
-        for broker, process in self.processes.items():
+    async def recover(self) -> None:
+        """Resume all paused processes, and let them send heartbeats."""
+        for process in self.processes.values():
             process.is_hung = process.is_draining = process.is_drained = False
-            if not process.is_running or broker not in self.controller.image.brokers:
-                self.wait()
-                self.start(broker, process)
-        self.wait()
+        away = [
+            broker
+            for broker, process in self.processes.items()
+            if not process.is_running or broker not in self.host.image.brokers
+        ]
+        if away:
+            await self.wait()
+        for broker in away:
+            await self.start(broker, self.processes[broker])
+        await self.wait()
         for _ in range(SETTLE_ROUND_COUNT):
-            self.settle()
+            await self.settle()
 
     # --- records --------------------------------------------------------------------------------
 
-    def _produce(self, broker: NodeId, process: Process) -> None:
-        """Let a leader replicate one more record to whoever is in sync, and acknowledge it."""
+    async def _produce(self, broker: NodeId, process: Process) -> None:
+        """Let a leader replicate one more record to all in-sync replicas, and acknowledge it."""
         index = self.chance.below(len(PARTITIONS))
         state = self.state(index)
         if state.leader == NO_NODE or not self.processes[state.leader].is_awake:
@@ -423,14 +477,16 @@ class Lives:
             self.figures["acknowledged"] += 1
             self.judge.acknowledged[index].update(log)
 
-    def _join(self, broker: NodeId, process: Process) -> None:
-        self.change_isr(broker, joins=True)
+    async def _join(self, broker: NodeId, process: Process) -> None:
+        await self.change_isr(broker, joins=True)
 
-    def _lag(self, broker: NodeId, process: Process) -> None:
-        self.change_isr(broker, joins=False)
+    async def _lag(self, broker: NodeId, process: Process) -> None:
+        await self.change_isr(broker, joins=False)
 
-    def change_isr(self, broker: NodeId, *, joins: bool) -> None:
-        """Have every leader take a broker into the ISR, caught up, or drop it from there."""
+    async def change_isr(self, broker: NodeId, *, joins: bool) -> None:
+        """Let every leader add a broker to the ISR if it has caught up, or remove it (if not
+        `joins`)."""
+        proposals: dict[NodeId, list[pb.AlterPartitionProposal]] = {}
         for index in PARTITIONS:
             state = self.state(index)
             if state.leader in (NO_NODE, broker) or not self.processes[state.leader].is_awake:
@@ -439,28 +495,55 @@ class Lives:
             if joins:
                 if not self.processes[broker].is_awake:
                     continue
-                if broker not in self.controller.image.brokers:
+                if broker not in self.host.image.brokers:
                     continue
                 log = self.processes[state.leader].logs[index]
                 self.processes[broker].logs[index] = list(log)
                 isr.append(broker)
-            self.controller.alter_isr("a", index, *isr)
+            if set(isr) != set(state.isr):
+                proposals.setdefault(state.leader, []).append(self._proposal(index, state, isr))
+        for leader, partitions in proposals.items():
+            await self._propose(leader, partitions)
 
-    # --- judging --------------------------------------------------------------------------------
+    def _proposal(
+        self, index: int, state: PartitionState, isr: Sequence[NodeId]
+    ) -> pb.AlterPartitionProposal:
+        brokers = self.host.image.brokers
+        return pb.AlterPartitionProposal(
+            partition_id=index,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=[pb.BrokerState(broker_id=one, broker_epoch=brokers[one].epoch) for one in isr],
+        )
 
-    def watch(self) -> None:
-        """Judge what holds after every single record."""
+    async def _propose(
+        self, leader: NodeId, partitions: Sequence[pb.AlterPartitionProposal]
+    ) -> None:
+        topic = self.host.image.topic("a")
+        assert topic is not None
+        request = pb.AlterPartitionRequest(
+            broker_id=leader,
+            broker_epoch=self.host.image.brokers[leader].epoch,
+            topics=[pb.AlterPartitionTopic(topic_id=topic.id.bytes, partitions=partitions)],
+        )
+        await self.host.call(ALTER_PARTITION, request)
+
+    # --- invariants -----------------------------------------------------------------------------
+
+    def watch(self, image: MetadataImage) -> None:
+        """Check the invariants that hold after every single record."""
+        earlier, self.image = self.image, image
         before = self.before
         now = {index: self.state(index) for index in PARTITIONS}
         self.before = now
         for index, state in now.items():
             old = before[index]
-            if old is state:
+            if old == state:
                 continue
             self.trace.add(index, state.leader, state.leader_epoch, *state.isr, -1, *state.elr)
-            self.judge.check_state(self.controller.image, index, old, state)
+            self.judge.check_state(image, index, old, state)
             if state.leader == NO_NODE:
-                self.rare.sometimes("nobody leads")
+                self.rare.sometimes("a partition has no leader")
             if state.leader == NO_NODE or state.leader_epoch == old.leader_epoch:
                 continue
             self.figures["elections"] += 1
@@ -471,13 +554,26 @@ class Lives:
                 self.judge.take_loss(
                     index, old, self.processes[state.leader].logs[index], state, self.leaving
                 )
-        self.judge.check_brokers(self.controller.image)
-        if self.controller.failover_count != self.judge.failover_count:
-            self.judge.failover_count = self.controller.failover_count
-            self.rare.sometimes("a decision is cut short")
-            self.judge.on_failover(self.controller.image, self.controller.now_ms)
+        self.judge.check_brokers(image)
+        self._watch_sessions(earlier, image)
+        settings = image.configs.get(TOPIC)
+        value = None if settings is None else settings.get("min.insync.replicas")
+        self.min_isr = MIN_ISR if value is None else int(value)
+
+    def _watch_sessions(self, before: MetadataImage, image: MetadataImage) -> None:
+        fenced = [
+            broker.id
+            for broker in before.brokers.values()
+            if not (broker.is_fenced or broker.in_controlled_shutdown)
+            and broker.id != self.moving
+            and broker.id in image.brokers
+            and image.brokers[broker.id].is_fenced
+        ]
+        self.judge.check_kept(fenced, self.host.now_ms + SLACK_MS)
 
     def _check(self) -> None:
+        image = self.host.image
+        self.judge.check_silent(image, self.owed_from_ms, self.host.now_ms - SLACK_MS)
         for index in PARTITIONS:
             state = self.state(index)
             holders = {
@@ -485,17 +581,51 @@ class Lives:
                 for broker, process in self.processes.items()
                 if not process.has_lost
             }
-            self.judge.check_partition(
-                self.controller.image, index, state, holders, min_isr=self.min_isr
-            )
+            self.judge.check_partition(image, index, state, holders, min_isr=self.min_isr)
 
-    def check_that_it_heals(self) -> None:
-        """With all processes up and left alone everything is led, and a snapshot tells it all."""
-        self.controller.records_left = None
-        self.recover()
+    async def check_that_it_heals(self) -> None:
+        """Check that every partition gets a leader after all faults end, and that a snapshot is
+        complete."""
+        self.host.strike_after_steps = 0
+        await self.host.settle()
+        await self.recover()
+        await self.host.settle()
         self._check()
         for index in PARTITIONS:
             state = self.state(index)
             require(state.leader != NO_NODE, "EverythingHeals", f"{state}")
-        rebuilt = fold.apply_all(EMPTY, records_of(self.controller.image))
-        require(rebuilt == self.controller.image, "SnapshotTellsAll", "a rebuilt image differs")
+        image = self.host.image
+        rebuilt = fold.apply_all(EMPTY, records_of(image))
+        require(
+            replace(rebuilt, provenance=image.provenance) == image,
+            "SnapshotTellsAll",
+            "a rebuilt image differs",
+        )
+
+
+@asynccontextmanager
+async def _open_cluster(loop: Loop, chance: Chance) -> AsyncIterator[ControllerHost]:
+    """Start a controller, register three brokers, and create a topic of three partitions."""
+    async with open_controller_host(loop, chance, SETTINGS) as host:
+        for broker in BROKERS:
+            request = registration(broker)
+            request.cluster_id = host.cluster_id
+            epoch = (await host.call(REGISTER, request)).broker_epoch
+            await host.call(
+                HEARTBEAT,
+                pb.HeartbeatRequest(
+                    broker_id=broker, broker_epoch=epoch, current_metadata_offset=epoch
+                ),
+            )
+        assignments = [
+            CreatableReplicaAssignment(
+                partition_index=index, broker_ids=[*BROKERS[index:], *BROKERS[:index]]
+            )
+            for index in PARTITIONS
+        ]
+        topic = CreatableTopic(
+            name="a", num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        await host.forward(CreateTopicsRequest(topics=[topic]))
+        await host.settle()
+        yield host

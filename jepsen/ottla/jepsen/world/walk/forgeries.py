@@ -1,9 +1,9 @@
-"""Messages of the quorum that nobody honest sent.
+"""Forged messages of the quorum, which no honest node sends.
 
-The forger knows the cluster's addresses and the voters' numbers.  It cannot be kept from claiming
-what a voter might claim, so it never claims what only the voter itself can know: votes that were
-granted, and how far a voter's log goes.  Everything else is fair: epochs far ahead, leaders that do
-not lead, strangers, other clusters.
+The forger knows the cluster's addresses and the voters' ids. Nothing prevents it from claiming what
+a voter might claim. So it never claims what only the voter itself can know: votes that were
+granted, and the end of a voter's log. All other claims are allowed: epochs far ahead, leaders that
+do not lead, foreign nodes, other clusters.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Forger:
-    """Draws messages that lie."""
+    """Generator of random forged messages."""
 
     def __init__(self, chance: Chance, identity: QuorumIdentity) -> None:
         self._chance = chance
@@ -38,7 +38,7 @@ class Forger:
         self._voters = tuple(identity.voters)
 
     def request(self, to: NodeId, epoch: Epoch) -> Request:
-        """Return a request for a voter that is in an epoch."""
+        """Return a forged request for a voter in an epoch."""
         draw = self._chance.below
         cluster_id = FOREIGN_CLUSTER if draw(4) == 3 else self._cluster_id
         key = self._key()
@@ -85,7 +85,7 @@ class Forger:
         )
 
     def response(self, response: R) -> R:
-        """Return a true answer with a lie about who leads, and since when."""
+        """Return a real response in which leader and epoch are forged."""
         forged: R = replace(
             response,
             leader_id=None if self._chance.below(4) == 3 else self._key().id,
@@ -97,7 +97,8 @@ class Forger:
         return forged
 
     def _key(self) -> ReplicaKey:
-        """Return a voter, or a stranger, or a voter's namesake."""
+        """Return the replica key of a voter, of a foreign node, or of a voter's id with another
+        directory."""
         at = self._chance.below(len(self._voters) + 2)
         if at < len(self._voters):
             return ReplicaKey(self._voters[at].id, self._voters[at].directory_id)

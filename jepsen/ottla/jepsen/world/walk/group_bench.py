@@ -1,20 +1,27 @@
-"""The groups of one partition without a broker: time by hand, a list for a log, answers kept.
+"""The groups of one coordinator partition without a broker: manual time, a list as the log, and
+recorded responses.
 
-The log is committed when whoever holds the bench says so; a new coordinator has of what was not
-committed as much as he likes, and of all else what it replays.
+`commit_log` commits the log, wholly or in part. `fail_over` lets another coordinator replay the
+committed records, and as many uncommitted ones as the caller requests.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.groups.consumer_rebalance import MemberHeartbeat
-from ottla.broker.groups.effects import Asker, Instant, MemberClient
-from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.offset_store import TopicCommit
-from ottla.broker.groups.rebalance import Join
+from ottla.broker.coordinators.effects import (
+    CoordinatorRecord,
+    EventWrite,
+    Instant,
+    MemberClient,
+    Responder,
+)
+from ottla.broker.coordinators.performer import perform
+from ottla.broker.groups.classic.rebalance import Join
+from ottla.broker.groups.consumer.consumer_rebalance import MemberHeartbeat
+from ottla.broker.groups.consumer.topic_view import TopicView
+from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.groups.topic_view import TopicView
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState, Provenance
 from ottla.metadata.records import (
@@ -36,7 +43,6 @@ from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRe
 from ottla.wire.messages.leave_group_request import MemberIdentity
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
 )
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -50,7 +56,7 @@ CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
 
 
 class GroupRequest:
-    """One request that was made, and its answer when there is one."""
+    """One request, and its response once it has been sent."""
 
     __slots__ = ("_answers",)
 
@@ -58,44 +64,45 @@ class GroupRequest:
         self._answers: list[Any] = []
 
     def __call__(self, answer: Any) -> None:
-        """Take the answer."""
+        """Record the response."""
         assert not self._answers, "AnsweredOnce: a second answer came"
         self._answers.append(answer)
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is an answer."""
+        """Return whether the response has been sent."""
         return bool(self._answers)
 
     @property
     def answer(self) -> Any:
-        """Return the answer."""
+        """Return the response."""
         return self._answers[0]
 
     @property
     def code(self) -> ErrorCode:
-        """The error of the whole answer."""
+        """Top-level error code of the response."""
         answer = self.answer
         return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
 
 
 class GroupBench:
-    """A shard and its log; `is_committing` says whether what is written is committed at once."""
+    """The coordinator of one partition (a shard), and its log. With `is_committing`, every write is
+    committed at once."""
 
     def __init__(self, config: GroupConfig = CONFIG) -> None:
         self.config = config
         self.record_bytes_max = 1 << 20
         self.mono_ms = 1_000
-        self.log: list[GroupRecord] = []
+        self.log: list[CoordinatorRecord] = []
         self.ends = [0]
-        """Where the log may be cut: behind all that one event wrote."""
+        """For each event, the number of log records at its end. The log may only be cut at one of
+        these positions."""
         self.committed_count = 0
         self.is_committing = True
         self.is_working = True
-        """Whether work in steps is done to its end at once."""
-        self.on_committed: Callable[[], None] = lambda: None
+        """True if the shard's pending work, which is done in steps, is completed at once."""
         self.topics = TopicView()
-        self._held: list[tuple[int, Asker, Any]] = []
+        self._held: list[tuple[int, Responder, Any]] = []
         self._ids = 0
         self._topic_count = 0
         self.shard = self._new_shard()
@@ -115,36 +122,63 @@ class GroupBench:
 
     @property
     def now(self) -> Instant:
-        """The time on both clocks."""
+        """The current time of both clocks: monotonic and wall clock."""
         return Instant(self.mono_ms, WALL_MS + self.mono_ms)
 
     def settle(self) -> None:
-        """Do what a driver does at the end of its turn."""
+        """Handle expired timers, do pending work, and perform the effects, as the broker's driver
+        does."""
         while (self.shard.next_deadline_ms or self.mono_ms + 1) <= self.mono_ms:
             self.shard.on_time(self.now)
         while self.is_working and self.shard.has_work:
             self.shard.work(self.now)
-        effects = self.shard.take_effects()
-        for write in effects.writes:
-            self.log += write
-            self.ends.append(len(self.log))
-        for asker, answer in effects.answers:
-            asker(answer)
-        end = len(self.log)
-        self._held += [(end, asker, answer) for asker, answer in effects.committed_answers]
+        perform(self.shard.take_effects(), self)
         if self.is_committing:
             self.commit_log()
 
+    # ---- ports of the performer
+
+    def answer(self, responder: Responder, answer: Any) -> None:
+        """Record a response as sent."""
+        responder(answer)
+
+    def append(
+        self, writes: Sequence[EventWrite], answers: Sequence[tuple[Responder, Any]]
+    ) -> None:
+        """Append the writes to the list that serves as the log, and hold back the responses until
+        `commit_log`."""
+        for write in writes:
+            self.log += write
+            self.ends.append(len(self.log))
+        self._held += [(len(self.log), responder, answer) for responder, answer in answers]
+
+    def send(self, order: Any) -> None:
+        """Raise an error, because groups send no requests to other brokers."""
+        raise AssertionError(order)
+
+    def wake(self, key: str) -> None:
+        """Raise an error, because in groups no request waits for a transactional id."""
+        raise AssertionError(key)
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        """Do nothing: `settle` and `pass_time` read the shard's deadline."""
+
+    def work_soon(self) -> None:
+        """Do nothing: `settle` does the work."""
+
+    # ---- the log
+
     def commit_log(self, end: int | None = None) -> None:
-        """Let the high watermark reach what was written as one before a place, or all there is."""
+        """Raise the high watermark to the end of the last event at or before `end`, or to the end
+        of the log."""
         reached = len(self.log) if end is None else self._cut_before(end)
         self.committed_count = max(self.committed_count, reached)
         while self._held and self._held[0][0] <= self.committed_count:
-            _, asker, answer = self._held.pop(0)
-            asker(answer)
+            _, responder, answer = self._held.pop(0)
+            responder(answer)
 
     def pass_time(self, elapsed_ms: int) -> None:
-        """Let time pass, stopping at every deadline."""
+        """Advance the time, and handle every deadline on the way."""
         end_ms = self.mono_ms + elapsed_ms
         while (due_ms := self.shard.next_deadline_ms) is not None and due_ms <= end_ms:
             self.mono_ms = max(self.mono_ms, due_ms)
@@ -153,14 +187,15 @@ class GroupBench:
         self.settle()
 
     def fail_over(self, kept_count: int) -> None:
-        """Let another leader take over, whose log goes on for `kept_count` records at most."""
+        """Replace the coordinator by another one, which replays at most the first `kept_count`
+        records of the log."""
         assert self.committed_count <= kept_count <= len(self.log)
         kept_count = self._cut_before(kept_count)
         held, self._held = self._held, []
-        for _, asker, _ in held:
-            asker(ErrorCode.NOT_COORDINATOR)
-        for asker in self.shard.resign():
-            asker(ErrorCode.NOT_COORDINATOR)
+        for _, responder, _ in held:
+            responder(ErrorCode.NOT_COORDINATOR)
+        for responder in self.shard.resign():
+            responder(ErrorCode.NOT_COORDINATOR)
         del self.log[kept_count:]
         self.ends = [end for end in self.ends if end <= kept_count]
         self.committed_count = kept_count
@@ -172,7 +207,7 @@ class GroupBench:
         return max(end for end in self.ends if end <= place)
 
     def replayed(self) -> GroupShard:
-        """Return what somebody knows who has read the log and nothing else."""
+        """Return a new shard that has replayed the log."""
         shard = self._new_shard()
         for key, value in self.log:
             shard.replay(key, value)
@@ -181,14 +216,14 @@ class GroupBench:
     # ---- topics
 
     def make_topic(self, name: str, count: int = 4) -> UUID:
-        """Create a topic; return its id."""
+        """Create a topic. Returns its id."""
         self._topic_count += 1
         topic_id = UUID(int=self._topic_count)
         self._change_topics(topic_record(name, topic_id), *_partitions(topic_id, range(count)))
         return topic_id
 
     def grow_topic(self, name: str, count: int) -> None:
-        """Give a topic more partitions."""
+        """Add partitions to a topic."""
         topic = self.topics.image.topic(name)
         assert topic is not None
         self._change_topics(*_partitions(topic.id, range(len(topic.partitions), count)))
@@ -210,7 +245,7 @@ class GroupBench:
 
     # ---- requests
 
-    def beat(
+    def consumer_heartbeat(
         self,
         member_id: str,
         epoch: int,
@@ -242,7 +277,8 @@ class GroupBench:
             server_assignor=assignor,
             topic_partitions=parts,
         )
-        self.shard.consumer_heartbeat(MemberHeartbeat(request, _client(client_id), asked), self.now)
+        heartbeat = MemberHeartbeat(request, _client(client_id), asked)
+        self.shard.consumers.handle_heartbeat(heartbeat, self.now)
         self.settle()
         return asked
 
@@ -259,7 +295,7 @@ class GroupBench:
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a JoinGroup; in version 3 a new member needs no id to join."""
+        """Send a JoinGroup. In version 3 a new member may join without a member id."""
         asked = GroupRequest()
         request = JoinGroupRequest(
             group_id=group_id,
@@ -283,7 +319,8 @@ class GroupBench:
         parts: Mapping[str, bytes] | None = None,
         **changes: Any,
     ) -> GroupRequest:
-        """Send a SyncGroup; `changes` are other fields of the request."""
+        """Send a SyncGroup, and return the request with its later response. `changes` are other
+        fields of the request."""
         asked = GroupRequest()
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -302,7 +339,7 @@ class GroupBench:
     def heartbeat(
         self, member_id: str, generation_id: int, instance_id: str | None = None
     ) -> ErrorCode:
-        """Send a Heartbeat of the classic protocol."""
+        """Send a Heartbeat of the classic protocol, and return the error code of the response."""
         asked = GroupRequest()
         request = HeartbeatRequest(
             group_id=GROUP,
@@ -315,7 +352,8 @@ class GroupBench:
         return asked.code
 
     def leave(self, *members: tuple[str, str | None]) -> GroupRequest:
-        """Send a LeaveGroup of members by (id, instance id)."""
+        """Send a LeaveGroup for members given by (id, instance id). Returns the request with its
+        later response."""
         asked = GroupRequest()
         identities = [
             MemberIdentity(member_id=name, group_instance_id=instance) for name, instance in members
@@ -348,26 +386,22 @@ class GroupBench:
             group_instance_id=instance_id,
             retention_time_ms=retention_ms,
         )
-        part = OffsetCommitRequestPartition(
-            partition_index=index,
-            committed_offset=offset,
-            committed_leader_epoch=COMMITTED_LEADER_EPOCH,
-            committed_metadata=metadata,
-        )
-        commits = [TopicCommit(topic, topic_id, [part])]
-        self.shard.commit(request, commits, asked, self.now, version=version)
+        row = index, offset, COMMITTED_LEADER_EPOCH, metadata or ""
+        commits = [TopicCommit(OffsetTopic(group_id, topic, topic_id), [row])]
+        self.shard.commit(request, commits, asked, self.now, version)
         self.settle()
         return asked
 
     def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> GroupRequest:
-        """Send an OffsetFetch of one partition; `member` says who asks."""
+        """Send an OffsetFetch of one partition, and return the request with its later response.
+        `member` has the requesting member's fields."""
         asked = GroupRequest()
         self.shard.fetch_offsets(GROUP, [(topic, index)], asked, **member)
         self.settle()
         return asked
 
     def delete(self) -> GroupRequest:
-        """Send a DeleteGroups."""
+        """Send a DeleteGroups request for the group, and return it with its later response."""
         asked = GroupRequest()
         self.shard.delete_group(GROUP, asked)
         self.settle()

@@ -1,13 +1,14 @@
-"""Members of a group as small clients that do what the answers tell them, as real ones do.
+"""Members of a group as small clients, which act on responses like real consumers.
 
-A member of the consumer protocol gives up what it is not assigned any more before it says so, and
-begins again when fenced; one of the classic protocol stops all its work before it joins again.
+A member of the consumer protocol stops work on revoked partitions before it reports that it has
+given them up, and joins again when fenced. A member of the classic protocol stops all its work
+before it joins again.
 """
 
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.groups.embedded_protocol import assignment_bytes, read_assignment
+from ottla.broker.groups.consumer.embedded_protocol import assignment_bytes, read_assignment
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.group_bench import GroupBench, GroupRequest
 from ottla.model.errors import ErrorCode
@@ -19,7 +20,8 @@ FENCED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
-"""The last one is told to who comes back to a group that is a classic one by now."""
+"""Errors that fence a member. GROUP_ID_NOT_FOUND is sent to a member that returns to a group which
+has become a classic one."""
 
 REBALANCE_MS = 20_000
 
@@ -38,7 +40,7 @@ Places = frozenset[Place]
 
 
 class WalkedMember:
-    """What both kinds have: `owned` is what it works on."""
+    """Base class of both kinds of members. `owned` are the partitions that the member works on."""
 
     is_classic = False
 
@@ -47,32 +49,32 @@ class WalkedMember:
         self.id = member_id
         self.instance_id = instance_id
         self.epoch = 0
-        """The member epoch, or the generation; 0: it is out."""
+        """Member epoch or generation. 0 if it is not a member."""
         self.owned: Places = frozenset()
         self.committing: list[tuple[Place, int, GroupRequest]] = []
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for an answer that changes what it works on."""
+        """Return whether the member waits for a response that changes its partitions."""
         return False
 
     def look(self) -> None:
-        """Act on the answers that have come."""
+        """Act on the responses that have arrived."""
 
     def step(self) -> None:
-        """Do the next thing that a consumer does."""
+        """Do the next action of a consumer."""
 
     def revoke(self) -> None:
-        """Stop working on what it is not to; begin with what is new."""
+        """Stop work on revoked partitions, and start work on new ones."""
 
     def lose_answer(self) -> None:
-        """Have its connection break."""
+        """Close the member's connection, so that the response in flight is lost."""
 
     def leave(self) -> None:
         """Leave the group."""
 
     def commit(self, orders: UUID, offset: int) -> None:
-        """Commit what it works on."""
+        """Commit an offset of the partitions that the member owns."""
         for topic_id, index in sorted(self.owned):
             if topic_id == orders and self.epoch > 0:
                 asked = self.bench.commit(
@@ -88,7 +90,8 @@ class WalkedMember:
 
 
 class WalkedConsumerMember(WalkedMember):
-    """One of the consumer protocol; `assigned` is what it was told to work on."""
+    """Member that uses the consumer protocol. `assigned` are the partitions that the coordinator
+    assigned to it."""
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class WalkedConsumerMember(WalkedMember):
         self._is_answered = False
 
     def look(self) -> None:
-        """Take the answer of the heartbeat in."""
+        """Handle the response to the heartbeat."""
         if self._asking is None or not self._asking.is_answered:
             return
         asked, self._asking = self._asking, None
@@ -115,7 +118,7 @@ class WalkedConsumerMember(WalkedMember):
             return
         if code is not ErrorCode.NONE:
             if code not in RETRIED:
-                raise Violation("NoRefusalWithoutReason", f"{self.id} is told {code.name}")
+                raise Violation("NoRefusalWithoutReason", f"{self.id} received {code.name}")
             self.is_to_tell_all = True
             return
         answer = asked.answer
@@ -128,14 +131,16 @@ class WalkedConsumerMember(WalkedMember):
             )
 
     def revoke(self) -> None:
-        """Work on what it is assigned; on what is new only when that is an answer to its last word.
+        """Work on the assigned partitions. Start work on new ones only if the response answers the
+        member's last report.
 
-        A coordinator that was told that it does not own something may give that to another one.
+        A coordinator may assign a partition to another member once this one has reported that it
+        does not own it.
         """
         self.owned = self.assigned if self._is_answered else self.owned & self.assigned
 
     def step(self) -> None:
-        """Send a heartbeat, if none is under way."""
+        """Send a heartbeat unless one is in flight."""
         self.look()
         if self._asking is not None:
             return
@@ -148,23 +153,24 @@ class WalkedConsumerMember(WalkedMember):
         for topic_id, index in sorted(self.owned):
             owned.setdefault(topic_id, []).append(index)
         self.is_to_tell_all = self._is_answered = False
-        self._asking = self.bench.beat(self.id, self.epoch, owned=owned, **says)
+        self._asking = self.bench.consumer_heartbeat(self.id, self.epoch, owned=owned, **says)
         self.look()
 
     def lose_answer(self) -> None:
-        """Ask again from where it was."""
+        """Drop the pending response. The next heartbeat contains the member's full state."""
         self._asking = None
         self.is_to_tell_all = True
 
     def leave(self) -> None:
-        """Say farewell."""
-        self.bench.beat(self.id, -1, instance_id=self.instance_id)
+        """Leave the group with a last heartbeat."""
+        self.bench.consumer_heartbeat(self.id, -1, instance_id=self.instance_id)
         self._asking = None
         self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
 
 
 class WalkedClassicMember(WalkedMember):
-    """One of the classic protocol; the leader shares out `orders`."""
+    """Member that uses the classic protocol. If it leads the group, it assigns the partitions of
+    the topic `orders`."""
 
     is_classic = True
 
@@ -173,16 +179,17 @@ class WalkedClassicMember(WalkedMember):
         self._joining: GroupRequest | None = None
         self._syncing: GroupRequest | None = None
         self._topic_size = 0
-        """Partitions of the topic when it joined: when they become more, it joins again."""
+        """Number of partitions of the topic when the member joined. It joins again when the topic
+        has grown."""
         self._is_first_join = True
 
     @property
     def is_waiting(self) -> bool:
-        """It is between two generations."""
+        """Return whether the member is between two generations."""
         return self._joining is not None or self._syncing is not None
 
     def look(self) -> None:
-        """Take answers in; a joined member syncs at once."""
+        """Handle responses. A member that has joined sends a SyncGroup at once."""
         if self._joining is not None and self._joining.is_answered:
             asked, self._joining = self._joining, None
             code = asked.code
@@ -195,7 +202,7 @@ class WalkedClassicMember(WalkedMember):
         if self._syncing is not None and self._syncing.is_answered:
             asked, self._syncing = self._syncing, None
             if isinstance(asked.answer, ErrorCode):
-                self._begin_anew(asked.answer)
+                self._rejoin(asked.answer)
             else:
                 found = read_assignment(asked.answer.assignment, self.bench.topics)
                 self.owned = frozenset((t, index) for t in found for index in found[t])
@@ -206,8 +213,8 @@ class WalkedClassicMember(WalkedMember):
         topic = self.bench.topics.image.topic("orders")
         self._topic_size = 0 if topic is None else len(topic.partitions)
         if self.instance_id is not None and self._is_first_join and not answer.members:
-            # It came back into a generation that it perhaps led, and that knows nothing of what
-            # the topic has become since (KIP-814 leaves that open): it joins once more.
+            # It has rejoined a generation that it perhaps led. That generation may not know that
+            # the topic has grown since (KIP-814 leaves that open), so it joins once more.
             self._topic_size = -1
         self._is_first_join = False
         if answer.leader == self.id and topic is not None:
@@ -223,7 +230,7 @@ class WalkedClassicMember(WalkedMember):
             self.id, self.epoch, parts, group_instance_id=self.instance_id
         )
 
-    def _begin_anew(self, code: ErrorCode) -> None:
+    def _rejoin(self, code: ErrorCode) -> None:
         self.epoch = 0
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._forget_id()
@@ -232,7 +239,7 @@ class WalkedClassicMember(WalkedMember):
         self.id, self._is_first_join = "", True
 
     def step(self) -> None:
-        """Join, or send a sign of life."""
+        """Send a JoinGroup or a heartbeat."""
         self.look()
         if self.is_waiting:
             return
@@ -252,10 +259,10 @@ class WalkedClassicMember(WalkedMember):
             return
         code = self.bench.heartbeat(self.id, self.epoch, self.instance_id)
         if code is not ErrorCode.NONE:
-            self._begin_anew(code)
+            self._rejoin(code)
 
     def leave(self) -> None:
-        """Say farewell, by the id it was given."""
+        """Send a LeaveGroup with the member's current id."""
         if self.id:
             self.bench.leave((self.id, self.instance_id))
         self._joining = self._syncing = None

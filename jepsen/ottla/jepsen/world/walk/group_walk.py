@@ -1,15 +1,15 @@
 """The walk on the groups of one coordinator: members that do anything at any time.
 
-They come, go, crash, go silent, lose answers, commit with old epochs; topics come, grow and go; the
-log is committed late; another coordinator takes over with a part of what was not committed.  In
-some runs all speak the classic protocol, in some the newer one, in some both, so that the group
-goes over and back.
+Members join, leave, crash, fall silent, lose responses and commit with old epochs. Topics are
+created, grow and are deleted. The log is committed late, and another coordinator takes over with a
+part of the uncommitted records. In some runs all members use the classic protocol, in some the
+consumer protocol, and in some both, so that the group is converted in both directions.
 """
 
 from collections.abc import Callable
 
-from ottla.broker.groups.classic_group import ClassicGroup
-from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.classic.classic_group import ClassicGroup
+from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.groups import GroupInvariants
@@ -35,7 +35,7 @@ SETTLING_MS = 2_000
 
 
 class GroupWalk:
-    """The engine."""
+    """Engine of the walk on groups."""
 
     name = "walk"
     subject = "group"
@@ -56,7 +56,7 @@ class GroupWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Walk one story of at most `budget` events."""
+        """Run one random schedule of at most `budget` events, and return the outcome."""
         walk = WalkedGroup(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.invariants.commit_count
@@ -65,7 +65,7 @@ class GroupWalk:
 
 
 class WalkedGroup:
-    """One group under one seed's adversary."""
+    """One group, and the adversary that chooses its events from one seed."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -76,7 +76,7 @@ class WalkedGroup:
         self.members: list[WalkedMember] = []
         self.invariants = GroupInvariants(self.bench, self.members)
         self._kinds = chance.below(3)
-        """0: all of the consumer protocol; 1: all classic; 2: both."""
+        """Protocols of the members. 0: all consumer; 1: all classic; 2: both."""
         self._orders = self.bench.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0
@@ -88,14 +88,14 @@ class WalkedGroup:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Take actions until the budget or the replay ends; then leave everybody alone."""
+        """Do actions until the budget or the replay ends. Checks that the group then converges."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)
         self._settle()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as often as its weight in this run says."""
+        """Return every action as many times as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._step, 60, True),
             (self._revoke, 40, True),
@@ -157,12 +157,13 @@ class WalkedGroup:
             self.rare.sometimes("a commit waits for the log")
 
     def _commit_old(self) -> None:
-        """Commit with the epoch before the member's own, as one does that slept."""
+        """Commit an offset with the epoch before the member's current one, like a member that was
+        paused."""
         member = self._one()
         if member.epoch < 2 or not member.id:
             return
         group = self.bench.shard.groups.get(GROUP)
-        if group is None or member.id not in group.members:
+        if group is None or member.id not in group.member_ids:
             return
         asked = self.bench.commit(
             1 << 40,
@@ -177,7 +178,7 @@ class WalkedGroup:
         self.rare.sometimes("a commit of an old epoch is refused")
 
     def _read(self) -> None:
-        """Fetch an offset: what is answered is never taken back."""
+        """Fetch a committed offset. The group must never lose an offset that it has returned."""
         index = self.chance.below(PARTITIONS)
         self._reading.append((index, self.bench.fetch(index=index)))
         if not self.bench.is_committing:
@@ -195,14 +196,14 @@ class WalkedGroup:
             self._take_away().leave()
 
     def _crash(self) -> None:
-        """Have a member go without a word: its session will tell."""
+        """Let a member disappear without a request, so that its session expires."""
         at = self.chance.below(len(self.members))
         if len(self.members) > 1 and self.members[at].instance_id is None:
             self.figures["crashes"] += 1
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Have an admin remove all but one, of either protocol, by one request."""
+        """Let an admin remove all members but one with one request, whichever protocol they use."""
         removed = []
         while len(self.members) > 1:
             removed.append(self._take_away())
@@ -222,13 +223,13 @@ class WalkedGroup:
         return self.members.pop(self.chance.below(len(self.members)))
 
     def _bounce(self) -> None:
-        """Restart a static member: it comes back under the same instance id."""
+        """Restart a static member. It returns with the same instance id."""
         for at, member in enumerate(self.members):
             if member.instance_id is None or member.epoch == 0:
                 continue
             self.members.pop(at)
             if not member.is_classic:
-                self.bench.beat(member.id, -2, instance_id=member.instance_id)
+                self.bench.consumer_heartbeat(member.id, -2, instance_id=member.instance_id)
             self._add(member.instance_id)
             self.rare.sometimes("a static member comes back")
             return
@@ -239,7 +240,7 @@ class WalkedGroup:
             member.subscription = self.chance.pick(SUBSCRIPTIONS)
             member.is_to_tell_all = True
 
-    # --- the world about them -----------------------------------------------------------------
+    # --- the environment of the members -------------------------------------------------------
 
     def _pass_time(self) -> None:
         before = self._member_ids()
@@ -249,13 +250,13 @@ class WalkedGroup:
 
     def _member_ids(self) -> set[str]:
         group = self.bench.shard.groups.get(GROUP)
-        return set() if group is None else set(group.members)
+        return set() if group is None else set(group.member_ids)
 
     def _hold(self) -> None:
         self.bench.is_committing = False
 
     def _release(self) -> None:
-        """Let the high watermark reach the end of the log, or a part of the way."""
+        """Raise the high watermark to the end of the log, or only part of the way."""
         bench = self.bench
         span = len(bench.log) - bench.committed_count
         if span > 1 and self.chance.below(3) == 2:
@@ -289,7 +290,7 @@ class WalkedGroup:
         bench.fail_over(bench.committed_count + kept)
 
     def _delete(self) -> None:
-        """Ask for the group to be deleted; it is refused while somebody is in it."""
+        """Request the deletion of the group, which is refused while it has members."""
         for member in self.members if self.chance.below(2) else ():
             member.leave()
         asked = self.bench.delete()
@@ -302,12 +303,12 @@ class WalkedGroup:
             self._check_deleted()
 
     def _check_deleted(self) -> None:
-        """DeletedStaysDeleted: nothing of it is in the log any more."""
+        """Check DeletedStaysDeleted: no record of the group remains in the log."""
         loaded = self.bench.replayed()
         if GROUP in loaded.groups or loaded.offsets.has_group(GROUP):
             raise Violation("DeletedStaysDeleted", "the group comes back with the log")
 
-    # --- judging ------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------
 
     def _after(self, name: str) -> None:
         bench = self.bench
@@ -353,7 +354,9 @@ class WalkedGroup:
         self._before = (kind, epoch)
 
     def _settle(self) -> None:
-        """Leave everybody alone; in the end those who are left share everything."""
+        """End all faults, let the remaining members act until each partition has exactly one owner,
+        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if they do not converge.
+        """
         bench = self.bench
         bench.is_committing = True
         bench.commit_log()

@@ -1,10 +1,10 @@
-"""Makes the batches of a walk: plain ones, those of idempotent producers, transactions' and ends.
+"""Generator of a walk's batches: plain, idempotent and transactional ones, and control batches.
 
-Timestamps mostly grow; some stand still or go back, as producers' clocks do.
+Most timestamps grow. Some repeat or go back, as those of real producers do.
 """
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.walk.log_model import LogModel, Made
+from ottla.jepsen.world.walk.log_model import LogModel, UnplacedBatch
 from ottla.model.ids import Epoch, ProducerId
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
@@ -17,18 +17,19 @@ FILLER = b"ottla in the deterministic world "
 
 
 class BatchMaker:
-    """Draws batches; knows the epoch and next sequence of every producer."""
+    """Generator of random batches. It tracks the epoch and next sequence number of every
+    producer."""
 
     def __init__(self, chance: Chance) -> None:
         self.span_ms = 0
-        """How far timestamps have come beyond NOW_MS."""
+        """Time in ms by which timestamps have advanced beyond NOW_MS."""
         self._chance = chance
         self._count = 0
         self._epochs: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
 
-    def next(self, model: LogModel) -> Made:
-        """Return a batch that a leader must take."""
+    def next(self, model: LogModel) -> UnplacedBatch:
+        """Return a batch that a leader must accept."""
         kind = self._chance.below(8)
         if kind < 4:
             return self.plain()
@@ -40,18 +41,20 @@ class BatchMaker:
             return self._marker(producer_id)
         return self._produced(producer_id, is_transactional=True)
 
-    def plain(self) -> Made:
-        """Return a batch of nobody in particular."""
+    def plain(self) -> UnplacedBatch:
+        """Return a batch without a producer id."""
         records = self._records()
-        return Made(build_batch([(at_ms, None, value) for at_ms, value in records]), records)
+        return UnplacedBatch(
+            build_batch([(at_ms, None, value) for at_ms, value in records]), records
+        )
 
     def begin_epoch(self, producer_id: int) -> None:
-        """Have a producer begin again, as one does that was refused."""
+        """Start a new epoch of a producer, as a producer does after a refusal."""
         self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
         self._sequences[producer_id] = 0
 
     def forget(self, model: LogModel) -> None:
-        """Go on from what the log knows: what was lost is sent again."""
+        """Reset the producers to their state in the log, so that they send lost batches again."""
         self._sequences.clear()
         for producer_id, producer in model.producers.items():
             if producer.epoch < 0:
@@ -61,7 +64,7 @@ class BatchMaker:
                 last = producer.batches[-1].made
                 self._sequences[producer_id] = last.base_sequence + len(last.records)
 
-    def _produced(self, producer_id: int, *, is_transactional: bool) -> Made:
+    def _produced(self, producer_id: int, *, is_transactional: bool) -> UnplacedBatch:
         if self._chance.below(16) == 1 and not is_transactional:
             self.begin_epoch(producer_id)
         records = self._records()
@@ -75,9 +78,9 @@ class BatchMaker:
             base_sequence=sequence,
             is_transactional=is_transactional,
         )
-        return Made(data, records, producer_id, epoch, sequence, is_transactional)
+        return UnplacedBatch(data, records, producer_id, epoch, sequence, is_transactional)
 
-    def _marker(self, producer_id: int) -> Made:
+    def _marker(self, producer_id: int) -> UnplacedBatch:
         is_abort = self._chance.below(2) == 1
         at_ms = self._timestamp()
         epoch = self._epochs.get(producer_id, 0)
@@ -90,7 +93,9 @@ class BatchMaker:
         )
         (record,) = scan(data, 0, parse_header(data))
         assert record.value is not None
-        return Made(data, ((at_ms, bytes(record.value)),), producer_id, epoch, -1, True, is_abort)
+        return UnplacedBatch(
+            data, ((at_ms, bytes(record.value)),), producer_id, epoch, -1, True, is_abort
+        )
 
     def _records(self) -> tuple[tuple[int, bytes], ...]:
         count = 1 + self._chance.below(3)

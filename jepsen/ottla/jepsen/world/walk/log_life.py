@@ -1,7 +1,6 @@
-"""A log that lives and dies: its process, its disk, what is under way, and what it came back to.
+"""A log over several processes: the current process, its disk, its running tasks, and its recovery.
 
-`LogLife` owns the log, the model of it and what a broker keeps beside it (the checkpoints); a walk
-says what happens.
+`LogLife` owns the log, its model and the broker's checkpoints. A walk chooses the events.
 """
 
 from collections.abc import Callable
@@ -15,12 +14,11 @@ from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.log_batches import NOW_MS, BatchMaker
 from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
-from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, Stepped, run_through
+from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, SteppedTask, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.storage.local_log import LocalLog
-from ottla.storage.log import Log, open_log
-from ottla.storage.log_config import LogConfig
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.log_config import LogConfig
 
 DIRECTORY = "/data/orders-0"
 TOPIC_ID = UUID(int=1000)
@@ -32,7 +30,7 @@ RETENTION_BYTES = (-1, 800)
 
 
 class LogLife:
-    """One partition directory and every process that serves it."""
+    """One partition directory, and the successive processes that serve it."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -59,31 +57,33 @@ class LogLife:
             retention_bytes=chance.pick(RETENTION_BYTES),
             preallocate=chance.chance(0.1),
         )
-        self._tasks: list[Stepped] = []
+        self._tasks: list[SteppedTask] = []
         self._epoch = 0
         self._flushed_end = 0
         self._cut: int | None = None
-        """Where a truncation under way cuts; appends wait for its end."""
+        """Offset of a truncation in progress, or None. Appends wait until it ends."""
         self._pending: list[ModelBatch] = []
-        """What is being written."""
+        """Batches that are being written."""
         self._is_clean = True
         self._recovery_checkpoint = 0
         self._start_checkpoint = 0
         self._was_cut_by_power = False
         self._is_restarted = False
         self._has_failed = False
-        """Whether a disk failed that this process's page cache still lies about."""
+        """True if a disk write failed and the process still reads the data of the failed write from
+        the page cache."""
 
-    # --- what is under way ---------------------------------------------------------------------
+    # --- running tasks -------------------------------------------------------------------------
 
     def _begin(self, name: str, work: Any, on_end: Callable[[Any], None]) -> None:
-        """Have something begin, up to its first disk operation."""
-        task = Stepped(name, work, on_end)
+        """Start a task of the log, and run it to its first disk operation. `on_end` receives its
+        result."""
+        task = SteppedTask(name, work, on_end)
         self._tasks.append(task)
         self._go_on(task)
 
-    def _go_on(self, task: Stepped) -> bool:
-        """Step a task; return whether it is still under way."""
+    def _go_on(self, task: SteppedTask) -> bool:
+        """Run a task to its next disk operation. Returns whether it is still running."""
         log = self.log
         assert log is not None
         try:
@@ -100,7 +100,7 @@ class LogLife:
         return not is_over
 
     def _check_may_fail(self, log: Log, error: RefusedError) -> None:
-        """Hold a refusal against what was asked of the disk: it needs a reason."""
+        """Check that an injected fault explains the refusal."""
         if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             raise Violation("NoRefusalWithoutReason", str(error))
         if log.failure is not None:
@@ -109,7 +109,7 @@ class LogLife:
 
     def _note_flushed(self, log: Log) -> None:
         if log.recovery_point <= log.log_start_offset:
-            return  # it is there because nothing is left that could be flushed
+            return  # the recovery point is right, because no data is left to flush
         ends = [each.end_offset for each in self.model.batches]
         safe = max((end for end in ends if end <= log.recovery_point), default=0)
         self._flushed_end = max(self._flushed_end, safe)
@@ -119,10 +119,11 @@ class LogLife:
         with self.disk.quietly():
             storage.check_whole(log, self.model)
 
-    # --- dying and coming back ----------------------------------------------------------------
+    # --- crashes and restarts -----------------------------------------------------------------
 
     def _serving(self) -> Log | None:
-        """Return the log, if it serves; bring it back else."""
+        """Return the log if it can serve requests. Otherwise end or start its process, and return
+        None."""
         log = self.log
         if log is not None and log.failure is None:
             return log
@@ -133,7 +134,8 @@ class LogLife:
         return None
 
     def _die(self, is_power_cut: bool | None = None) -> None:
-        """End the process, and with luck also the machine."""
+        """End the process. If `is_power_cut` is None, decide at random whether the machine loses
+        power."""
         if is_power_cut is None:
             is_power_cut = self.chance.below(2) == 1
         disk = self.disk
@@ -155,11 +157,11 @@ class LogLife:
         self._has_failed = self._has_failed and not is_power_cut
 
     def _open(self) -> None:
-        """Start the process; recovery may be cut off in its turn."""
+        """Start the process. Its recovery may also be interrupted by a crash."""
         may_fail = self.disk.is_faulty or self._has_failed
         try:
             log = self._load()
-        except Doomed:
+        except ProcessEnd:
             self.rare.sometimes("recovery is cut off")
             self._die()
             return
@@ -190,7 +192,7 @@ class LogLife:
         return log
 
     def _judge_recovery(self, log: Log) -> None:
-        """Hold what came back against what was there."""
+        """Compare the recovered log with the model."""
         model = self.model
         if self._cut is not None:
             self._flushed_end = min(self._flushed_end, self._cut)
@@ -220,7 +222,7 @@ class LogLife:
         self._is_restarted = True
         self.figures["recoveries"] += 1
         self.log = log
-        log.on_recede = self._on_recede
+        log.hooks.on_recede = self._on_recede
         self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_checkpoint)
         storage.check_whole(log, model)
         if self.chance.below(8) == 1:
@@ -228,7 +230,7 @@ class LogLife:
         self._is_clean = False
 
     def _recover_again(self, log: Log) -> None:
-        """RecoveryIsIdempotent: what was recovered once comes out of a second recovery alike."""
+        """Check RecoveryIsIdempotent: a second recovery yields the same state as the first."""
         before = storage.state_of(log)
         self.disk.kill()
         self._is_clean = False
@@ -237,10 +239,12 @@ class LogLife:
         if after[:2] + after[3:] != before[:2] + before[3:]:
             raise Violation("RecoveryIsIdempotent", f"{before}, then {after}")
         storage.check_whole(again, self.model)
-        again.on_recede = self._on_recede
+        again.hooks.on_recede = self._on_recede
         self.log = again
 
-    async def _on_recede(self, log: LocalLog) -> None:
-        """Write the checkpoint down in time."""
-        self._recovery_checkpoint = log.recovery_checkpoint
+    async def _on_recede(self) -> None:
+        """Write the checkpoint of the recovery point. The log calls this before a truncation goes
+        below its recovery point."""
+        assert self.log is not None
+        self._recovery_checkpoint = self.log.recovery_checkpoint
         self.rare.sometimes("a truncation goes below the recovery point")

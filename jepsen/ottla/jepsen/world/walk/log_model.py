@@ -1,42 +1,44 @@
-"""What a perfect log would hold: a list of batches, and what follows from it.  Pure.
+"""Expected content of a log: a list of batches, and the state derived from it. The module does no
+I/O.
 
-Everything is derived from the list by the most obvious code there is: no index, no cache.
+All state is derived from the list by the simplest code, without indexes or caches.
 """
 
 from struct import Struct
 from typing import NamedTuple
 
 _PREFIX = Struct(">qii")
-"""Base offset, length, leader epoch: what a log writes into a batch that it is given."""
+"""Base offset, length and leader epoch: the fields that a log sets in an appended batch."""
 
 
-class Made(NamedTuple):
-    """A batch as its maker knows it."""
+class UnplacedBatch(NamedTuple):
+    """A batch before it is appended."""
 
     data: bytes
     records: tuple[tuple[int, bytes], ...]
-    """(timestamp, value) of each."""
+    """The (timestamp, value) of each record."""
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
     is_transactional: bool = False
     is_abort: bool | None = None
-    """Whether a transaction's marker aborts it; None: the batch is no marker."""
+    """For a control batch: True if it is an abort marker, False if it is a commit marker. None for
+    other batches."""
 
 
 class ModelBatch(NamedTuple):
-    """A batch at its place in the log."""
+    """A batch at its offset in the log."""
 
     base_offset: int
     end_offset: int
     epoch: int
-    made: Made
+    made: UnplacedBatch
     raw: bytes
-    """Byte for byte what the log should hold."""
+    """The exact bytes that the log should contain."""
 
 
-class Aborted(NamedTuple):
-    """A transaction that was taken back."""
+class ModelAbortedTransaction(NamedTuple):
+    """An aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -44,40 +46,41 @@ class Aborted(NamedTuple):
 
 
 class ModelProducer:
-    """What a log knows of one producer."""
+    """Expected state of one producer in a log."""
 
     def __init__(self) -> None:
         self.epoch = -1
         self.batches: list[ModelBatch] = []
-        """Of this epoch."""
+        """Batches of the producer's current epoch."""
         self.txn_first_offset = -1
         self.last_offset = -1
 
 
-def place(made: Made, base_offset: int, epoch: int) -> ModelBatch:
-    """Return a batch as a log keeps it."""
+def place(made: UnplacedBatch, base_offset: int, epoch: int) -> ModelBatch:
+    """Return the batch in the form in which a log stores it."""
     _, length, _ = _PREFIX.unpack_from(made.data)
     raw = _PREFIX.pack(base_offset, length, epoch) + made.data[_PREFIX.size :]
     return ModelBatch(base_offset, base_offset + len(made.records), epoch, made, raw)
 
 
 class LogModel:
-    """The list."""
+    """The expected content of a log, as a list of batches."""
 
     def __init__(self) -> None:
         self.batches: list[ModelBatch] = []
-        """Those that were removed from the front are still here: they tell what producers did."""
+        """All batches. Those deleted from the front are kept, because the producers' state depends
+        on them."""
         self.start_offset = 0
         self.start_offset_max = 0
-        """The highest log start there ever was."""
+        """The highest log start offset so far."""
         self.end_offset = 0
         self.ghosts: list[ModelBatch] = []
-        """Batches that were refused because the disk failed: a crash may bring one back."""
+        """Batches refused because of a disk failure. One of them may exist again after a crash."""
         self.producers: dict[int, ModelProducer] = {}
-        self.aborted: list[Aborted] = []
+        self.aborted: list[ModelAbortedTransaction] = []
 
     def append(self, kept: ModelBatch) -> None:
-        """Take a batch in."""
+        """Append a batch."""
         assert kept.base_offset == self.end_offset, (kept.base_offset, self.end_offset)
         self.batches.append(kept)
         self.end_offset = kept.end_offset
@@ -99,10 +102,12 @@ class LogModel:
             return
         first, producer.txn_first_offset = producer.txn_first_offset, -1
         if first >= 0 and made.is_abort:
-            self.aborted.append(Aborted(made.producer_id, first, kept.end_offset - 1))
+            self.aborted.append(
+                ModelAbortedTransaction(made.producer_id, first, kept.end_offset - 1)
+            )
 
     def keep(self, batches: list[ModelBatch], end_offset: int) -> None:
-        """Hold these from now on, and nothing after `end_offset`."""
+        """Replace the list by `batches`, and let the log end at `end_offset`."""
         self.batches = batches
         self.end_offset = end_offset
         self.producers = {}
@@ -111,7 +116,8 @@ class LogModel:
             self._follow(kept)
 
     def cut_place(self, offset: int) -> tuple[int, int]:
-        """Return (batches, end offset) left by a truncation: a batch cut within goes whole."""
+        """Return the number of batches and the end offset after a truncation. A batch cut in the
+        middle is removed completely."""
         if offset >= self.end_offset:
             return len(self.batches), self.end_offset
         count = len(self.batches)
@@ -121,7 +127,7 @@ class LogModel:
         return count, min(offset, following)
 
     def truncate(self, offset: int) -> None:
-        """Remove all from an offset on; the start stays."""
+        """Remove all batches from an offset on. The log start offset does not change."""
         count, end_offset = self.cut_place(offset)
         if end_offset < self.start_offset:
             self.begin_at(min(offset, self.start_offset))
@@ -129,22 +135,23 @@ class LogModel:
             self.keep(self.batches[:count], end_offset)
 
     def begin_at(self, offset: int) -> None:
-        """Remove everything."""
+        """Remove all batches, and let the log start at an offset."""
         self.keep([], offset)
         self.start_offset = offset
         self.raise_start(offset)
 
     def raise_start(self, offset: int) -> None:
-        """Let the log begin later."""
+        """Raise the log start offset."""
         self.start_offset = max(self.start_offset, offset)
         self.start_offset_max = max(self.start_offset_max, self.start_offset)
 
     def since(self, offset: int) -> list[ModelBatch]:
-        """Return the batches from the one that holds an offset on."""
+        """Return the batches from the one that contains the offset to the end."""
         return [kept for kept in self.batches if kept.end_offset > offset]
 
     def first_at_or_after(self, timestamp_ms: int, end_offset: int) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, epoch) of the first record with at least that timestamp."""
+        """Return (offset, timestamp, epoch) of the first record below `end_offset` with at least
+        the given timestamp, or None."""
         for kept in self.since(self.start_offset):
             for delta, (at_ms, _) in enumerate(kept.made.records):
                 offset = kept.base_offset + delta
@@ -153,7 +160,7 @@ class LogModel:
         return None
 
     def epochs(self, from_offset: int) -> list[tuple[int, int]]:
-        """Return (epoch, start offset) of the leaderships that wrote from an offset on."""
+        """Return (epoch, start offset) of each epoch that has batches at or after an offset."""
         found: list[tuple[int, int]] = []
         for kept in self.since(from_offset):
             if not found or kept.epoch > found[-1][0]:
@@ -161,6 +168,6 @@ class LogModel:
         return found
 
     def first_open_transaction(self) -> int | None:
-        """Return where the oldest open transaction begins."""
+        """Return the first offset of the oldest open transaction, or None."""
         firsts = [each.txn_first_offset for each in self.producers.values()]
         return min((first for first in firsts if first >= self.start_offset), default=None)

@@ -1,9 +1,10 @@
-"""The walk on a partition's log: the real `Log` on the world's disk, against a list of batches.
+"""The walk on a partition's log: the real `Log` on the simulated disk, compared with a list of
+batches.
 
-What takes long is stepped from one disk operation to the next, so that appends, flushes, removals
-and truncations overtake each other as they may in a broker, and the power fails or the process
-ends between any two.  The disk fails, fills up, and forgets what was not flushed.  Checkpoints are
-as old as the walk likes.
+Long tasks are stepped from one disk operation to the next. So appends, flushes, deletions and
+truncations overlap as in a broker, and the power fails or the process ends between any two
+operations. The disk fails, fills up, and loses unflushed data. The checkpoints found at a start may
+be of any age.
 """
 
 import errno
@@ -11,20 +12,20 @@ from collections.abc import Callable
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import DiskOperation
+from ottla.jepsen.world.disk_waits import bytes_of
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants import storage
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.log_batches import NOW_MS
 from ottla.jepsen.world.walk.log_life import LogLife
-from ottla.jepsen.world.walk.log_model import Made, ModelBatch, place
-from ottla.jepsen.world.walk.stepping import Doomed, run_through
+from ottla.jepsen.world.walk.log_model import ModelBatch, UnplacedBatch, place
+from ottla.jepsen.world.walk.stepping import ProcessEnd, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
-from ottla.storage.append_info import AppendOrigin
-from ottla.storage.log import Log
-from ottla.storage.verification import UNGUARDED
-from ottla.storage.workbench import bytes_of
+from ottla.storage.log.log import Log
+from ottla.storage.producers.verification import UNGUARDED
+from ottla.storage.segments.append_info import AppendOrigin
 
 FAULTS = (
     (DiskOperation.WRITE, errno.EIO),
@@ -39,7 +40,7 @@ TASKS_MAX = 3
 
 
 class LogWalk:
-    """The engine."""
+    """Engine of the walk on a log."""
 
     name = "walk"
     subject = "log"
@@ -66,46 +67,46 @@ class LogWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Walk one history of at most `budget` events."""
+        """Run one random schedule of at most `budget` events, and return the outcome."""
         walk = WalkedLog(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
 class FailingLogWalk(LogWalk):
-    """The same, in a directory that fails while the log's tasks are under way."""
+    """Engine of the walk on a log in a directory that fails while the log's tasks run."""
 
     subject = "log-failing"
     required = (*LogWalk.required, "the directory fails inside a truncation")
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Walk one history of at most `budget` events."""
+        """Run one random schedule of at most `budget` events, and return the outcome."""
         walk = FailingWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
 class WalkedLog(LogLife):
-    """One log under one seed's adversary."""
+    """One log, and the adversary that chooses its events from one seed."""
 
     def __init__(self, chance: Chance) -> None:
         super().__init__(chance)
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Take actions until the budget or the replay ends; then judge the end."""
+        """Do actions until the budget or the replay ends, then check the end state."""
         self._open()
         for action in actions_taken(self.chance, self._actions, budget):
             try:
                 action()
-            except Doomed:
+            except ProcessEnd:
                 self.rare.sometimes("the process ends inside an operation")
                 self._die()
             self._after(action.__name__)
         self._end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as often as its weight in this run says."""
+        """Return every action as many times as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._append, 30, True),
             (self._replicate, 4, False),
@@ -113,7 +114,7 @@ class WalkedLog(LogLife):
             (self._flush, 5, True),
             (self._flush_part, 3, False),
             (self._truncate, 3, False),
-            (self._begin_anew, 1, False),
+            (self._restart_elsewhere, 1, False),
             (self._raise_start, 3, False),
             (self._retain, 3, False),
             (self._roll, 2, False),
@@ -134,7 +135,7 @@ class WalkedLog(LogLife):
     # --- appending ----------------------------------------------------------------------------
 
     def _append(self) -> None:
-        """Write one batch as a leader does."""
+        """Append one batch like a leader."""
         log = self._serving()
         if log is None or self._cut is not None:
             self._step()
@@ -159,8 +160,9 @@ class WalkedLog(LogLife):
             raise Violation("OffsetsMonotone", f"{kept.base_offset} went to {info.base_offset}")
         self._take_in(log, [kept])
 
-    def _check_guard(self, log: Log, made: Made) -> None:
-        """GuardHolds: the first batch of a transaction is refused where nothing verified it."""
+    def _check_guard(self, log: Log, made: UnplacedBatch) -> None:
+        """Check GuardHolds: the log refuses the first batch of a transaction that was not
+        verified."""
         producer = self.model.producers.get(made.producer_id)
         is_open = producer is not None and producer.txn_first_offset >= 0
         if not made.is_transactional or made.is_abort is not None or is_open:
@@ -174,7 +176,7 @@ class WalkedLog(LogLife):
         raise Violation("GuardHolds", f"an unverified batch lies at {info.base_offset}")
 
     def _replicate(self) -> None:
-        """Write several batches as a follower does, of later leaderships, too."""
+        """Append several batches like a follower. They may belong to later epochs."""
         log = self._serving()
         if log is None or self._cut is not None:
             return
@@ -223,7 +225,8 @@ class WalkedLog(LogLife):
             self.rare.sometimes("a full disk refuses an append")
 
     def _resend(self) -> None:
-        """Send a producer's last batch again, and one that leaves a gap: neither is written."""
+        """Send a producer's last batch again, and one that leaves a gap in the sequence. The log
+        must write neither."""
         log = self._serving()
         if log is None or self._cut is not None or self.disk.is_faulty:
             return
@@ -242,7 +245,7 @@ class WalkedLog(LogLife):
                 self.rare.sometimes("a duplicate is answered after a restart")
 
     def _lead(self) -> None:
-        """Begin a leadership, with or without noting it at once as a new leader does."""
+        """Begin a new epoch. At random, record its start at once, as a new leader does."""
         log = self._serving()
         self._epoch += 1
         if log is not None and self._cut is None and self.chance.below(2):
@@ -256,7 +259,7 @@ class WalkedLog(LogLife):
                 Offset(log.high_watermark + self.chance.below(span + 1) + span % 2)
             )
 
-    # --- what takes long ----------------------------------------------------------------------
+    # --- long tasks ---------------------------------------------------------------------------
 
     def _flush(self) -> None:
         log = self._serving()
@@ -264,7 +267,7 @@ class WalkedLog(LogLife):
             self._begin("flush", log.flush(), lambda reached: self._on_flushed(log, reached))
 
     def _flush_part(self) -> None:
-        """Flush up to some offset, or the closed segments after a roll."""
+        """Flush the log up to a random offset, or flush the segments that a roll has closed."""
         log = self._serving()
         if log is None or len(self._tasks) >= TASKS_MAX:
             return
@@ -281,15 +284,20 @@ class WalkedLog(LogLife):
             self._note_flushed(log)
 
     def _truncate(self) -> None:
-        """Cut the tail off, as a follower does that diverged."""
+        """Truncate the log's tail, like a diverged follower."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
-        lowest = max(self._start_checkpoint, log.log_start_offset)
-        offset = lowest + self.chance.below(max(1, log.end_offset + 2 - lowest))
+        lowest = self._lowest_cut(log)
+        self._truncate_at(log, lowest + self.chance.below(max(1, log.end_offset + 2 - lowest)))
+
+    def _lowest_cut(self, log: Log) -> int:
+        return max(self._start_checkpoint, log.log_start_offset)
+
+    def _truncate_at(self, log: Log, offset: int) -> None:
         self._cut = self.model.cut_place(offset)[1]
         if self._cut < log.log_start_offset:
-            self._cut = 0  # it begins again
+            self._cut = 0  # the log restarts at another offset
         self._flushed_end = min(self._flushed_end, self._cut)
         if any(task.name.startswith("flush") for task in self._tasks):
             self.rare.sometimes("a flush is overtaken by a truncation")
@@ -308,8 +316,9 @@ class WalkedLog(LogLife):
         self.figures["truncations"] += 1
         self._check_whole(log)
 
-    def _begin_anew(self) -> None:
-        """Drop everything and begin elsewhere, as a follower does whose leader begins later."""
+    def _restart_elsewhere(self) -> None:
+        """Remove all data and start at a later offset, like a follower whose log ends below its
+        leader's log start."""
         log = self._serving()
         if log is None or self._cut is not None or self._tasks:
             return
@@ -318,17 +327,17 @@ class WalkedLog(LogLife):
         self._begin(
             "begin again",
             log.truncate_fully_and_start_at(Offset(offset)),
-            lambda _: self._on_begun_anew(offset),
+            lambda _: self._on_restarted_elsewhere(offset),
         )
 
-    def _on_begun_anew(self, offset: int) -> None:
+    def _on_restarted_elsewhere(self, offset: int) -> None:
         self.model.begin_at(offset)
         self._maker.forget(self.model)
         self._cut = None
         self.rare.sometimes("the log begins again elsewhere")
 
     def _raise_start(self) -> None:
-        """Delete records up to somewhere below the high watermark."""
+        """Delete records up to an offset at or below the high watermark."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
@@ -339,7 +348,7 @@ class WalkedLog(LogLife):
         self._begin("raise start", log.delete_records_before(Offset(offset)), lambda _: None)
 
     def _retain(self) -> None:
-        """Remove old segments by size or by the log start."""
+        """Remove old segments by size or below the log start."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
@@ -361,7 +370,7 @@ class WalkedLog(LogLife):
             self._begin("roll", log.roll(now_ms=NOW_MS), lambda _: self._note_flushed(log))
 
     def _step(self) -> None:
-        """Let something that is under way go on, for one disk operation or several."""
+        """Continue a running task for one or several disk operations."""
         if not self._tasks:
             return
         task = self._tasks[self.chance.below(len(self._tasks))]
@@ -369,10 +378,10 @@ class WalkedLog(LogLife):
             if not self._go_on(task):
                 return
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- reads --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read somewhere, and look up by time."""
+        """Read at a random offset and look up a timestamp, and check the results."""
         log = self._serving()
         if log is None or self._cut is not None:
             return
@@ -409,7 +418,7 @@ class WalkedLog(LogLife):
     # --- faults -------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Have some disk operation fail soon, or take all such faults back."""
+        """Make some disk operation fail soon, or remove all such faults."""
         if self.chance.below(3) == 0:
             self.disk.heal()
             return
@@ -427,7 +436,7 @@ class WalkedLog(LogLife):
         else:
             self.disk.capacity_bytes = None
 
-    # --- dying and coming back ----------------------------------------------------------------
+    # --- crashes and restarts -----------------------------------------------------------------
 
     def _doom(self) -> None:
         self.disk.operations_left = self.chance.below(12)
@@ -441,7 +450,7 @@ class WalkedLog(LogLife):
         self._die(is_power_cut=False)
 
     def _stop(self) -> None:
-        """End the process with manners; the power may go afterwards."""
+        """Shut the process down cleanly. The power may fail afterwards."""
         log = self._serving()
         if log is None or self._tasks or self._cut is not None:
             return
@@ -465,7 +474,8 @@ class WalkedLog(LogLife):
         self._open()
 
     def _checkpoint(self) -> None:
-        """Write down the recovery point, or the log start, as a broker does now and then."""
+        """Write a checkpoint of the recovery point or of the log start, as a broker does at
+        intervals."""
         log = self._serving()
         if log is None or (self._cut is not None and self._cut < log.log_start_offset):
             return
@@ -474,7 +484,7 @@ class WalkedLog(LogLife):
         else:
             self._start_checkpoint = log.log_start_offset
 
-    # --- judging ------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------
 
     def _after(self, name: str) -> None:
         log = self.log
@@ -488,7 +498,7 @@ class WalkedLog(LogLife):
             storage.check_bounds(log, self.model)
 
     def _end(self) -> None:
-        """Heal the disk, finish what is under way, and hold everything once more."""
+        """Heal the disk, finish the running tasks, and check all invariants once more."""
         self.disk.heal()
         self.disk.operations_left = None
         while self._tasks:
@@ -505,13 +515,15 @@ class WalkedLog(LogLife):
 
 
 class FailingWalk(WalkedLog):
-    """A log whose files are closed under its tasks, as the manager does that fails a directory."""
+    """A log whose files are closed while tasks use them, as when the log manager fails a
+    directory."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         return [*super()._draw_actions(), *[self._fail_directory] * 4, *[self._truncate] * 4]
 
     def _fail_directory(self) -> None:
-        """Close the files; what is under way may end as it likes, but with an error of ours."""
+        """Close the log's files. Running tasks may fail, but only with one of Ottla's own error
+        types."""
         log = self._serving()
         if log is None or not self._tasks:
             return

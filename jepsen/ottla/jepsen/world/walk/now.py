@@ -1,4 +1,4 @@
-"""Work of disks where nothing waits for a disk."""
+"""Disk work that is done immediately, for walks in which no task waits for a disk."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,26 +7,26 @@ from ottla.model.ids import TopicPartition
 from ottla.model.run_now import run_now
 
 
-class AtOnceWork:
-    """Work of a broker's disks, done when it is asked for."""
+class ImmediateLogWork:
+    """Runs each step of disk work as soon as it is added."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
-        """Do a step."""
+        """Run a step immediately."""
         run_now(step())
 
     def add_later(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
-        """Do a step."""
+        """Run a step immediately."""
         run_now(step())
 
-    def hurry(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do nothing: every step was done when it was asked for."""
+    def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Do nothing, since every step has already been done."""
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Do nothing: every step was done when it was asked for."""
+        """Do nothing, since every step has already been done."""
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Return False: every step was done when it was asked for."""
+        """Return False, since every step has already been done."""
         return False
 
-    async def breathe(self) -> None:
-        """Do nothing: there are no other tasks."""
+    async def yield_to_loop(self) -> None:
+        """Do nothing, because no other tasks are waiting to run."""

@@ -1,21 +1,24 @@
-"""The walk on raft over real metadata logs, on disks that forget and tear.
+"""The walk on raft over real metadata logs, on disks that lose and tear data.
 
-Cores, messages and the adversary are those of `raft_walk`; below them lies the log of `node` on the
-world's disk, where the power also goes between two operations.  What the disk holds is mirrored
-for the judge, and compared with what each recovery finds.  At the end all is healed, and the quorum
-must get on.  Invariants FlushedIsKept, SnapshotHoldsCommitted, ProgressAfterHealing.
+Replicas, messages and the adversary are those of `raft_walk`. Each replica has the metadata log of
+`node` on a simulated disk, whose power may also fail between two operations. The walk keeps a copy
+of the expected content of the disk, and compares it with the result of each recovery. At the end
+all faults are healed, and the quorum must make progress. Invariants: FlushedIsKept,
+SnapshotHoldsCommitted, ProgressAfterHealing.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import NoReturn
 
+from ottla.jepsen.quorum.invariants import Invariants
+from ottla.jepsen.quorum.member import MemoryMember, PowerCut
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, Damage, DiskLog
 from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, SLEEP_MS, RaftWalk, WalkedQuorum
-from ottla.jepsen.world.walk.stepping import Doomed
+from ottla.jepsen.world.walk.stepping import ProcessEnd
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import MIB
@@ -24,28 +27,28 @@ from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Append, Effects, SnapshotChunk
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records, Response
-from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import MemoryMember, PowerCut
 from ottla.raft.transitions import Standing
 from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
 FAILING = (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.NAME)
-"""What of a disk fails."""
+"""Disk operations that may fail."""
 
 NEVER = -1
-"""Of boundaries between effects: the power stays."""
+"""Number of effects that stands for no power cut."""
 
 OPEN_MAX = 3
-"""Entries that a leader of the calm appends beyond those that everybody must have."""
+"""Number of entries that a leader may append after healing, beyond those that every replica must
+have."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000
-"""Of each clock, in which a healed quorum must have come together."""
+"""Time in ms on each clock within which a healed quorum must have converged."""
 
 
 def draw_config(chance: Chance) -> QuorumConfig:
-    """Draw settings: small files and answers, so that much happens in little time."""
+    """Return a random configuration with small files and fetch responses, so that a short run has
+    many events."""
     return QuorumConfig(
         segment_bytes=(300, 2_000, MIB)[chance.below(3)],
         retention_bytes_max=(1, 400, 100 * MIB)[chance.below(3)],
@@ -55,7 +58,7 @@ def draw_config(chance: Chance) -> QuorumConfig:
 
 
 class DiskRaftWalk(RaftWalk):
-    """The engine."""
+    """Engine of the walk on raft over disks."""
 
     subject = "raft-disk"
     required = (
@@ -66,12 +69,12 @@ class DiskRaftWalk(RaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return one quorum on disks of its own."""
+        """Return a quorum whose replicas each have a disk."""
         return DiskWalk(chance)
 
 
 class DamagedRaftWalk(DiskRaftWalk):
-    """The engine, with files of stopped voters that are damaged before they start again."""
+    """Engine of the walk in which files of stopped voters are damaged before they start again."""
 
     subject = "raft-damaged"
     required = (
@@ -88,12 +91,12 @@ class DamagedRaftWalk(DiskRaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return one quorum of which some files are damaged."""
+        """Return a quorum whose files may be damaged."""
         return DamagedWalk(chance)
 
 
 class DiskWalk(WalkedQuorum):
-    """One quorum over real logs."""
+    """One quorum over real metadata logs."""
 
     def __init__(self, chance: Chance) -> None:
         self._drawn_config = draw_config(chance)
@@ -101,7 +104,7 @@ class DiskWalk(WalkedQuorum):
         super().__init__(chance)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a replica on a fresh disk."""
+        """Return a replica whose disk is empty."""
         self._disk_count += 1
         rng = self.chance.stream(f"disk {self._disk_count}")
         return DiskMember(
@@ -118,7 +121,7 @@ class DiskWalk(WalkedQuorum):
         ]
 
     def _fail_disk(self) -> None:
-        """Have some call to a disk fail soon, or its room end; that ends the process."""
+        """Make a disk call fail soon, or let the disk fill up. Either ends the process."""
         member = self.members[self.chance.below(len(self.members))]
         kind = self.chance.below(len(FAILING) + 1)
         skip_count = self.chance.below(6)
@@ -129,7 +132,8 @@ class DiskWalk(WalkedQuorum):
             member.log.fill(self.chance.below(500))
 
     def _leave_behind(self) -> None:
-        """Have a leader let go of what one replica lacks, and that one fetch the snapshot."""
+        """Let a leader delete the part of its log that one replica lacks, so that the replica must
+        fetch the snapshot."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         count = len(self.members)
         if not leading or count < 3:
@@ -147,17 +151,19 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Walk; then heal all, and see the quorum get on."""
+        """Do actions until the budget or the replay ends. Then heal all faults and check that the
+        quorum makes progress."""
         self.walk(budget)
         self._come_together()
         self.invariants.check_end()
 
-    # --- the calm -----------------------------------------------------------------------------
+    # --- after healing ------------------------------------------------------------------------
 
     def _come_together(self) -> None:
-        """Heal all, and let time pass evenly; a leader must commit, and every log follow.
+        """Heal all faults and advance all clocks evenly. Checks that a leader commits and that
+        every log follows it.
 
-        Raises Violation if they do not: ProgressAfterHealing.
+        Raises Violation(ProgressAfterHealing) if they do not.
         """
         self.trace.add("calm")
         self._blocked, self._order, self._is_quiet = set(), 0, False
@@ -195,7 +201,7 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _are_all_shown_as_full(self, whole: list[MemoryMember]) -> bool:
-        """Return True if a leader shows none of its voters as one without a vote."""
+        """Return True if a leader reports all its voters as able to vote."""
         ids = {member.identity.node_id for member in whole}
         shown = [one.running.describe() for one in whole if one.is_leader]
         return all(
@@ -207,7 +213,8 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _pass_time(self, wanted: int) -> int:
-        """Let every clock go on to the first timer; have the leader append; return how far."""
+        """Advance every clock to the next timer. Let the leader append if its log ends less than
+        OPEN_MAX entries after `wanted`. Returns the time advanced in ms."""
         wakes = [(wake, at) for at, wake in enumerate(self._wakes) if wake is not None]
         duration_ms = max(1, min((wake - self._clocks[at] for wake, at in wakes), default=100))
         for at in range(len(self.members)):
@@ -219,7 +226,7 @@ class DiskWalk(WalkedQuorum):
 
 
 class DamagedWalk(DiskWalk):
-    """One quorum of which a minority of voters may be damaged at a time."""
+    """One quorum in which a minority of voters may be damaged at a time."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         damage_count = (3, 6, 12)[self.chance.below(3)]
@@ -231,19 +238,21 @@ class DamagedWalk(DiskWalk):
         ]
 
     def _copy(self) -> None:
-        """Keep a copy of a file of one voter."""
+        """Keep a copy of a random file of one voter, for a later damage that replaces a file by an
+        older copy."""
         member = self.members[self.chance.below(self.voter_count)]
         assert isinstance(member, DiskMember)
         if member.identity.is_voter:
             member.log.copy_file()
 
     def _wipe(self) -> None:
-        """Replace no disk while another voter is damaged: a majority of whole ones stays."""
+        """Replace the disk of a voter, unless another voter is damaged, since a majority of intact
+        voters must remain."""
         if not any(self._is_damaged(at) for at in range(self.voter_count)):
             super()._wipe()
 
     def _damage(self) -> None:
-        """Stop a voter and damage its files, if a majority of whole ones is left."""
+        """Stop a voter and damage its files, if a majority of intact voters remains."""
         at = self.chance.below(self.voter_count)
         kind = list(Damage)[self.chance.below(len(Damage))]
         if not self._may_damage(at):
@@ -254,7 +263,8 @@ class DamagedWalk(DiskWalk):
             self._start(at)
 
     def _forget(self) -> None:
-        """Have a voter forget its vote while its candidate counts, and the old leader commit."""
+        """Let a voter vote for a candidate, and then lose that vote. The candidate still counts it,
+        while the old leader commits an entry with the same voter."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         if not leading or self.voter_count < 3:
             self._deliver()
@@ -279,7 +289,7 @@ class DamagedWalk(DiskWalk):
         self._let_talk(leader, voter, 1 + self.chance.below(CONVERSATION_MAX))
 
     def _may_damage(self, at: int) -> bool:
-        """Return True if a majority of whole voters is left without this one."""
+        """Return True if a majority of intact voters remains when this voter is damaged."""
         damaged = {one for one in range(self.voter_count) if self._is_damaged(one)} | self._wiped
         minority_count = self.voter_count - self.voter_count // 2 - 1
         return len(damaged | {at}) <= minority_count and at not in self._wiped
@@ -308,7 +318,7 @@ class DamagedWalk(DiskWalk):
             self.rare.sometimes("a file is put back from an older copy")
 
     def _is_damaged(self, at: int) -> bool:
-        """Return True if a voter has not all that it acknowledged."""
+        """Return True if a voter knows that it may lack records that it acknowledged."""
         member = self.members[at]
         known = member.election
         return known is not None and known.standing is not Standing.FULL
@@ -345,7 +355,8 @@ class DiskMember(MemoryMember):
         sometimes: Callable[[str], None],
     ) -> None:
         self._doom: int | None = None
-        """Operations into the next great change of its disk at which the power is to go."""
+        """Number of disk operations within the next multi-step change after which the power fails,
+        or None for no power cut."""
         self._sometimes = sometimes
         super().__init__(config, identity, rng)
         self.log = DiskLog(config, identity, disk_rng, invariants)
@@ -353,14 +364,15 @@ class DiskMember(MemoryMember):
         invariants.watch(identity, self.log)
 
     def stop(self, survivor_count: int = 0) -> None:
-        """Lose power; the disk decides what survives, and the log is recovered at once."""
+        """Cut the power. The disk decides at random which data survives, and the log is recovered
+        at once."""
         super().stop(survivor_count)
         if self.log.was_cut_while_recovered:
             self._sometimes("power goes while a log is recovered")
         self.election = self.log.election
 
     def damage(self, kind: Damage) -> bool:
-        """Damage files of the stopped voter; return whether it may not vote now."""
+        """Damage files of the stopped voter. Returns whether the voter may no longer vote."""
         node_id = self.identity.node_id
         is_damaged = self.log.damage(kind)
         self.election = self.log.election
@@ -370,7 +382,7 @@ class DiskMember(MemoryMember):
         return is_damaged
 
     def cut_power_after(self, boundary_count: int) -> None:
-        """Have the power go after so many effects, or inside of the next great change."""
+        """Schedule a power cut after a number of effects, or within the next multi-step change."""
         self._doom = None
         rng = self.log.rng
         if boundary_count == NEVER or rng.below(3) == 0:
@@ -379,25 +391,25 @@ class DiskMember(MemoryMember):
             self._doom = rng.below(DOOM_OPERATIONS_MAX)
 
     def flush(self, left: int) -> Offset:
-        """End an fsync of all that is written."""
+        """End an fsync of all written data, whatever `left` is. Returns the flushed end offset."""
         with self._ending():
             self.log.flush()
         return self.log.flushed_offset
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
-        """Write a snapshot; the settings say what goes with it."""
+        """Write a snapshot. The configuration decides which part of the log is deleted."""
         with self._ending(), self._doomed():
             self.log.snapshot_at(offset)
 
-    # --- the ports of its steps ---------------------------------------------------------------
+    # --- ports of its steps -------------------------------------------------------------------
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Tell the log what is committed."""
+        """Set the log's high watermark."""
         super().commit(high_watermark)
         self.log.note_high_watermark(high_watermark)
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """End the process: one that cannot remember must not answer."""
+        """End the process: a replica that cannot write its log must not send responses."""
         if not (isinstance(error, OSError | RefusedError) and self.log.is_failing):
             raise error
         self._sometimes("a disk fails")
@@ -427,18 +439,20 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _doomed(self) -> Iterator[None]:
-        """Have the power go among the operations of a great change, if that was chosen."""
+        """Return a context in which the power fails during a multi-step change, if such a failure
+        was scheduled."""
         self.log.disk.operations_left, self._doom = self._doom, None
         try:
             yield
-        except Doomed:
+        except ProcessEnd:
             self._sometimes("power goes among changes of the disk")
             raise PowerCut from None
         self.log.disk.operations_left = None
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Have the process end outside of a step as it does in one."""
+        """Return a context in which an error ends the process, in the same way as an error within a
+        step of the core."""
         try:
             try:
                 yield

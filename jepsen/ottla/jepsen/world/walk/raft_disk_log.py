@@ -1,7 +1,8 @@
-"""A member's metadata log on the world's disk, and what a judge sees of it, also while it is down.
+"""The metadata log of a quorum member on the simulated disk. The invariant checks can read it even
+while the member is down.
 
-Everything that is to be on the disk is mirrored, and compared with what each recovery finds.
-Invariants FlushedIsKept, SnapshotAtLogStart, SnapshotHoldsCommitted.
+It keeps a copy of the expected content of the disk, and compares it with the result of each
+recovery. Invariants: FlushedIsKept, SnapshotAtLogStart, SnapshotHoldsCommitted.
 """
 
 import errno
@@ -9,25 +10,25 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from hashlib import blake2b
 
+from ottla.jepsen.quorum.invariants import Invariants
+from ottla.jepsen.quorum.memory_log import MemoryEntry
 from ottla.jepsen.world.disk_faults import DiskOperation, FileDamage, damaged
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, run_through
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.node.identity import write_first_vote
-from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.identity import write_initial_vote
+from ottla.node.quorum.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.quorum_files.snapshot_check import SOUND, check_snapshots, remove_damaged
 from ottla.raft.effects import Append, FollowerAppend, LeaderAppend, SnapshotChunk
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
-from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.memory_log import MemoryEntry
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict
 from ottla.raft.voters import QuorumIdentity
-from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
 from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
@@ -38,40 +39,41 @@ READ_BYTES = 1 << 20
 NOW_MS = 1
 
 DOOM_OPERATIONS_MAX = 24
-"""Operations of a disk among which the power goes: a snapshot that takes a log's place has more
+"""Number of disk operations within which the power fails. A snapshot that replaces a log takes more
 than a dozen."""
 
 
 class Damage(Enum):
-    """Which of a stopped voter's files are damaged."""
+    """Kinds of damage to the files of a stopped voter."""
 
     LOGS = auto()
     STATE = auto()
     CHECKPOINT = auto()
     STATE_FILES = auto()
-    """Both that remember the vote, so that nothing does."""
+    """Both files that store the vote, so that no copy of the vote remains."""
     EPOCHS = auto()
     SNAPSHOTS = auto()
     OLDER_COPY = auto()
-    """One file, put back from an older copy."""
+    """One file is replaced by an older copy."""
 
 
 ALARMING = frozenset({Damage.STATE_FILES, Damage.CHECKPOINT, Damage.OLDER_COPY})
-"""Damages after which a voter cannot know that it has all it promised, though it may have."""
+"""Damages after which a voter cannot know whether it still has all acknowledged records."""
 
 
-class _StillClock:
-    """Time that stands still: only the cores of a walk have clocks."""
+class _FrozenClock:
+    """Clock that never advances. Only the raft cores of a walk have moving clocks."""
 
     def monotonic_ms(self) -> int:
-        """Return the one instant there is."""
+        """Return the fixed time."""
         return NOW_MS
 
     wall_ms = monotonic_ms
 
 
 class DiskLog:
-    """A metadata log on a disk of its own, and what a judge sees of it, also while it is down."""
+    """A metadata log on its own disk. The invariant checks can read it even while its member is
+    down."""
 
     def __init__(
         self, config: QuorumConfig, identity: QuorumIdentity, rng: Rng, invariants: Invariants
@@ -80,41 +82,42 @@ class DiskLog:
         self._is_voter = identity.is_voter
         self.disk = DoomedDisk(rng)
         self.election: ElectionState | None = None
-        """What the file `quorum-state` said when the log was opened."""
+        """Content of the file `quorum-state` when the log was opened."""
         self.damages: tuple[str, ...] = ()
-        """What the log's voter lost, as it was opened."""
+        """Kinds of damage to the voter's files that were found when the log was opened."""
         self.has_snapshot_damage = False
-        """True if snapshots were found damaged or missing, as it was opened."""
+        """True if damaged or missing snapshots were found when the log was opened."""
         self.standing = Standing.FULL
-        """What this log's voter may do, as the log was opened."""
+        """Voting rights of the log's voter when the log was opened."""
         self.was_cut_while_recovered = False
         self.is_failing = False
-        """Whether its disk was asked to fail since the process began."""
+        """True if a disk fault was injected since the process began."""
         self._config = config
         self._voters = identity.voters
         self._invariants = invariants
         self._entries: list[MemoryEntry] = []
-        """From offset 0 on, those a snapshot stands for included."""
+        """Expected entries from offset 0, including those in a snapshot."""
         self._coming: list[MemoryEntry] = []
-        """What is being appended: a power cut may leave some of it."""
+        """Entries of the append in progress. Some of them may survive a power cut."""
         self._promised = Offset(0)
-        """The end of what every recovery must find."""
+        """End of the entries that every recovery must find."""
         self._lacks_snapshots = False
-        """True if some were damaged: a whole log that begins at 0 needs none."""
+        """True if some snapshots were damaged. A complete log that begins at offset 0 needs
+        none."""
         self._formerly: dict[str, bytes] = {}
-        """A file of the directory as it was once, by name."""
+        """Older copies of files in the log's directory, by file name."""
         run_through(self.disk.makedirs(DIRECTORY))
         if self._is_voter:
-            run_through(write_first_vote(self.disk, ROOT))
+            run_through(write_initial_vote(self.disk, ROOT))
         self._log = self._opened()
         run_through(self._log.write_snapshot(BOOTSTRAP_ID, self._batches_of(BOOTSTRAP_ID)))
         self.disk.flush_everything()
 
-    # --- what the core and the judge read -----------------------------------------------------
+    # --- read by the core and the judge -------------------------------------------------------
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset still in the log."""
+        """First offset still in the log."""
         return self._log.start_offset
 
     @property
@@ -129,33 +132,33 @@ class DiskLog:
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last entry."""
+        """Epoch of the last entry in the log."""
         return self._log.last_epoch
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest whole snapshot."""
+        """Newest intact snapshot."""
         return self._log.latest_snapshot_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest whole snapshot kept."""
+        """Oldest intact snapshot that is still kept."""
         return self._log.earliest_snapshot_id
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch up to `epoch` that the log holds, and where it ends."""
+        """Return the largest epoch in the log that is not above `epoch`, and its end offset."""
         return self._log.end_offset_for_epoch(epoch)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return how long a snapshot's file is."""
+        """Return the size of a snapshot's file."""
         return self._log.snapshot_size_bytes(snapshot_id)
 
     def entry(self, offset: int) -> MemoryEntry | None:
-        """Return what the log, or a snapshot of it, has at an offset."""
+        """Return the entry at an offset, from the log or a snapshot."""
         return self._entries[offset] if 0 <= offset < len(self._entries) else None
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Return whole batches from an offset on."""
+        """Return whole batches from an offset on, up to `bytes_max` bytes."""
         end_offset = self._log.end_offset
         data: bytes = run_through(
             self._log.read(offset, end_offset=end_offset, bytes_max=bytes_max)
@@ -169,13 +172,13 @@ class DiskLog:
         )
         return data
 
-    # --- what a driver does -------------------------------------------------------------------
+    # --- called by a driver -------------------------------------------------------------------
 
     def append(self, append: Append) -> None:
         """Append without flushing."""
         self._coming = self._entries_of(append)
         self._log.append(append)
-        if self._log.lacks_room:
+        if self._log.is_out_of_space:
             raise OSError(errno.ENOSPC, "no room in the log", self._log.directory)
         self._entries += self._coming
         self._coming = []
@@ -183,23 +186,23 @@ class DiskLog:
         self._promise()
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off what was never committed."""
+        """Remove the entries from `offset` on, which were never committed."""
         self._promised = min(self._promised, offset)
         run_through(self._log.truncate_to(offset))
         self._cut(self._log.end_offset)
 
     def flush(self) -> Offset:
-        """Make all durable and return its end."""
+        """Make all entries durable, and return their end."""
         end_offset: Offset = run_through(self._log.flush())
         self._promise()
         return end_offset
 
     def write_election(self, state: ElectionState) -> None:
-        """Remember epoch, vote and leader."""
+        """Write epoch, vote and leader to the file `quorum-state`."""
         self._demand_room(run_through(self._log.write_election(state)))
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
-        """Write a part of the leader's snapshot; the last one takes the log's place."""
+        """Write a part of the leader's snapshot. The last part replaces the log."""
         if chunk.is_last:
             self._promised = min(self._promised, chunk.snapshot_id.offset)
         self._demand_room(run_through(self._log.write_chunk(chunk)))
@@ -209,32 +212,34 @@ class DiskLog:
             self._promise()
 
     def snapshot_at(self, offset: Offset) -> None:
-        """Write a snapshot of all below an offset."""
+        """Write a snapshot of all entries below the offset."""
         snapshot_id = OffsetAndEpoch(offset, self._entries[offset - 1].epoch)
         run_through(self._log.write_snapshot(snapshot_id, self._batches_of(snapshot_id)))
         self._promise()
 
     def fail(self, operation: DiskOperation, skip_count: int) -> None:
-        """Have one call to the disk fail, after some that do not."""
+        """Make one disk call fail, after `skip_count` successful ones."""
         self.is_failing = True
         self.disk.fail(operation, skip_count=skip_count)
 
     def fill(self, room_bytes: int) -> None:
-        """Leave the disk little room."""
+        """Fill the disk, so that only `room_bytes` of space remain."""
         self.is_failing = True
         self.disk.capacity_bytes = self.disk.used_bytes + room_bytes
 
     def heal(self) -> None:
-        """Take back what was asked of the disk; one that failed stays so until it is opened."""
+        """Remove the disk's faults. A log that has failed remains failed until it is opened
+        again."""
         self.disk.heal()
 
     def note_high_watermark(self, offset: Offset) -> None:
-        """Tell the log what is committed."""
+        """Set the log's high watermark."""
         self._log.note_high_watermark(offset)
         self._promise()
 
     def crash(self, survivor_count: int) -> None:
-        """Lose power, perhaps once more while the log is recovered; compare what is left."""
+        """Cut the power, perhaps a second time during the recovery, and compare the recovered log
+        with the expected content."""
         self._log.abandon()
         self.disk.operations_left = None
         self.disk.heal()
@@ -245,7 +250,7 @@ class DiskLog:
             self.disk.operations_left = self.rng.below(DOOM_OPERATIONS_MAX)
             try:
                 self._opened().abandon()
-            except Doomed:
+            except ProcessEnd:
                 self.was_cut_while_recovered = True
             self.disk.operations_left = None
             self.disk.crash()
@@ -269,7 +274,7 @@ class DiskLog:
             snapshots = run_through(check_snapshots(self.disk, DIRECTORY))
             run_through(remove_damaged(self.disk, DIRECTORY, snapshots))
         log: MetadataLog = run_through(
-            open_metadata_log(self.disk, ROOT, config=self._config, clock=_StillClock())
+            open_metadata_log(self.disk, ROOT, config=self._config, clock=_FrozenClock())
         )
         if not self._is_voter:
             self.election = run_through(log.read_election())
@@ -286,17 +291,19 @@ class DiskLog:
     # --- damage -------------------------------------------------------------------------------
 
     def copy_file(self) -> None:
-        """Keep a copy of one file, which may be put back later."""
+        """Keep a copy of one file, by which the damage OLDER_COPY may replace the file later."""
         with self.disk.quietly():
             names = self._names_of_damage()
             name = names[self.rng.below(len(names))]
             self._formerly = {name: bytes(run_through(self.disk.read_file(f"{DIRECTORY}/{name}")))}
 
     def damage(self, kind: Damage) -> bool:
-        """Damage files of the stopped voter, open the log; return whether promises were lost.
+        """Damage files of the stopped voter and open the log. Returns whether acknowledged records
+        were lost.
 
-        Raises Violation(DamageIsNoticed) if it may vote with less than it promised, or
-        Violation(NoFalseAlarm) if it may not, and the damaged files hold nothing that is missing.
+        Raises Violation(DamageIsNoticed) if the voter may vote without records that it
+        acknowledged. Raises Violation(NoFalseAlarm) if it may not vote although the damaged files
+        contained nothing that is missing.
         """
         promised, election = self._log.flushed_offset, self.election
         last_epoch = self._log.last_epoch
@@ -330,7 +337,7 @@ class DiskLog:
         return self.standing is not Standing.FULL
 
     def _names_of_damage(self) -> list[str]:
-        """Return the files that may be damaged."""
+        """Return the names of the files that may be damaged."""
         names: list[str] = run_through(self.disk.listdir(DIRECTORY))
         wanted = (
             ".log",
@@ -351,28 +358,29 @@ class DiskLog:
                 logs = [name for name in names if name.endswith(".log")]
                 for name in logs:
                     if self.rng.below(2):
-                        # A flipped batch below a snapshot is met when it is fetched, by its CRC.
-                        self._hurt(name, is_flipped=name == logs[-1])
+                        # A flipped byte below a snapshot is found by its CRC when it is fetched.
+                        self._damage_file(name, is_flipped=name == logs[-1])
             case Damage.SNAPSHOTS:
                 self._lacks_snapshots = True
                 names = [name for name in names if name.endswith(".checkpoint")]
                 for name in names[-1:] if self.rng.below(2) else names:
-                    self._hurt(name)
+                    self._damage_file(name)
             case Damage.STATE_FILES:
                 for name in ("quorum-state", "voter-checkpoint"):
-                    self._hurt(name, is_whole=True)
+                    self._damage_file(name, is_whole=True)
             case Damage.CHECKPOINT:
-                self._hurt("voter-checkpoint")
+                self._damage_file("voter-checkpoint")
             case Damage.STATE:
-                self._hurt("quorum-state")
+                self._damage_file("quorum-state")
             case Damage.EPOCHS:
                 if "leader-epoch-checkpoint" in names:
-                    self._hurt("leader-epoch-checkpoint")
+                    self._damage_file("leader-epoch-checkpoint")
 
-    def _hurt(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
-        """Remove, empty, halve or flip a file; with `is_whole` leave nothing that can be read."""
+    def _damage_file(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
+        """Remove, empty or halve a file, or flip one of its bytes. With `is_whole`, no readable
+        data remains."""
         if not self.disk.exists(f"{DIRECTORY}/{name}"):
-            return  # one that has forgotten its vote keeps no quorum-state
+            return  # a voter that has lost its vote keeps no quorum-state
         before = run_through(self.disk.read_file(f"{DIRECTORY}/{name}"))
         kind = FileDamage(self.rng.below(2 if is_whole else 3 + is_flipped))
         data = damaged(before, kind, self.rng.below)
@@ -385,7 +393,8 @@ class DiskLog:
         run_through(self.disk.write_atomically(f"{DIRECTORY}/{name}", data))
 
     def _take_what_is_there(self) -> None:
-        """Mirror the damaged log as it is: what was lost is compared no longer."""
+        """Take the damaged log as the expected content, so that later comparisons ignore the lost
+        entries."""
         log, found = self._log, self._invariants.committed[: self._log.start_offset]
         self._promised = Offset(0)
         at = log.start_offset
@@ -399,14 +408,14 @@ class DiskLog:
         self._promise()
 
     def _promise(self) -> None:
-        """Expect of every recovery what the log calls flushed now."""
+        """Require every later recovery to find all entries that are flushed now."""
         self._promised = max(self._promised, self._log.flushed_offset)
 
     def _cut(self, offset: int) -> None:
         del self._entries[offset:]
 
     def _entries_of(self, append: Append) -> list[MemoryEntry]:
-        """Return what an append will have added."""
+        """Return the entries that a pending append adds to the log."""
         if isinstance(append, FollowerAppend):
             return [entry for _, entry in entries_in(_bytes_of(append.records))]
         epoch = append.leader_epoch
@@ -416,7 +425,8 @@ class DiskLog:
         return [MemoryEntry(epoch, f"control {self._log.end_offset}", True)]
 
     def _compare(self) -> None:
-        """FlushedIsKept: what was promised is there, and nothing else than what was written."""
+        """Check FlushedIsKept: the log contains all required entries, and no entry that was not
+        written."""
         log = self._log
         start_offset, end_offset = log.start_offset, log.end_offset
         if end_offset < self._promised:
@@ -452,7 +462,8 @@ class DiskLog:
         self._entries = written[:end_offset]
 
     def _check_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """SnapshotHoldsCommitted: it says of what it stands for what was committed there."""
+        """Check SnapshotHoldsCommitted: a snapshot contains the state of the committed entries that
+        it replaces."""
         with self.disk.quietly():
             data = run_through(self._log.read_whole_snapshot(snapshot_id))
         said = [
@@ -489,7 +500,7 @@ def _knowledge_of(election: ElectionState | None) -> tuple[int, int]:
 
 
 def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
-    """Return the records of whole batches as the judge's entries."""
+    """Return the records of whole batches as entries that the invariant checks can compare."""
     found: list[tuple[Offset, MemoryEntry]] = []
     for at, header in batches(data):
         for record in scan(data, at, header):
@@ -500,7 +511,7 @@ def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
 
 
 def digest_of(entries: Iterable[MemoryEntry]) -> str:
-    """Return what a snapshot says of all that it stands for."""
+    """Return the digest of the entries that a snapshot contains."""
     hasher = blake2b(digest_size=12)
     for entry in entries:
         hasher.update(f"{entry.epoch}/{entry.value};".encode())

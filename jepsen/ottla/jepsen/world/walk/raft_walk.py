@@ -1,14 +1,19 @@
-"""The walk on raft: real cores, no clock, and an adversary that chooses what happens next.
+"""The walk on raft: the real raft code without a clock, and an adversary that chooses the next
+event.
 
-Every replica has a clock of its own that only its own timers move, so any timer may fire before
-any message arrives.  Messages are delivered in any order, again and again, or never; fsyncs end
-when the adversary says so; the power goes at any boundary between two effects.  How much of each
-there is, is drawn again for every seed (swarm): what is rare in one run is the rule in another.
+Every replica has a separate clock, which only its own timers advance, so any timer may fire before
+any message is delivered. Messages are delivered in any order, repeatedly, or never. Fsyncs end when
+the adversary decides, and the power fails at any boundary between two effects. The frequency of
+each event is drawn for every seed (swarm testing), so that events that are rare in one run are
+common in another.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.jepsen.quorum.invariants import Invariants
+from ottla.jepsen.quorum.member import MemoryMember
+from ottla.jepsen.quorum.world import identity
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.rare import Rare
@@ -19,11 +24,11 @@ from ottla.jepsen.world.walk.forgeries import FOREIGN_CLUSTER, Forger
 from ottla.model.ids import Epoch
 from ottla.model.limits import INT32_MAX
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Effects, Outgoing
+from ottla.raft.effects import Effects, OutgoingRequest
 from ottla.raft.events import (
     Event,
-    Flushed,
     LeaderRefused,
+    LogFlushed,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -32,54 +37,54 @@ from ottla.raft.events import (
     Tick,
 )
 from ottla.raft.messages import EndQuorumEpochRequest, FetchRequest, Request, Response
-from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import MemoryMember
-from ottla.raft.testing.world import identity
 from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 
 VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
-"""Three voters show nearly every bug, and sooner than five."""
+"""Numbers of voters from which a run draws. Three voters show nearly every bug, and sooner than
+five."""
 
 CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
-"""Answers of few entries, so that logs and snapshots travel in parts."""
+"""Configuration in which a fetch response has few entries, so that logs and snapshots are sent in
+parts."""
 
 CONVERSATION_MAX = 12
-"""Messages that two replicas exchange undisturbed: enough for an election."""
+"""Number of messages that two replicas exchange undisturbed. It is enough for an election."""
 
 PACKETS_MAX = 30
-"""Messages under way at once; the oldest is lost beyond."""
+"""Largest number of messages in flight. If it is exceeded, the oldest message is lost."""
 
 SLEEP_MS = 10_000
-"""A clock's jump over every deadline there is."""
+"""Amount in ms by which a clock is advanced to pass every deadline."""
 
 JUMP_MAX = 1 << 24
-"""How far one message may raise an epoch."""
+"""Largest amount by which one message raises an epoch."""
 
 INSISTED_COUNT = 200
-"""Messages in a row, of which each raises the epoch."""
+"""Number of consecutive forged messages that each raise the epoch."""
 
 STRETCH_MS = 400
-"""A jump over the shorter ones."""
+"""Amount in ms by which a clock is advanced to pass the shorter deadlines only."""
 
 
 class _Request(NamedTuple):
-    """A request under way."""
+    """A request in flight between two replicas."""
 
     sender: int
     receiver: int
     life: int
-    """Of its sender, who else gets no answer."""
-    outgoing: Outgoing
+    """Number of the process that sent the request. A later process of that replica does not get the
+    response."""
+    outgoing: OutgoingRequest
 
 
 class _Answer(NamedTuple):
-    """An answer under way back to its asker."""
+    """A response in flight between two replicas."""
 
     sender: int
     receiver: int
     life: int
-    """Of the receiver."""
+    """Number of the process that receives the response."""
     request_id: int
     response: Response
 
@@ -90,7 +95,8 @@ _IDENTITIES: dict[tuple[int, int, bool], QuorumIdentity] = {}
 
 
 def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumIdentity:
-    """Return who a node is; made once, as runs are short."""
+    """Return the identity of a node among the voters. The result is cached, because runs are
+    short."""
     key = (node_id, voter_count, is_wiped)
     if key not in _IDENTITIES:
         voters = tuple(range(1, voter_count + 1))
@@ -99,7 +105,7 @@ def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumI
 
 
 class RaftWalk:
-    """The engine."""
+    """Engine of the walk on raft."""
 
     name = "walk"
     subject = "raft"
@@ -120,7 +126,7 @@ class RaftWalk:
     has_forger = False
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Walk one schedule of at most `budget` actions."""
+        """Run one random schedule of at most `budget` actions, and return the outcome."""
         walk = self.make_walk(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = len(walk.invariants.committed)
@@ -128,12 +134,12 @@ class RaftWalk:
         return outcome_of(self, chance, walk, violation)
 
     def make_walk(self, chance: Chance) -> "WalkedQuorum":
-        """Return one quorum under the adversary that a seed makes."""
+        """Return a quorum, and the adversary that chooses its events from the seed."""
         return WalkedQuorum(chance, has_forger=self.has_forger)
 
 
 class ForgedRaftWalk(RaftWalk):
-    """The engine, with somebody in the network who sends what nobody honest would."""
+    """Engine of the walk with forged messages."""
 
     subject = "raft-forged"
     required = (
@@ -147,7 +153,7 @@ class ForgedRaftWalk(RaftWalk):
 
 
 class WalkedQuorum:
-    """One quorum under one seed's adversary."""
+    """One quorum, and the adversary that chooses its events from one seed."""
 
     def __init__(self, chance: Chance, *, has_forger: bool = False) -> None:
         self.chance = chance
@@ -166,20 +172,21 @@ class WalkedQuorum:
         self._wakes: list[int | None] = [None] * node_count
         self._packets: list[_Packet] = []
         self._routes: dict[int, _Request] = {}
-        """The requests that wait for their answer, by token."""
+        """Requests that wait for a response, by token."""
         self._forged: dict[int, None] = {}
-        """Those that nobody asked, so that nobody gets their answers."""
+        """Tokens of forged requests. Responses to them are dropped."""
         self._token = 0
         self._forger = Forger(chance, self.members[0].identity)
         self._has_forger = has_forger
         self._blocked: set[tuple[int, int]] = set()
         self._wiped: set[int] = set()
         self._leaving: set[int] = set()
-        """Those that were asked to shut down."""
+        """Replicas whose shutdown was requested."""
         self._order = chance.below(3)
-        """0: messages in turn; 1: any may be next; 2: the newest first."""
+        """Order of delivery. 0: oldest first; 1: random; 2: newest first."""
         self._is_quiet = chance.below(4) > 0
-        """Whether those who look for a leader are not heard: most of the time they only chatter."""
+        """True if fetches of replicas that search for a leader are not delivered, since most of
+        them have no effect."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
@@ -189,21 +196,21 @@ class WalkedQuorum:
         self._actions = self._draw_actions()
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a replica that has nothing yet."""
+        """Return a replica without any data."""
         return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
-        """Take actions until the budget or the replay ends; then judge the end."""
+        """Do actions until the budget or the replay ends, then check the end state."""
         self.walk(budget)
         self.invariants.check_end()
 
     def walk(self, budget: int) -> None:
-        """Take actions until the budget or the replay ends."""
+        """Do actions until the budget or the replay ends."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as often as its weight in this run says."""
+        """Return every action as many times as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 30, True),
             (self._converse, 8, True),
@@ -238,7 +245,8 @@ class WalkedQuorum:
     # --- messages -----------------------------------------------------------------------------
 
     def _choose_packet(self) -> int:
-        """Return the place of the next message; they are seldom many."""
+        """Return the index of the message to deliver next. Few messages are in flight at most
+        times."""
         count = len(self._packets)
         if self._order == 0:
             return 0
@@ -252,12 +260,13 @@ class WalkedQuorum:
         self._arrive(self._packets.pop(self._choose_packet()))
 
     def _converse(self) -> None:
-        """Let two replicas talk and flush for a while, whatever the others wait for."""
+        """Let two replicas exchange messages and flush, while all others wait."""
         first, second = self._pair()
         self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
 
     def _campaign(self) -> None:
-        """Have a replica stand for election with one other's vote: half of all bugs need many."""
+        """Let a replica start an election and exchange messages with one voter only. Half of all
+        bugs need many elections."""
         first, second = self._pair()
         for at in (second, first):
             if self.members[at].core is None:
@@ -274,7 +283,8 @@ class WalkedQuorum:
         return first, (first + 1 + self.chance.below(max(1, count - 1))) % count
 
     def _let_talk(self, first: int, second: int, count: int) -> None:
-        """Deliver up to `count` messages between two, flushing when there is none."""
+        """Deliver up to `count` messages between two replicas. If no message is in flight between
+        them, flush."""
         ways = ((first, second), (second, first))
         packets = self._packets
         for _ in range(count):
@@ -321,13 +331,13 @@ class WalkedQuorum:
             )
 
     def _fail(self, packet: _Request) -> None:
-        """Tell a request's sender that nobody answered."""
+        """Report to a request's sender that there is no response."""
         member = self.members[packet.sender]
         if member.core is not None and member.incarnation == packet.life:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
 
     def _part(self) -> None:
-        """Cut some ways: all of one node, or any."""
+        """Cut some links: all of one node, or random ones."""
         count = len(self.members)
         lonely = self.chance.below(count)
         kind = self.chance.below(3)
@@ -339,7 +349,7 @@ class WalkedQuorum:
         self._blocked = set()
 
     def _forge(self) -> None:
-        """Have a replica asked something by nobody, or lied to in an answer."""
+        """Send a forged request to a replica, or replace a response by a forged one."""
         at = self.chance.below(len(self.members))
         answers = [place for place, one in enumerate(self._packets) if isinstance(one, _Answer)]
         if answers and self.chance.below(3) == 2:
@@ -351,7 +361,7 @@ class WalkedQuorum:
             self._send_forged(at)
 
     def _insist(self) -> None:
-        """Raise a replica's epoch again and again, each time as far as it lets itself be raised."""
+        """Raise a replica's epoch repeatedly, each time as far as the replica accepts."""
         at = self.chance.below(len(self.members))
         step = 1 << (1 + self.chance.below(25))
         sender = self.members[self.chance.below(self.voter_count)].identity
@@ -370,7 +380,8 @@ class WalkedQuorum:
                 raise Violation("EpochsKeepRoom", f"replica {at} is in epoch {core.epoch}")
 
     def _refuse(self) -> None:
-        """Have a replica find its leader's address refusing, as it may with a living leader."""
+        """Report to a replica that its leader's address refuses connections. This may happen
+        although the leader is running."""
         at = self.chance.below(len(self.members))
         core = self.members[at].core
         if core is None or core.leader_id is None or core.is_leader:
@@ -403,7 +414,7 @@ class WalkedQuorum:
     # --- time and disks -----------------------------------------------------------------------
 
     def _fire(self) -> None:
-        """Let a replica's clock go on to its next timer, or beyond several."""
+        """Advance a replica's clock to its next timer, or beyond several timers."""
         at = self.chance.below(len(self.members))
         if self.members[at].core is None:
             return
@@ -420,7 +431,7 @@ class WalkedQuorum:
         self._step(at, Tick())
 
     def _flush(self) -> None:
-        """End some replica's fsync, of all or of part of what it wrote."""
+        """End a replica's fsync. It may cover all written entries or only a part of them."""
         waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
         if not waiting:
             self._deliver()
@@ -439,7 +450,7 @@ class WalkedQuorum:
             self._stop(at)
             return
         member.wants_flush = log.end_offset > end_offset
-        self._step(at, Flushed(end_offset=end_offset))
+        self._step(at, LogFlushed(end_offset=end_offset))
 
     def _snapshot(self) -> None:
         self._snapshot_of(self.chance.below(len(self.members)))
@@ -464,12 +475,12 @@ class WalkedQuorum:
             self._stop(at)
 
     def _doom(self) -> None:
-        """Have a replica lose power among its next effects."""
+        """Schedule a power cut of a replica within its next effects."""
         at = self.chance.below(len(self.members))
         self.members[at].cut_power_after(self.chance.below(5))
 
     def _black_out(self) -> None:
-        """Cut everybody's power: what nobody has flushed is gone everywhere."""
+        """Cut the power of all replicas. Entries that no replica has flushed are lost."""
         self.figures["black-outs"] += 1
         for at, member in enumerate(self.members):
             if member.core is not None:
@@ -501,7 +512,8 @@ class WalkedQuorum:
         self._step(at, Tick())
 
     def _wipe(self) -> None:
-        """Replace the disk of a stopped voter: its namesake has no vote (KIP-853)."""
+        """Replace the disk of a stopped voter. The new replica with the same id has no vote
+        (KIP-853)."""
         down = [at for at in range(self.voter_count) if self.members[at].core is None]
         if not down or self._wiped or self.voter_count < 3:
             return
@@ -550,7 +562,8 @@ class WalkedQuorum:
         self._after(at, *self.members[at].step(event, self._clocks[at]))
 
     def _after(self, at: int, answers: list[tuple[int, Response]], effects: Effects) -> None:
-        """Put on its way what a step sends, and note what happened."""
+        """Put the messages that a step produced in flight, and count the rare states that it
+        reached."""
         member = self.members[at]
         core = member.core
         assert core is not None

@@ -1,8 +1,8 @@
-"""Coroutines stepped by hand, and a disk whose every operation is a place to die at.
+"""Coroutines stepped by hand, and a disk that can end the process at any operation.
 
-A core of storage awaits nothing but the disk, so no loop is needed: a step runs a coroutine to its
-next disk operation.  Between two steps others may go on, or the power may fail; a doomed disk ends
-the process also between two operations that are not awaited.
+The code of `storage` awaits only the disk, so no event loop is needed: a step runs a coroutine to
+its next disk operation. Between two steps other tasks may run, or the power may fail. A
+`DoomedDisk` can also end the process between two operations that are not awaited.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -15,8 +15,8 @@ from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.model.seams import Rng
 
 
-class Doomed(BaseException):
-    """The process ends here; no core may catch it."""
+class ProcessEnd(BaseException):
+    """Raised where the simulated process ends. The code under test must not catch it."""
 
 
 @coroutine
@@ -25,18 +25,18 @@ def _pause() -> Generator[None, None, None]:
 
 
 class DoomedDisk(SimulatedDisk):
-    """The world's disk, which ends the process at a chosen operation."""
+    """A simulated disk that ends the process at a chosen operation."""
 
     def __init__(self, rng: Rng) -> None:
         super().__init__(rng, pause=_pause)
         self.operations_left: int | None = None
-        """Operations until the process ends; None: it lives on."""
+        """Number of operations until the process ends. None means that it does not end."""
         self._is_quiet = False
         self._turns: dict[str, list[object]] = {}
-        """Who replaces a file, and who waits for that, by path."""
+        """Tasks that are replacing a file or waiting to do so, by path."""
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a file; of those that replace the same the first comes first, as on a worker."""
+        """Replace a file. Replacements of one path run in order, as on a worker thread."""
         turn, turns = object(), self._turns.setdefault(path, [])
         turns.append(turn)
         try:
@@ -47,18 +47,19 @@ class DoomedDisk(SimulatedDisk):
             turns.remove(turn)
 
     def strike(self, operation: DiskOperation, path: str) -> None:
-        """Count an operation down; then do what the world's disk does."""
+        """Count down the operations until the process ends, then raise the OSError of an injected
+        fault, if there is one."""
         if self._is_quiet:
             return
         if self.operations_left is not None:
             if self.operations_left == 0:
-                raise Doomed
+                raise ProcessEnd
             self.operations_left -= 1
         super().strike(operation, path)
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """Let a judge look, to whom nothing fails."""
+        """Return a context for invariant checks, in which no operation fails."""
         self._is_quiet = True
         try:
             yield
@@ -67,12 +68,12 @@ class DoomedDisk(SimulatedDisk):
 
     @property
     def is_faulty(self) -> bool:
-        """Whether a fault is waiting to strike, or room is short."""
+        """Return whether a fault is pending, or free space is limited."""
         return self.capacity_bytes is not None or self.faults.may_strike
 
 
-class Stepped:
-    """One coroutine under way."""
+class SteppedTask:
+    """A coroutine that is run step by step."""
 
     def __init__(
         self, name: str, work: Coroutine[Any, Any, Any], on_end: Callable[[Any], None]
@@ -83,7 +84,8 @@ class Stepped:
         self._on_end = on_end
 
     def step(self) -> bool:
-        """Run to the next disk operation; return whether it has ended; what it raised passes."""
+        """Run to the next disk operation. Returns whether the coroutine has ended. An exception of
+        the coroutine is raised to the caller."""
         self.step_count += 1
         try:
             self._work.send(None)
@@ -93,13 +95,13 @@ class Stepped:
         return False
 
     def drop(self) -> None:
-        """Forget it: its process is dead."""
-        with suppress(OSError, Doomed):  # it tidies up on a disk that is not its any more
+        """Close the coroutine, because its process has ended."""
+        with suppress(OSError, ProcessEnd):  # its clean-up runs on a disk that is no longer its own
             self._work.close()
 
 
 def run_through(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end, at once."""
+    """Run a coroutine to its end without interruption, and return its result."""
     try:
         while True:
             work.send(None)

@@ -1,9 +1,10 @@
-"""The subject whose clients write and delete access control entries while everything goes wrong.
+"""The subject whose clients create and delete ACLs during all kinds of faults.
 
-Invariant: AcknowledgedEntriesStay (an entry whose creation was acknowledged is in every later image
-of every broker until it is deleted, and in none once its deletion was).  An operation without an
-answer says nothing: what it asked may still be carried out, so that its entry is left alone.  Every
-request of every client is decided by the entries meanwhile.
+Invariant: AcknowledgedEntriesStay. An ACL whose creation was acknowledged is in every later image
+of every broker until it is deleted, and in no image once its deletion was acknowledged.
+
+A request without a response proves nothing, because it may still be carried out; its ACL is not
+touched again. All requests of all clients are authorized by the ACLs meanwhile.
 """
 
 from typing import ClassVar, NoReturn
@@ -19,13 +20,19 @@ from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
-from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan, sitting_out
+from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan, ignoring_faults
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.image import MetadataImage
-from ottla.model.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourceType
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.settings.authorizer import AUTHORIZER_CLASS, STANDARD_AUTHORIZER
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.settings.security.authorizer import AUTHORIZER_CLASS, STANDARD_AUTHORIZER
 from ottla.wire.messages.create_acls_request import CreateAclsRequest
 from ottla.wire.messages.create_acls_response import CreateAclsResponse
 from ottla.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
@@ -35,26 +42,29 @@ INVARIANT = "AcknowledgedEntriesStay"
 WRITERS = 2
 INTERVAL_S = 0.1
 ENTRIES_MAX = 3
-"""Entries that one request writes at most."""
+"""Largest number of ACLs that one request creates."""
 
 PATIENCE_S = 8.0
 LOOK_S = 0.05
 
 
-class EntryBook:
-    """What was acknowledged of entries, held to the images that brokers have."""
+class AclHistory:
+    """Record of the acknowledged ACL changes, against which the images of the brokers are
+    checked."""
 
     def __init__(self) -> None:
         self._unseen: dict[AclEntry, bool] = {}
-        """Acknowledged, and in no image yet that was looked at: whether it must be there."""
+        """Acknowledged changes that no checked image shows yet. The value is True if the ACL must
+        exist."""
         self._seen: dict[AclEntry, tuple[int, bool]] = {}
-        """By entry: the offset of an image that showed what was acknowledged, and what that is."""
+        """Offset of an image that showed an acknowledged change, and whether the ACL exists in
+        it."""
         self._created: dict[AclEntry, int] = {}
-        """By entry: the offset of an image that had it."""
+        """Offset of an image that contained the ACL, for each ACL."""
 
     @property
     def unseen(self) -> list[str]:
-        """Return the entries that no image shows as they were acknowledged."""
+        """Return the ACLs whose acknowledged change is not in any image yet."""
         return [
             f"{entry.resource_name} {'created' if is_there else 'deleted'}"
             for entry, is_there in self._unseen.items()
@@ -62,21 +72,22 @@ class EntryBook:
 
     @property
     def standing(self) -> list[AclEntry]:
-        """Return the entries that are known to be there."""
+        """Return the ACLs that are known to exist."""
         return [entry for entry, (_, is_there) in self._seen.items() if is_there]
 
     def begins_deletion(self, entry: AclEntry) -> None:
-        """From now on an entry may be there or not."""
+        """Record that a deletion of an ACL was requested, so that it may be missing from now on."""
         del self._seen[entry]
 
     def acknowledged(self, entry: AclEntry, *, is_there: bool) -> None:
-        """Note that an entry was written, or deleted."""
+        """Record the acknowledged creation or deletion of an ACL."""
         self._unseen[entry] = is_there
 
     def look(self, name: str, offset: int, acls: AclTable) -> None:
-        """Hold an image to all that is known; Violation where it has too little or too much."""
+        """Compare an image with all known changes. Raises Violation if the image lacks an ACL or
+        has one too many."""
         for entry, is_there in list(self._unseen.items()):
-            # Before its creation an entry is not there either.
+            # An image older than the creation also lacks the ACL.
             is_late = is_there or offset >= self._created[entry]
             if is_late and (entry in acls.ids) == is_there:
                 del self._unseen[entry]
@@ -93,7 +104,7 @@ class EntryBook:
 
 
 class AclWorkload(ClientWorkload):
-    """Clients as ever, and two that write and delete entries."""
+    """The usual clients, and two clients that create and delete ACLs."""
 
     def __init__(
         self,
@@ -103,13 +114,13 @@ class AclWorkload(ClientWorkload):
         plan: WorkloadPlan,
     ) -> None:
         super().__init__(world, cluster, history, plan)
-        self.book = EntryBook()
+        self.book = AclHistory()
         self.operators += [
             self._machine(f"entries-{number}", self._change_entries) for number in range(WRITERS)
         ]
 
     async def unsettled(self) -> list[str]:
-        """Return the entries that were acknowledged and are in no image."""
+        """Return the ACLs with an acknowledged change that is not in any image yet."""
         return self.book.unseen
 
     async def _change_entries(self, machine: Machine, is_stopping: trio.Event) -> None:
@@ -118,8 +129,8 @@ class AclWorkload(ClientWorkload):
             await trio.sleep(INTERVAL_S * (1 + 4 * chance.random()))
             if self.is_quiet:
                 continue
-            # One attempt each: a second one could be carried out after the entry's deletion.
-            with sitting_out(), trio.fail_after(PATIENCE_S):
+            # One attempt each: a second one could be carried out after the ACL's deletion.
+            with ignoring_faults(), trio.fail_after(PATIENCE_S):
                 async with open_connection(*chance.pick(self._cluster.bootstrap)) as connection:
                     standing = self.book.standing
                     if standing and chance.below(3) == 0:
@@ -148,7 +159,7 @@ class AclWorkload(ClientWorkload):
         )
         request = DeleteAclsRequest(filters=[unwanted])
         (result,) = (await connection.request(request, DeleteAclsResponse)).filter_results
-        # Nothing is found where a broker had to pass the request on a second time.
+        # Nothing is found if a broker had to forward the request a second time.
         codes = {result.error_code, *(one.error_code for one in result.matching_acls)}
         if codes == {ErrorCode.NONE}:
             self.book.acknowledged(entry, is_there=False)
@@ -166,16 +177,16 @@ class AclWorkload(ClientWorkload):
 
 
 class EntryWatch:
-    """Holds each image that a broker has to the book."""
+    """Compares each image of a broker with the acknowledged ACL changes."""
 
-    def __init__(self, cluster: SimulatedCluster, book: EntryBook, rare: Rare) -> None:
+    def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: Rare) -> None:
         self._cluster = cluster
         self._book = book
         self._rare = rare
         self._looked_at: dict[NodeId, MetadataImage] = {}
 
     async def run(self) -> NoReturn:
-        """Look again and again."""
+        """Check the images repeatedly."""
         while True:
             for node, broker in self._cluster.brokers.items():
                 image = broker.member.image
@@ -183,23 +194,23 @@ class EntryWatch:
                     self._looked_at[node] = image
                     self._book.look(f"broker {node}", image.provenance.offset, image.acls)
                     if len(image.acls):
-                        self._rare.sometimes("a broker decides by entries")
+                        self._rare.sometimes("a broker authorizes by ACLs")
             await trio.sleep(LOOK_S)
 
 
 class AclsOfCluster(WholeCluster):
-    """Whole nodes and clients, any fault, and entries that come and go."""
+    """Whole nodes and clients, any fault, and ACLs that are created and deleted."""
 
     subject = "acls"
     is_light = True
     workload = AclWorkload
     settings: ClassVar[dict[str, str]] = {
         AUTHORIZER_CLASS: STANDARD_AUTHORIZER,
-        # So that every request is decided by the entries, and none of them is about a client.
+        # So every request is authorized by the ACLs, and none of them is about a client.
         "allow.everyone.if.no.acl.found": "true",
     }
     required = (
-        "a broker decides by entries",
+        "a broker authorizes by ACLs",
         "another controller is active",
         "all of a kind are killed",
         "a connection breaks",
@@ -212,6 +223,6 @@ class AclsOfCluster(WholeCluster):
         workload: ClientWorkload,
         rare: Rare,
     ) -> None:
-        """Watch the entries of every image."""
+        """Start watching the ACLs of every image."""
         assert isinstance(workload, AclWorkload)
         nursery.start_soon(EntryWatch(cluster, workload.book, rare).run)

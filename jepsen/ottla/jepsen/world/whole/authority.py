@@ -1,8 +1,8 @@
-"""Certificates of the world: the same bytes in every run, and records of the same length.
+"""Certificates with the same bytes in every run, and TLS records of the same length.
 
-Keys are Ed25519 and made of names, so that nothing of a certificate or of a handshake has a length
-that chance decides.  OpenSSL looks at the machine's own calendar, not at the world's: certificates
-are valid for longer than either lasts.  Needs the package cryptography (the extra `secure`).
+Keys are Ed25519 and derived from names, so that no length in a certificate or handshake is random.
+OpenSSL uses the machine's own clock, not the simulated one, so the validity of certificates covers
+both. Requires the package cryptography (the extra `secure`).
 """
 
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ VALID_UNTIL = datetime(2120, 1, 1, tzinfo=UTC)
 EXPIRED = datetime(2021, 1, 1, tzinfo=UTC)
 
 SERIAL_BASE = 1 << 20
-"""So high that all serial numbers are of one length."""
+"""First serial number. It is so high that all serial numbers have the same length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCertificate:
-    """A certificate and its key, PEM."""
+    """A certificate and its key in PEM form."""
 
     chain: str
     key: str
 
 
 class WorldAuthority:
-    """A CA, whose certificates are what their names say."""
+    """A certificate authority (CA) that derives keys from the names of their hosts."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -44,7 +44,7 @@ class WorldAuthority:
             .sign(self._key, None)
         )
         self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode()
-        """PEM."""
+        """Certificate of the CA in PEM form."""
 
     def issue(
         self,
@@ -54,7 +54,7 @@ class WorldAuthority:
         generation: int = 1,
         is_expired: bool = False,
     ) -> WorldCertificate:
-        """Return a certificate for hosts; each generation has a key and a serial of its own."""
+        """Return a certificate for hosts. Each generation has its own key and serial number."""
         key = _key_of(f"{self._name}/{name}/{generation}")
         until = EXPIRED if is_expired else VALID_UNTIL
         builder = self._builder(_subject(name), key, generation, until)
@@ -90,7 +90,7 @@ class WorldAuthority:
 
 
 def generation_of(certificate: bytes) -> int:
-    """Return the generation of a certificate (DER) that was issued here."""
+    """Return the generation of a certificate (DER) issued by this module."""
     return x509.load_der_x509_certificate(certificate).serial_number - SERIAL_BASE
 
 

@@ -1,9 +1,10 @@
-"""Records what clients did as events of `ottla.jepsen.history`, and runs its checkers at the end.
+"""Records the operations of clients as events of `ottla.jepsen.history`, and runs its checkers at
+the end.
 
-`history.py` checks while a run goes on, and ends it at the first broken promise.  Here the checkers
-of real clusters look at the whole history: records that a reader skipped or never read, the order
-in real time of unacknowledged records, keys of a group with two owners, committed offsets that fit
-no order.
+`history.py` checks during a run, and ends the run at the first broken guarantee. Here the checkers
+of real clusters check the whole history. They find records that a reader skipped or never read,
+violations of real-time order by unacknowledged records, keys of a group with two owners, and
+committed offsets that fit no order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,17 +21,19 @@ from ottla.model.ids import TopicPartition
 CHECKERS = ("log", "cycles", "groups")
 
 STEPS_MAX = 100_000
-"""A register that needs more is left undecided: the next seed is worth more than the time."""
+"""Number of search steps after which a register is left undecided. Another seed is a better use of
+the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
-"""Names of invariants by anomalies that say what is missing."""
+"""Invariants that the anomalies named after their violation break. For all other anomalies, the
+name of the invariant is "No" and the name of the anomaly."""
 
 FINAL: Mapping[str, Json] = {"final": True}
 SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
 
 
 class ClientEvents:
-    """Notes what clients did; an operation that is not said to have ended is one of unknown end."""
+    """Recorder of client operations. An operation without a recorded end has an unknown outcome."""
 
     def __init__(
         self,
@@ -47,12 +50,13 @@ class ClientEvents:
         self._is_ending = False
 
     def process(self) -> int:
-        """Return the number of a client that is new."""
+        """Return the process number of a new client."""
         self._process_count += 1
         return self._process_count - 1
 
     def final_reads_begin(self) -> None:
-        """From here on only final reads succeed: what others do may come after the end they see."""
+        """From now on, record the success of final reads only. Other operations may end after the
+        end offsets that the final reads see."""
         self._is_ending = True
 
     def begins(
@@ -63,42 +67,44 @@ class ClientEvents:
         process: int | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Note that an operation begins, of a process of its own if none is given."""
+        """Record the start of an operation, and return the event. The operation gets a new process
+        number unless one is given."""
         process = self.process() if process is None else process
         return self._add(process, EventKind.INVOKE, f, value, extra)
 
     def ends(self, begun: Event, value: Json = None) -> None:
-        """Note that an operation succeeded."""
+        """Record the success of an operation."""
         if begun.extra is FINAL or not self._is_ending:
-            told = begun.value if value is None else value
-            self._add(begun.process, EventKind.OK, begun.f, told, begun.extra)
+            outcome = begun.value if value is None else value
+            self._add(begun.process, EventKind.OK, begun.f, outcome, begun.extra)
 
     def fails(self, begun: Event, error: str) -> None:
-        """Note that an operation certainly did nothing."""
+        """Record that an operation certainly had no effect."""
         self._add(begun.process, EventKind.FAIL, begun.f, begun.value, begun.extra, error)
 
     def does(self, f: str, value: Json) -> None:
-        """Note what is done at one instant."""
+        """Record an operation that starts and ends at one instant."""
         self.ends(self.begins(f, value))
 
     # ---- polls and groups
 
     def begins_poll(self, process: int, extra: Mapping[str, Json] = NO_EXTRA) -> Event:
-        """Note that a consumer begins to poll."""
+        """Record the start of a consumer's poll, and return the event."""
         return self.begins("poll", [["poll"]], process=process, extra=extra)
 
     def ends_poll(self, begun: Event, records: Iterable[ConsumerRecord]) -> None:
-        """Note what a poll returned."""
+        """Record the records that a poll returned."""
         self.ends(begun, [["poll", records_by_key(records)]])
 
     def begins_as_member(self, f: str, group: str) -> Event:
-        """Note that a member of a group begins to do something."""
+        """Record the start of an operation of a group's member, and return the event."""
         return self.begins(f, {"group": group})
 
     def ends_as_member(
         self, begun: Event, identity: "Identity", consumer: Consumer, keys: Json
     ) -> None:
-        """Note what a member did, and in which generation if that is certain."""
+        """Record the result of a member's operation, with the member's generation if that is
+        certain."""
         member, generation = identity_of(consumer)
         is_same = (member, generation) == identity
         self.ends(
@@ -114,11 +120,12 @@ class ClientEvents:
     # ---- the end
 
     def history(self) -> History:
-        """Return all that was noted."""
+        """Return the recorded history."""
         return History(self._events)
 
     def violation(self) -> Violation | None:
-        """Return the first thing that the judges find, if any; what they cannot decide passes."""
+        """Return the first violation that a checker finds, or None. An undecided result is not a
+        violation."""
         for verdict in judge(self._checkers, self.history(), self._facts):
             if verdict.valid is False:
                 found = verdict.findings[0]
@@ -141,11 +148,11 @@ class ClientEvents:
 
 
 Identity = tuple[str | None, int | None]
-"""A member's id and its generation; None where it is nobody at present."""
+"""Member id and generation. Each is None if the member has none at present."""
 
 
 def identity_of(consumer: Consumer) -> Identity:
-    """Return who a member is."""
+    """Return the identity of a member."""
     try:
         membership = consumer.group_metadata()
     except RefusedError:
@@ -154,12 +161,12 @@ def identity_of(consumer: Consumer) -> Identity:
 
 
 def key_of(at: TopicPartition) -> str:
-    """Return a partition's name in a history."""
+    """Return the key by which a history refers to a partition."""
     return f"{at.topic}-{at.partition}"
 
 
 def records_by_key(records: Iterable[ConsumerRecord]) -> dict[str, list[list[Json]]]:
-    """Return [offset, value] of each record by the name of its partition."""
+    """Return the offset and value of each record, grouped by the key of its partition."""
     found: dict[str, list[list[Json]]] = {}
     for record in records:
         key = f"{record.topic}-{record.partition}"
@@ -168,6 +175,6 @@ def records_by_key(records: Iterable[ConsumerRecord]) -> dict[str, list[list[Jso
 
 
 def _invariant(anomaly: str) -> str:
-    """Return the name of what an anomaly breaks."""
+    """Return the invariant that an anomaly violates."""
     kept = KEPT.get(anomaly)
     return kept or "No" + "".join(part[:1].upper() + part[1:] for part in anomaly.split("-"))

@@ -1,15 +1,15 @@
-"""A machine's clocks in virtual time: each began somewhere else, and runs a little wrong."""
+"""A machine's clocks in virtual time. Each has a separate start and drift."""
 
 import trio
 
 WALL_START_MS = 1_767_225_600_000
-"""What the calendar says when a run begins: 2026-01-01."""
+"""Wall-clock time at the start of a run: 2026-01-01."""
 
 PPM = 1_000_000
 
 
 class MachineClock:
-    """Satisfies the seam `Clock`."""
+    """Clocks of one machine. Implements the protocol `Clock`."""
 
     __slots__ = ("_boot_ms", "_rate", "wall_skew_ms")
 
@@ -17,14 +17,14 @@ class MachineClock:
         self._boot_ms = boot_ms
         self._rate = 1_000 * (PPM + drift_ppm) / PPM
         self.wall_skew_ms = wall_skew_ms
-        """How far its calendar is off now; it may be set either way."""
+        """Current error of the wall clock in ms. It may be positive or negative."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since the machine's start."""
         return self._boot_ms + self._elapsed_ms()
 
     def wall_ms(self) -> int:
-        """Return what its calendar says."""
+        """Return the wall-clock time."""
         return WALL_START_MS + self._elapsed_ms() + self.wall_skew_ms
 
     def _elapsed_ms(self) -> int:

@@ -1,31 +1,35 @@
-"""A whole cluster of the world: controllers and brokers, each on a machine of its own.
+"""A whole simulated cluster: controllers and brokers, each on a separate machine.
 
-They are the real ones, from their settings to their last answer, on the seams of their machines.
+The nodes run the real code, from their settings to their responses. Only disk, network and clock
+are those of the simulated machines.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from uuid import UUID
 
 import trio
 
 from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
+from ottla.controller.controller_driver import Controller
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
-from ottla.jepsen.world.whole.server import server_opener
+from ottla.jepsen.world.whole.net.server import server_opener
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
-from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.directories.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
 BROKER_PORT = 9_092
 LOG_DIRECTORIES = ("/logs", "/more")
-"""Of a broker; the second in some runs only."""
+"""Log directories of a broker. Only some runs use the second one."""
 
 METADATA_DIRECTORY = "/metadata"
 LISTENER = "PLAINTEXT"
@@ -46,9 +50,14 @@ class SimulatedCluster:
     ) -> None:
         self.world = world
         self.faults: list[tuple[str, BaseException]] = []
-        """What a broker's handlers raised that they should not."""
+        """Unexpected exceptions in the nodes, each with the name of its machine."""
+        self.cluster_id = ""
+        """Id of the cluster. Set by `format`."""
+        self._controllers: dict[NodeId, tuple[int, Controller]] = {}
+        """Controllers by node id, each with the start count of its machine."""
         self._opened: dict[NodeId, tuple[int, Broker]] = {}
-        """With which start of its machine it is; one that was killed stays here."""
+        """Brokers by node id, each with the start count of its machine. A killed broker stays
+        here."""
         self.log_directories = LOG_DIRECTORIES[:directory_count]
         self._settings = dict(settings)
         self._controller_ids = [NodeId(101 + index) for index in range(controller_count)]
@@ -71,7 +80,7 @@ class SimulatedCluster:
 
     @property
     def brokers(self) -> dict[NodeId, Broker]:
-        """Return those whose process runs now."""
+        """Return the brokers whose process is running."""
         found = {}
         for node, (start, broker) in self._opened.items():
             machine = self.broker_machines[node]
@@ -79,9 +88,15 @@ class SimulatedCluster:
                 found[node] = broker
         return found
 
+    def controller(self, node: NodeId) -> Controller | None:
+        """Return the controller of a node if its process is running, or None."""
+        start, found = self._controllers.get(node, (0, None))
+        machine = self.controller_machines[node]
+        return found if machine.is_running and machine.start_count == start else None
+
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """Return where clients ask first."""
+        """Return the bootstrap addresses for clients."""
         return [(machine.name, BROKER_PORT) for machine in self.broker_machines.values()]
 
     @property
@@ -91,7 +106,7 @@ class SimulatedCluster:
         return max(images, key=lambda image: image.provenance.offset, default=None)
 
     def unready(self) -> list[str]:
-        """Return the nodes that do not serve."""
+        """Return the nodes that do not serve requests."""
         brokers = self.brokers
         return [
             *(
@@ -107,10 +122,11 @@ class SimulatedCluster:
         ]
 
     def out_of_sync(self) -> list[str]:
-        """Return the partitions that lack a leader or an in-sync replica, as far as is known."""
+        """Return the partitions that lack a leader or an in-sync replica, according to the newest
+        known image."""
         image = self.latest_image
         if image is None:
-            return ["nobody knows"]
+            return ["unknown"]
         found = []
         for topic in image.topics.values():
             for number, state in topic.partitions.items():
@@ -120,13 +136,14 @@ class SimulatedCluster:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every broker serves and every in-sync set is full."""
+        """Return whether every broker serves and every partition has a full ISR."""
         return not self.unready() and not self.out_of_sync()
 
     async def format(self) -> None:
-        """Give every controller its directory and its vote, as `ottla storage format` does."""
+        """Format every controller's directory with the voter set, as `ottla storage format`
+        does."""
         chance = self.world.chance.stream("format")
-        cluster_id = uuid_to_text(chance.uuid())
+        self.cluster_id = cluster_id = uuid_to_text(chance.uuid())
         ids: dict[NodeId, UUID] = {node: chance.uuid() for node in self._controller_ids}
         voters = VoterSet(
             tuple(
@@ -186,11 +203,20 @@ class SimulatedCluster:
         )
         errors = NotedErrors(lambda fault: self.faults.append((machine.name, fault)))
         await serve_controller(
-            config, ready=_nothing, is_stopping=is_stopping, seams=machine.seams, errors=errors
+            config,
+            ready=_nothing,
+            is_stopping=is_stopping,
+            seams=machine.seams,
+            errors=errors,
+            opened=lambda controller: self._note_controller(machine, node, controller),
         )
 
+    def _note_controller(self, machine: Machine, node: NodeId, controller: Controller) -> None:
+        self._controllers[node] = (machine.start_count, controller)
+
     async def _run_broker(self, machine: Machine, node: NodeId, is_stopping: trio.Event) -> None:
-        # With several directories each of them may fail, so the metadata lie in none of them.
+        # With several log directories each of them may fail, so the metadata log is in none of
+        # them.
         has_several = len(self.log_directories) > 1
         config, _ = load_broker_config(
             {
@@ -222,3 +248,16 @@ class SimulatedCluster:
 
 def _nothing() -> None:
     pass
+
+
+@contextmanager
+def quiet_nodes() -> Iterator[None]:
+    """Return a context in which the nodes write no log lines, of which a search would write
+    millions."""
+    before = logging.root.manager.disable
+    if not logging.getLogger("ottla.jepsen.world").isEnabledFor(logging.DEBUG):
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,9 +1,9 @@
 """Whole log managers on one machine in virtual time, whose logs are compacted all the time.
 
-No network and no cluster: a log is written to as a leader writes, with keys, deletions, idempotent
-producers and transactions, while the cleaner runs on small segments in short intervals; it is
-truncated, moved, its start raised, its process killed and its power cut at any moment.  What must
-hold is in `compaction_model`.
+There is no network and no cluster. A log is written as a leader writes it, with keys, deletions,
+idempotent producers and transactions, while the cleaner runs on small segments at short intervals.
+At any moment the log is truncated or moved, its log start is raised, its process is killed, or the
+power fails. `compaction_model` has the invariants.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -30,8 +30,7 @@ from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.cleaner import CleanerConfig
-from ottla.storage.append_info import AppendOrigin
+from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.cleaner.cleaning_task import (
     CleanedGroup,
@@ -39,11 +38,12 @@ from ottla.storage.cleaner.cleaning_task import (
     CleaningTask,
     Throttle,
 )
-from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties, format_meta_properties
-from ottla.storage.verification import UNGUARDED
+from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.log.log import Log
+from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.producers.verification import UNGUARDED
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.compression import Codec
 
@@ -51,22 +51,22 @@ AT = TopicPartition("state", 0)
 TOPIC_ID = UUID(int=1000)
 PATHS = ("/one", "/two")
 FEW_KEYS = 1e-4
-"""Load factor with which the smallest allowed memory takes four keys: a log needs several passes.
-Below what an operator may set, as a small log needs it."""
+"""Load factor with which the smallest allowed memory holds four keys, so that a log needs several
+passes. It is below the setting's minimum, because the logs of a run are small."""
 
 START_MS = 1_700_000_000_000
 KEY_COUNT = 6
 IDEMPOTENT, TRANSACTIONAL = (1, 2), (11, 12)
 CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)
 DERIVED = (".snapshot", "producer-batches", "recovery-point-offset-checkpoint")
-"""Files without which a start reads the log instead."""
+"""Suffixes of derived files. If one of them is missing at a start, the log is read instead."""
 
 SETTLED_S = 120.0
-"""How long the log may take in the end until all is removed that may be."""
+"""Time in seconds at the end of a run, within which all removable records must be removed."""
 
 
 class CompactionOfLogs:
-    """The engine's subject."""
+    """Engine of the subject in which logs are compacted all the time."""
 
     name = "whole"
     subject = "compaction"
@@ -84,8 +84,8 @@ class CompactionOfLogs:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed; a broken invariant is part of the outcome."""
-        run = _Run(chance, budget)
+        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        run = _CompactionRun(chance, budget)
         violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
         return RunOutcome(
             engine=self.name,
@@ -102,19 +102,19 @@ class CompactionOfLogs:
 
 
 class _WallClock:
-    """Wall time that begins at a date."""
+    """Clock whose wall time begins at a fixed date."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of the run."""
+        """Return the milliseconds since the start of the run."""
         return int(trio.current_time() * 1_000)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return START_MS + self.monotonic_ms()
 
 
 class _CountedCleanings:
-    """What carries out cleanings, which says of each swap that it is about to be."""
+    """Runner of cleanings that reports each file swap before it happens."""
 
     def __init__(self, runner: CleaningRunner, say: Callable[[CleanedGroup], None]) -> None:
         self._runner = runner
@@ -122,19 +122,19 @@ class _CountedCleanings:
 
     @property
     def died_count(self) -> int:
-        """How many workers ended before their cleaning did."""
+        """Return the number of workers that ended before their cleaning did."""
         return self._runner.died_count
 
     @property
     def dead_count(self) -> int:
-        """Number of workers without a successor."""
+        """Number of workers that ended and were not replaced."""
         return self._runner.dead_count
 
     @asynccontextmanager
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a cleaning, which ends with the block."""
+        """Run a cleaning during the `async with` block. Yields its reports."""
         async with (
             self._runner.run(task, throttle) as reports,
             aclosing(self._counted(reports)) as counted,
@@ -150,11 +150,11 @@ class _CountedCleanings:
             yield report
 
     async def end_idle(self) -> None:
-        """Let go of what is kept between two cleanings."""
+        """End the idle worker that is kept between two cleanings."""
         await self._runner.end_idle()
 
 
-class _Run:
+class _CompactionRun:
     """One run of one seed."""
 
     def __init__(self, chance: Chance, budget: int) -> None:
@@ -198,14 +198,14 @@ class _Run:
         self._disk.wall_ms = self._clock.wall_ms
         self._flushed_end = 0
         self._known_in: UUID | None = None
-        """Where the cluster knows the log."""
+        """Id of the directory in which the log is, according to the cluster's metadata."""
         self._value_count = 0
 
     async def _pause(self) -> None:
         await trio.sleep(self._chance.pick((0.0, 0.000_3, 0.002)))
 
     async def main(self, loop: Loop) -> Violation | None:
-        """Run, and come back with the first broken invariant, if any."""
+        """Run the seed. Returns the first broken invariant, or None."""
         violation: Violation | None = None
         try:
             await self._format()
@@ -231,7 +231,7 @@ class _Run:
     # ---- one process
 
     async def _live(self, *, is_last: bool = False) -> None:
-        """Start a process, have it work, and end it in some way."""
+        """Run one process: start it, work on the log, and end it in a random way."""
         stream = self._chance.stream(f"process/{self.trace.event_count}")
         life = self._disk.life
         try:
@@ -248,18 +248,18 @@ class _Run:
                 await self._work(logs)
         except* OSError:
             if life == self._disk.life:
-                raise  # no disk fails here; a dead one's calls do
+                raise  # Only the disks of dead processes fail here.
 
     def _watch(self, logs: LogManager) -> None:
-        """Be the cluster, which knows where the log lies."""
+        """Act as the cluster's controller: record the directory to which the log has moved."""
 
         async def know(partition: TopicPartition, directory_id: UUID) -> None:
             self._known_in = directory_id
 
-        def take_back(partition: TopicPartition, directory_id: UUID) -> None:
+        def withdraw(partition: TopicPartition, directory_id: UUID) -> None:
             self._known_in = directory_id
 
-        logs.moves.tell, logs.moves.take_back = know, take_back
+        logs.moves.announce, logs.moves.withdraw = know, withdraw
         logs.cleaner.runner = _CountedCleanings(logs.cleaner.runner, self._before_swap)
 
     def _before_swap(self, cleaned: CleanedGroup) -> None:
@@ -270,7 +270,8 @@ class _Run:
         self.figures["cleanings"] += 1
 
     def _judge_start(self, log: Log) -> None:
-        """Hold what came back to what was flushed; what was lost was never written."""
+        """Check that the recovered log contains the flushed data. Lost batches then count as never
+        written."""
         end = int(log.end_offset)
         if end < self._flushed_end or end > self._model.end_offset:
             raise Violation("FlushedIsKept", f"{end}, {self._flushed_end} were flushed")
@@ -311,7 +312,7 @@ class _Run:
             self.trace.add(action.__name__, log.end_offset, log.first_dirty_offset, log.size_bytes)
 
     async def _end(self, logs: LogManager, log: Log, kind: int) -> None:
-        """End the process: by the power, by a kill, or in order."""
+        """End the process in the given way: by a power cut, by a kill, or by a clean shutdown."""
         if log.is_being_cleaned and kind == 0:
             self.rare.sometimes("a cleaning is cut off by the power")
         if kind == 0:
@@ -330,7 +331,8 @@ class _Run:
             await self._lose_snapshots()
 
     async def _lose_snapshots(self) -> None:
-        """Have a start know producers by their batches alone."""
+        """Remove the producer snapshots, so that a start rebuilds the producers' state from their
+        batches."""
         for path in PATHS:
             for file in self._disk.files_in(path):
                 if file.endswith(
@@ -339,10 +341,10 @@ class _Run:
                     self.rare.sometimes("snapshots of producers are lost")
                     await self._disk.unlink(file)
 
-    # ---- what is done to the log
+    # ---- changes of the log
 
     async def _append(self, logs: LogManager, log: Log) -> None:
-        """Write a batch as a leader does."""
+        """Append a batch as a leader does."""
         draw = self._chance.below
         open_ones = self._model.open_transactions()
         kind = draw(8)
@@ -434,7 +436,7 @@ class _Run:
         self._judge(log)
 
     async def _resend(self, logs: LogManager, log: Log) -> None:
-        """Send a producer's last batch again: it is known for one."""
+        """Send a producer's last batch again, which must be recognised as a duplicate."""
         for producer_id in IDEMPOTENT:
             sent = [each for each in self._model.batches if each.producer_id == producer_id]
             if not sent:
@@ -445,7 +447,7 @@ class _Run:
                 raise Violation("DuplicateIsSeen", f"{sent[-1].base_offset} was written again")
 
     async def _truncate(self, logs: LogManager, log: Log) -> None:
-        """Cut off what is not committed."""
+        """Truncate uncommitted records."""
         if log.is_being_cleaned:
             self.rare.sometimes("a cleaning ends for a truncation")
         span = log.end_offset - log.high_watermark
@@ -456,7 +458,7 @@ class _Run:
             self._flushed_end = min(self._flushed_end, int(log.end_offset))
 
     async def _move(self, logs: LogManager, log: Log) -> None:
-        """Have the log lie in the other directory, in time."""
+        """Move the log to the other directory."""
         here = logs.directory_of(AT)
         if log.is_being_cleaned:
             self.rare.sometimes("a log moves while it is cleaned")
@@ -470,7 +472,8 @@ class _Run:
     # ---- the end
 
     async def _settle(self, logs: LogManager) -> None:
-        """Decide all, close all segments twice, and hold that what may be removed is gone."""
+        """End all transactions, roll all segments twice, and check that all removable records are
+        removed."""
         while logs.moves.is_moving(AT):
             await trio.sleep(0.1)
         log = logs.get(AT)
@@ -480,7 +483,7 @@ class _Run:
         before = self._model.end_offset
         if not before:
             return
-        # What is asked for wakes it at once; a map of a few keys would take a pass for each.
+        # The cleaner wakes at once on a request; a map of a few keys would need a pass for each.
         logs.cleaner.reconfigure(backoff_ms=1_000, buffer_load_factor=0.9)
         for number in range(4):
             now_ms = self._clock.wall_ms()

@@ -1,10 +1,16 @@
-"""What a compacted log must still show: the batches that were written, and what follows from them.
+"""Expected content of a compacted log: the batches that were written, and the state derived from
+them.
 
-Invariants, by name: ReadsAsWritten (what is read is what was written there), OrderKept, HeadIsWhole
-(nothing from the first dirty offset on is missing), FinalState (a reader from the start ends with
-the last value of every key), TombstonesStay (the last deletion of a key is readable for at least
-`delete.retention.ms`), AbortedStayHidden, DuplicateIsSeen (the last batch of a producer is known
-for one), OldIsGone (in the end: what a cleaning may remove is removed).
+Invariants:
+
+- ReadsAsWritten: a record read at an offset is the one written there;
+- OrderKept: records are read in the order of their offsets;
+- HeadIsWhole: no record from the first dirty offset on is missing;
+- FinalState: a reader from the start ends with the last value of every key;
+- TombstonesStay: the last deletion of a key is readable for at least `delete.retention.ms`;
+- AbortedStayHidden: no read_committed consumer reads an aborted record;
+- DuplicateIsSeen: the last batch of a producer is recognised as a duplicate;
+- OldIsGone: at the end all records that a cleaning may remove are removed.
 """
 
 from collections.abc import Iterator
@@ -12,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.jepsen.world.violation import Violation
 from ottla.model.ids import Offset
-from ottla.storage.log import Log
-from ottla.storage.log_reads import LogRead
-from ottla.storage.workbench import bytes_of, waited_for
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_reader import LogRead
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.records import scan
 
@@ -33,7 +39,7 @@ class KeyedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A batch at its place."""
+    """A batch, and the offset at which it was written."""
 
     base_offset: int
     records: tuple[KeyedRecord, ...]
@@ -42,42 +48,42 @@ class WrittenBatch:
     producer_id: int = -1
     is_transactional: bool = False
     is_abort: bool | None = None
-    """Whether a transaction's marker aborts it; None: the batch is no marker."""
+    """For a control batch: True if it is an abort marker. None for other batches."""
 
     @property
     def end_offset(self) -> int:
-        """Where the next one begins."""
+        """Offset of the next batch."""
         return self.base_offset + max(1, len(self.records))
 
 
 class ShownRecord(NamedTuple):
-    """A record as a consumer of committed records reads it."""
+    """A record in the form in which a read_committed consumer reads it."""
 
     offset: int
     record: KeyedRecord
 
 
 class CompactionModel:
-    """All batches of one log."""
+    """All batches that were written to one log."""
 
     def __init__(self, delete_retention_ms: int) -> None:
         self.batches: list[WrittenBatch] = []
         self.start_offset = 0
         self.cleaned_end = 0
-        """How far cleanings have come at the most."""
+        """Highest offset up to which any cleaning has reached."""
         self._delete_retention_ms = delete_retention_ms
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends."""
+        """End offset of the log."""
         return self.batches[-1].end_offset if self.batches else self.start_offset
 
     def cut(self, end_offset: int) -> None:
-        """Forget all from an offset on, a batch that it lies within included."""
+        """Remove all batches from an offset on, including a batch that contains it."""
         self.batches = [each for each in self.batches if each.end_offset <= end_offset]
 
     def open_transactions(self) -> dict[int, int]:
-        """Return the producers with an open transaction, and where that begins."""
+        """Return the first offset of each producer's open transaction."""
         found: dict[int, int] = {}
         for each in self.batches:
             if each.is_abort is not None:
@@ -87,7 +93,7 @@ class CompactionModel:
         return found
 
     def shown(self, end_offset: int) -> Iterator[tuple[int, WrittenBatch, KeyedRecord]]:
-        """Yield the records below an offset that are not aborted or undecided."""
+        """Yield the records below an offset that belong to no aborted or open transaction."""
         fates = self._fates()
         for index, each in enumerate(self.batches):
             if each.is_abort is None and fates.get(index, True):
@@ -97,7 +103,8 @@ class CompactionModel:
                         yield offset, each, record
 
     def _fates(self) -> dict[int, bool]:
-        """Return which transactional batches are committed, by index; open ones are not."""
+        """Return whether each transactional batch is committed, by its index. Batches of open
+        transactions are not."""
         fates: dict[int, bool] = {}
         waiting: dict[int, list[int]] = {}
         for index, each in enumerate(self.batches):
@@ -109,10 +116,10 @@ class CompactionModel:
                 fates[index] = False
         return fates
 
-    # ---- judging
+    # ---- checks
 
     def judge(self, log: Log, now_ms: int) -> None:
-        """Hold all a consumer reads against what was written."""
+        """Compare all records that a consumer reads with those that were written."""
         stable = int(log.last_stable_offset)
         written = {offset: record for offset, _, record in self.shown(stable)}
         found = shown_in(log, stable)
@@ -151,7 +158,7 @@ class CompactionModel:
                 raise Violation("TombstonesStay", f"the deletion of {key!r} at {offset} is gone")
 
     def judge_cleaned(self, log: Log, end_offset: int) -> None:
-        """Hold that nothing stayed below an offset that a cleaning may remove."""
+        """Check that no record that a cleaning may remove remains below an offset."""
         latest = {record.key: at for at, _, record in self.shown(int(log.last_stable_offset))}
         decided = {at for at, _, _ in self.shown(int(log.last_stable_offset))}
         for header, data in batches_of(log):
@@ -168,7 +175,7 @@ class CompactionModel:
 
 
 def batches_of(log: Log) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield every batch of a log, read as a fetch reads it."""
+    """Yield every batch of a log, read in the same way as a fetch does."""
     offset = log.log_start_offset
     while offset < log.end_offset:
         read = waited_for(partial(_read, log, offset))
@@ -188,7 +195,8 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def shown_in(log: Log, stable: int) -> list[ShownRecord]:
-    """Return what a consumer of committed records reads, without what a fetch calls aborted."""
+    """Return the records that a read_committed consumer reads: all but those that a fetch reports
+    as aborted."""
     listed = waited_for(lambda: log.aborted_transactions(log.log_start_offset, Offset(stable)))
     aborted = sorted(listed, key=lambda each: each[1])
     active: set[int] = set()

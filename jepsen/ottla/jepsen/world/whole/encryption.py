@@ -1,8 +1,8 @@
-"""TLS of one run: who has which certificate, and what must never be said about it.
+"""TLS of one run: the certificates, and the failures that must not happen.
 
-The invariant EncryptionHolds: apart from strangers no client's handshake fails, no record is taken
-for a forgery by either end, and no broker hangs up on a client.  What breaks, ends or is cut off in
-the network shows as an end of the connection, never as a failure of TLS.
+Invariant: EncryptionHolds. Except for clients that must be refused, no client's handshake fails,
+neither end rejects a record as forged, and no broker disconnects a client. An error or a cut of the
+network appears as an end of the connection, never as a TLS failure.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.authority import WorldAuthority, WorldCertificate, generation_of
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
-from ottla.model.settings.tls import (
+from ottla.model.settings.security.tls import (
     CERTIFICATE_CHAIN,
     KEY,
     NONE,
@@ -31,26 +31,26 @@ from ottla.model.settings.tls import (
 INVARIANT = "EncryptionHolds"
 ENCRYPTED_LISTENER = "SSL"
 STRANGER = "stranger"
-"""The host from which those come whom no broker is to serve."""
+"""Host of clients that no broker must serve."""
 
 JUDGE = "judge"
-"""The host from which the run itself asks."""
+"""Host from which the run itself sends requests, to check the cluster."""
 
 SHARE = 4
-"""One run out of this number has encrypted listeners, of subjects that are not about them."""
+"""For subjects that are not about TLS, one run in this many has encrypted listeners."""
 
 
 def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:
-    """Return what a run's TLS is drawn from; None where it has none.
+    """Return the stream of random choices for a run's TLS, or None if the run has no TLS.
 
-    It is a stream of its own, so that the choices of runs without TLS stay what they were.
+    The stream is separate, so that runs without TLS keep their choices.
     """
     found = chance.stream("tls")
     return found if found.below(SHARE) == 0 or is_demanded else None
 
 
 class Encryption:
-    """Certificates and settings of one run, and what went wrong with TLS in it."""
+    """Certificates and settings of one run, and its TLS failures."""
 
     def __init__(self, chance: Chance, rare: Rare, on_broken: Callable[[str, str], None]) -> None:
         self._rare = rare
@@ -69,7 +69,7 @@ class Encryption:
         }
 
     def broker_settings(self, host: str, port: int) -> dict[str, str]:
-        """Return the settings of a broker's listeners, as its file has them."""
+        """Return the settings of a broker's listeners, as they are in its configuration file."""
         own = self.certificate(host, 1)
         return {
             **self._common,
@@ -81,39 +81,40 @@ class Encryption:
         }
 
     def certificate(self, host: str, generation: int) -> WorldCertificate:
-        """Return one of a broker's certificates."""
+        """Return the certificate of a broker with this generation."""
         return self._authority.issue(host, [host], generation=generation)
 
     def certificates(self, host: str) -> "OfferedCertificates":
-        """Return what a broker was offered."""
+        """Return the record of the certificates that were offered to a broker."""
         return self._certificates.setdefault(host, OfferedCertificates())
 
     @staticmethod
     def dynamic_settings(certificate: WorldCertificate) -> dict[str, str]:
-        """Return the settings that give a running broker another certificate."""
+        """Return the settings that replace the certificate of a running broker by the given one."""
         prefix = f"listener.name.{ENCRYPTED_LISTENER.lower()}."
         return {prefix + CERTIFICATE_CHAIN: certificate.chain, prefix + KEY: certificate.key}
 
     def dialer(self, host: str) -> TlsDialer:
-        """Return how a client of the run connects."""
+        """Return the dialer of a regular client on the given host."""
         return WatchedDialer(
             self._client(self._authority, self._authority, host), host, self.break_
         )
 
     def stranger_dialer(self) -> TlsDialer:
-        """Return how a stranger connects of whom nothing is wrong but what it does then."""
+        """Return the dialer of a client with a valid certificate that misbehaves after
+        connecting."""
         return TlsDialer(self._client(self._authority, self._authority, STRANGER))
 
     def misled_dialer(self) -> TlsDialer:
-        """Return how a client connects that trusts another CA than the brokers'."""
+        """Return the dialer of a client that trusts another CA than that of the brokers."""
         return TlsDialer(self._client(self._authority, self._other_authority, STRANGER))
 
     def forged_dialer(self) -> TlsDialer:
-        """Return how a client connects whose certificate is of a CA that no broker trusts."""
+        """Return the dialer of a client with a certificate of a CA that no broker trusts."""
         return TlsDialer(self._client(self._other_authority, self._authority, STRANGER))
 
     def expired_dialer(self) -> TlsDialer:
-        """Return how a client connects whose certificate has expired."""
+        """Return the dialer of a client with an expired certificate."""
         own = self._authority.issue(STRANGER, is_expired=True)
         return TlsDialer(self._client_with(own, self._authority))
 
@@ -128,20 +129,20 @@ class Encryption:
             versions=self.versions,
         )
 
-    # ---- what servers and clients see
+    # ---- events at servers and clients
 
     def on_handshake(self, host: str) -> None:
-        """Note that a client and a broker came to terms."""
+        """Record a completed handshake of a client."""
         self.counts["handshakes"] += 1
         if host not in (JUDGE, STRANGER):
             self.counts["handshakes under load"] += 1
 
     def on_overdue(self) -> None:
-        """Note that a broker ended a handshake by its deadline."""
+        """Record that a broker ended a handshake at its deadline."""
         self._rare.sometimes("a handshake takes too long")
 
     def on_refused(self, host: str, error: HandshakeFailedError) -> None:
-        """Note that a broker refused a client."""
+        """Record that a broker refused a client."""
         self.counts["handshakes refused"] += 1
         if host == STRANGER:
             self._rare.sometimes("a stranger is refused")
@@ -149,41 +150,42 @@ class Encryption:
             self.break_(f"a broker refused {host}: {error.where}")
 
     def on_bad_input(self, host: str, error: ProtocolError) -> None:
-        """Note that a broker took what a client sent for nonsense."""
+        """Record that a broker could not parse a client's data."""
         if host != STRANGER:
             self.break_(f"a broker did not understand {host}: {error.where}")
 
     def on_hung_up(self, host: str, why: str) -> None:
-        """Note that a broker hung up on a client that was there."""
+        """Record that a broker disconnected a running client."""
         if host != STRANGER:
             self.break_(f"a broker hung up on {host}: {why}")
 
     def break_(self, detail: str) -> None:
-        """Note what must not be; the first is the run's verdict."""
+        """Record a violation. The first one becomes the outcome of the run."""
         self._on_broken(INVARIANT, detail)
 
 
 class OfferedCertificates:
-    """Which of its certificates a broker may show, by what was acknowledged."""
+    """The certificates that a broker may present, given the changes acknowledged so far."""
 
     def __init__(self) -> None:
         self._offered = self._acknowledged = 1
         self._maybe: set[int] = set()
-        """Those without an answer: they may be taken up at any later time."""
+        """Certificates whose change got no response. They may become active at any later time."""
 
     def offer(self) -> int:
-        """Return the next one's number."""
+        """Return the number of the next certificate."""
         self._offered += 1
         self._maybe.add(self._offered)
         return self._offered
 
     def acknowledge(self, number: int) -> None:
-        """Note that the broker has taken it up."""
+        """Record that the broker acknowledged a change to this certificate."""
         self._maybe.discard(number)
         self._acknowledged = number
 
     def check(self, host: str, shown: int) -> None:
-        """Raise Violation where a broker shows another one."""
+        """Raise Violation if the certificate that a broker presented is not one that it may
+        present."""
         if shown != self._acknowledged and shown not in self._maybe:
             raise Violation(
                 "NewCertificateServed",
@@ -192,7 +194,7 @@ class OfferedCertificates:
 
 
 class WatchedDialer(TlsDialer):
-    """Encrypts, and notes failures that no network explains."""
+    """Dialer whose streams record TLS failures that no network fault explains."""
 
     def __init__(self, config: TlsConfig, host: str, on_failure: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -200,32 +202,32 @@ class WatchedDialer(TlsDialer):
         self._on_failure = on_failure
 
     def over(self, stream: ByteStream, host: str) -> TlsStream:
-        """Return an encrypted stream that tells of its failures."""
+        """Return an encrypted stream that records its failures."""
         found = WatchedStream(stream, self.context, host)
         found.on_failure = lambda said: self._on_failure(f"{self._host} to {host}: {said}")
         return found
 
 
 class WatchedStream(TlsStream):
-    """An encrypted stream whose failures are noted."""
+    """An encrypted stream that records its failures."""
 
     __slots__ = ("on_failure",)
     on_failure: Callable[[str], None]
 
     @property
     def generation(self) -> int:
-        """Which of its certificates the server has shown."""
+        """Generation of the certificate that the server presented."""
         shown = self._tls.getpeercert(binary_form=True)
         assert shown is not None
         return generation_of(shown)
 
     def sealed(self, data: bytes) -> bytes:
-        """Return the record of data, which is not sent."""
+        """Return the TLS record that encrypts `data`, without sending it."""
         self._tls.write(data)
         return self._sent.read()
 
     async def shake_hands(self) -> None:
-        """Come to terms with the server."""
+        """Perform the handshake with the server."""
         try:
             await super().shake_hands()
         except TlsError as error:
@@ -234,7 +236,7 @@ class WatchedStream(TlsStream):
             raise
 
     async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Send all of it."""
+        """Send all data."""
         try:
             await super().send_all(data)
         except TlsError as error:
@@ -242,7 +244,7 @@ class WatchedStream(TlsStream):
             raise
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Fill room with what has come."""
+        """Receive data into a buffer. Returns the number of bytes."""
         try:
             return await super().receive_into(room)
         except TlsError as error:

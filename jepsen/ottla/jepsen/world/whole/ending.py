@@ -1,10 +1,15 @@
-"""The end of a run: everything is mended, and must come right within bounded time.
+"""The end of a run: all faults are healed, and the cluster must recover within bounded time.
 
-Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, EverythingEnds (no transaction
-stays open), GroupCatchesUp, MetadataAgrees (every broker has the same image), SettingsInForce (and
-its logs act on it), ReplicasAlike (all replicas of a partition begin and end at the same offsets),
-LogsAgree (what is committed is the same bytes on every replica), LogsHaveTheirFiles (what a log
-serves lies under its name), and those that `history.py` judges by reading everything once more.
+Invariants:
+
+- EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp;
+- EverythingEnds: no transaction stays open;
+- MetadataAgrees: every broker has the same image;
+- SettingsInForce: the logs of every broker use the settings in its image;
+- ReplicasAlike: all replicas of a partition begin and end at the same offsets;
+- LogsAgree: committed records are the same bytes on every replica;
+- LogsHaveTheirFiles: the files of a log are in the directory of its name;
+- those of `history.py`, checked by a last read of all records.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,61 +21,65 @@ from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.jepsen.checkers.compacted import differing_key, is_compacted
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
-from ottla.jepsen.world.whole.history import ClientHistory
-from ottla.jepsen.world.whole.machine import Machine
-from ottla.jepsen.world.whole.rebirth import (
-    Rebirths,
+from ottla.jepsen.world.whole.faults.topic_recreations import (
+    TopicRecreations,
     replicas_that_differ,
     settings_not_in_force,
 )
+from ottla.jepsen.world.whole.history import ClientHistory
+from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.workload import ClientWorkload
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 
 HEALING_S_MAX = 60.0
-"""How long a healed cluster may take until everybody serves and every in-sync set is full."""
+"""Time in seconds within which all nodes of a healed cluster must serve, with full ISRs."""
 
 PROGRESS_S_MAX = 30.0
 GROUP_S_MAX = 60.0
 ENDS_S_MAX = 30.0
-"""How long transactions may take to end: longer than their timeout and a request's together."""
+"""Time in seconds within which transactions must end: longer than their timeout plus that of a
+request."""
 
 SETTLING_S_MAX = 10.0
-"""How long brokers that follow the same image may take to act on it."""
+"""Time in seconds within which brokers with the same image must have applied it."""
 
 LOOK_S = 0.25
 LOOKS_AT_FILES_MAX = 40
-"""How often a log's files may change while they are read: a cleaner that is behind puts one segment
-after the other in its place."""
+"""Number of times that a log's files may change while they are read. A cleaner that has fallen
+behind replaces one segment after the other."""
 
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
-"""Where a log lies: on whose disk, and where there."""
+"""Machine and directory of a log."""
 
 LAST_DELTA = slice(23, 27)
-"""The last record's offset, counted from the batch's first, in a batch's bytes."""
+"""Position in a batch of the field with the offset of its last record, relative to its base
+offset."""
 
 BATCH_OVERHEAD = 12
-"""Bytes of a batch before what its length counts: base offset and the length itself."""
+"""Number of bytes of a batch that its length field does not count: base offset and the length
+itself."""
 
 
 class EndJudge:
-    """Judges a cluster at the end of its run."""
+    """Checks a cluster at the end of a run."""
 
     def __init__(
         self,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
         history: ClientHistory,
-        rebirths: Rebirths,
+        recreations: TopicRecreations,
     ) -> None:
         self._cluster = cluster
         self._workload = workload
         self._history = history
-        self._rebirths = rebirths
+        self._recreations = recreations
 
     async def judge(self) -> None:
-        """Wait for what must come, then compare all there is; Violation says what is wrong."""
+        """Wait until the cluster has recovered, then compare all data. Raises Violation if a check
+        fails."""
         await self._until("EverybodyServes", self._cluster.unready, HEALING_S_MAX)
         await self._until("InSyncSetsFillUp", self._cluster.out_of_sync, HEALING_S_MAX)
         self._workload.is_quiet = True
@@ -88,7 +97,7 @@ class EndJudge:
         await self._attempt(
             "ProgressAfterHealing", lambda: self._workload.read_all(ends), PROGRESS_S_MAX
         )
-        await self._attempt("ProgressAfterHealing", self._rebirths.judge, PROGRESS_S_MAX)
+        await self._attempt("ProgressAfterHealing", self._recreations.judge, PROGRESS_S_MAX)
         if self._workload.members:
             await self._wait_for_group(ends)
         await self._stop_clients()
@@ -105,11 +114,11 @@ class EndJudge:
         await self._look_for_files()
 
     async def _settle_producers(self) -> None:
-        """Wait until every record that was sent is acknowledged or given up."""
+        """Wait until every sent record is acknowledged or given up."""
         await trio.sleep(1.0)
 
     async def _settle_clients(self) -> None:
-        """Wait until nothing is open that readers wait for."""
+        """Wait until no transaction that blocks readers is open."""
         unsettled: list[str] = []
 
         async def look() -> None:
@@ -177,7 +186,8 @@ class EndJudge:
         )
 
     async def _look_for_files(self) -> None:
-        """Hold every log to its files: a removed one would serve until its process ends."""
+        """Check that the files of every log reach its end offset. A log whose files were removed
+        would serve only until its process ends."""
         for node, broker in sorted(self._cluster.brokers.items()):
             for at, log in broker.logs:
                 end_offset = log.end_offset
@@ -205,7 +215,8 @@ class EndJudge:
     async def _attempt(
         self, invariant: str, action: Callable[[], Awaitable[None]], patience_s: float
     ) -> None:
-        """Repeat an action until it comes to its end."""
+        """Repeat an action until it succeeds. Raises Violation if it has not succeeded after
+        `patience_s`."""
         trouble = "it takes forever"
         with trio.move_on_after(patience_s):
             while True:
@@ -224,7 +235,8 @@ class EndJudge:
 
 
 async def _compare(name_of_log: str, holders: list[Replica]) -> None:
-    """Hold every two replicas of a log to the same batches up to the shorter one's end."""
+    """Check that any two replicas of a log have the same batches, up to the end of the shorter
+    one."""
     logs = [(machine.name, await batches_of(machine, path)) for machine, path in holders]
     end = min((max(found, default=-1) for _, found in logs), default=-1)
     start = max((min(found, default=0) for _, found in logs), default=0)
@@ -243,10 +255,10 @@ async def _compare(name_of_log: str, holders: list[Replica]) -> None:
 
 
 def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) -> None:
-    """Hold every two replicas of a compacted log to the same last value of every key.
+    """Check that any two replicas of a compacted log have the same last value of every key.
 
-    Each is compacted by its own broker, when it comes to it: what was superseded or deleted is
-    there or not.
+    Each broker compacts its replica at a different time, so a superseded or deleted record may
+    exist on one replica and not on another.
     """
     end = min((max(found, default=-1) for _, found in logs), default=-1)
     first_name, first = logs[0]
@@ -259,10 +271,10 @@ def _compare_states(name_of_log: str, logs: list[tuple[str, dict[int, bytes]]]) 
 
 
 async def batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
-    """Return the batches that lie in a log's directory, by their base offsets.
+    """Return the batches in a log's directory, by their base offsets.
 
-    Where a cleaning puts new files in the place of old ones meanwhile, it is looked at again: for
-    a moment the records of a segment are in its `.swap` file alone.
+    The directory is read again if a cleaning replaces files meanwhile: for a moment the records of
+    a segment are only in its `.swap` file.
     """
     for attempts_left in reversed(range(LOOKS_AT_FILES_MAX)):
         try:

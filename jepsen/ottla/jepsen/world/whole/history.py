@@ -1,10 +1,12 @@
-"""What clients did and saw, held to what Kafka promises while it happens.
+"""The operations of clients and their results, checked against Kafka's guarantees as they happen.
 
-Pure.  Values are unique, so that every record seen names who sent it.  Of a compacted log a record
-may be gone that a later one of its key supersedes.  Invariants:
-NoAcknowledgedRecordLost, NoRecordTwice, NothingFromNowhere, ConsistentRead (what was once seen at
-an offset never changes), AcknowledgedIsVisible, RealTimeOrder (what was sent after an
-acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
+The module does no I/O. Values are unique, so that every record read identifies its sender. A record
+of a compacted log may be missing if a later record with the same key supersedes it. Invariants:
+
+- NoAcknowledgedRecordLost, NoRecordTwice, NothingFromNowhere, AcknowledgedIsVisible, ProducerOrder;
+- ConsistentRead: a record read at an offset never changes;
+- RealTimeOrder: a record sent after an acknowledgement has a higher offset;
+- CommittedOffsetsNeverGoBack, NothingCommittedUnread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,21 +22,21 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """What is known of one partition."""
+    """Facts about one partition that the clients' results have shown."""
 
     values: dict[int, bytes] = field(default_factory=dict)
-    """By offset: what was acknowledged or read there."""
+    """Value at each offset, as acknowledged to a producer or read by a consumer."""
     offsets: dict[bytes, int] = field(default_factory=dict)
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     sent: dict[bytes, int] = field(default_factory=dict)
-    """With the highest offset that was acknowledged before it was sent."""
+    """Highest offset that was already acknowledged when each value was sent."""
     acknowledged_offset_max: int = -1
     latest: dict[int, int] = field(default_factory=dict)
-    """By record key: the highest offset that was acknowledged or read; of a compacted log."""
+    """Highest offset of each record key that was acknowledged or read, in a compacted log."""
 
 
 class ClientHistory:
-    """All that clients did and saw in one run."""
+    """All operations of clients in one run, and their results."""
 
     def __init__(
         self,
@@ -45,23 +47,24 @@ class ClientHistory:
         checkers: Sequence[str] = CHECKERS,
     ) -> None:
         self.events = ClientEvents(clock_ns, record_key_count=record_key_count, checkers=checkers)
-        """The same, for the judges that want all of it at once."""
+        """The same operations as events, for the checkers that need the whole history."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0
         self.acknowledged_count = 0
         self.sent_count = 0
         self.commit_count = 0
         self.broken: Violation | None = None
-        """The first promise that was not kept."""
+        """First broken guarantee of the run, or None."""
         self._trace = trace
         self._record_key_count = record_key_count
-        """Of each log, which is compacted then; 0: records have no key, and none may go."""
+        """Number of record keys in each log, which is then compacted. 0 means that records have no
+        key and none may be removed."""
         self._begun: dict[tuple[TopicPartition, bytes], Event] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
 
     def of(self, at: TopicPartition) -> PartitionHistory:
-        """Return what is known of a partition."""
+        """Return the facts about a partition that the clients' results have shown."""
         found = self.partitions.get(at)
         if found is None:
             found = self.partitions[at] = PartitionHistory()
@@ -70,7 +73,7 @@ class ClientHistory:
     # ---- records
 
     def on_send(self, at: TopicPartition, value: bytes) -> None:
-        """Note that a record is handed to a producer."""
+        """Record that a client passed a record to a producer."""
         known = self.of(at)
         assert value not in known.sent, "values are unique"
         known.sent[value] = known.acknowledged_offset_max
@@ -79,7 +82,7 @@ class ClientHistory:
         self.sent_count += 1
 
     def on_acknowledged(self, at: TopicPartition, value: bytes, offset: int) -> None:
-        """Note that a record was acknowledged by all in-sync replicas."""
+        """Record that a record was acknowledged by all in-sync replicas."""
         known = self.of(at)
         self._trace.add("acknowledged", at.topic, at.partition, offset, value)
         self.acknowledged_count += 1
@@ -89,26 +92,27 @@ class ClientHistory:
                 f"{at}: {value!r} was sent after offset {known.sent[value]} was acknowledged, "
                 f"and lies at {offset}",
             )
-        told = [["send", key_of(at), [offset, value.decode()]]]
-        self.events.ends(self._begun.pop((at, value)), told)
+        steps = [["send", key_of(at), [offset, value.decode()]]]
+        self.events.ends(self._begun.pop((at, value)), steps)
         self._learn(at, known, value, offset)
         known.acknowledged[value] = offset
         known.acknowledged_offset_max = max(known.acknowledged_offset_max, offset)
 
     def on_read(self, at: TopicPartition, value: bytes, offset: int) -> None:
-        """Note that a consumer was given a record."""
+        """Record that a consumer received a record."""
         self.read_count += 1
         self._learn(at, self.of(at), value, offset)
 
     def on_end_offset(self, at: TopicPartition, end: int, *, floor: int) -> None:
-        """Take in where a partition ends, asked when `floor` was acknowledged already."""
+        """Check a partition's end offset. When it was requested, `floor` was already
+        acknowledged."""
         if end <= floor:
             self.break_(
                 "AcknowledgedIsVisible", f"{at}: {floor} was acknowledged, it ends at {end}"
             )
 
     def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes], *, end: int) -> None:
-        """Take in all that a partition holds below an offset at the end."""
+        """At the end of the run, check all records of a partition below its end offset."""
         known = self.of(at)
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)
@@ -150,9 +154,9 @@ class ClientHistory:
             known.latest[record_key] = max(offset, known.latest.get(record_key, -1))
 
     def _is_superseded(self, known: PartitionHistory, offset: int) -> bool:
-        """Return whether compaction may have taken what lay at an offset.
+        """Return whether compaction may have removed the record at an offset.
 
-        A record that supersedes another is held to be there itself, unless one supersedes it.
+        The later record with the same key must itself exist, unless a third one supersedes it.
         """
         if not self._record_key_count:
             return False
@@ -162,30 +166,32 @@ class ClientHistory:
     # ---- groups
 
     def on_processed(self, group: str, at: TopicPartition, offset: int) -> None:
-        """Note that a member of a group is done with a record."""
+        """Record that a group member has processed a record."""
         self._processed.setdefault((group, at), set()).add(offset)
 
     def committed_floor(self, group: str, at: TopicPartition) -> int:
-        """Return the offset whose commit was answered last; ask before a request begins."""
+        """Return the last committed offset that was acknowledged. Must be called before the request
+        for a committed offset is sent."""
         return self._committed.get((group, at), 0)
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note that a commit was answered without an error."""
+        """Record that a commit of offsets succeeded."""
         self.commit_count += 1
         for at, offset in offsets.items():
             self._trace.add("committed", group, at.topic, at.partition, offset)
             self._committed[group, at] = max(offset, self.committed_floor(group, at))
 
     def on_committed_read(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
-        """Take in what a group has committed, asked when `floor` was answered already."""
+        """Check a group's committed offset. When it was requested, `floor` was already
+        acknowledged."""
         if offset < floor:
             self.break_(
                 "CommittedOffsetsNeverGoBack",
-                f"{group} at {at}: {floor} was committed, {offset} is told",
+                f"{group} at {at}: {floor} was committed, the response has {offset}",
             )
 
     def check_group(self, group: str, at: TopicPartition) -> None:
-        """Hold a group to it that what lies below its committed offset was processed."""
+        """Check that a group has processed all records below its committed offset."""
         processed = self._processed.get((group, at), set())
         end = self.committed_floor(group, at)
         known = self.of(at)
@@ -198,6 +204,6 @@ class ClientHistory:
                 )
 
     def break_(self, invariant: str, detail: str) -> None:
-        """Note a promise that was not kept."""
+        """Record a broken guarantee."""
         if self.broken is None:
             self.broken = Violation(invariant, detail)

@@ -1,12 +1,13 @@
-"""trio's loop as the world needs it: virtual time, an order that the seed decides, and stops.
+"""trio's event loop with virtual time, an order decided by the seed, and processes that stop.
 
-Tasks belong to a `Machine` by a context variable that children inherit.  A stopped machine's tasks
-stay where they are: when its process is paused they run on later and find their deadlines past, as
-after SIGSTOP; when it was killed they never run again, not even to clean up.  For this trio's run
-queue is replaced by one that sets them aside, so no product code knows of it.
+A context variable, which child tasks inherit, assigns each task to a `Machine`. When a machine
+stops, its tasks stop where they are. If its process was paused, they continue later and find their
+deadlines expired, as after SIGSTOP. If it was killed, they never run again, not even to clean up.
+For this, trio's run queue is replaced by one that holds such tasks back, so that product code is
+unaffected.
 
-It leans on what trio does not promise: `_core._run._r`, its flag for deterministic scheduling, the
-run queue and the instruments of its runner.  `test_loop.py` asserts that they are there.
+This relies on internals of trio: `_core._run._r`, its flag for deterministic scheduling, the run
+queue and the instruments of its runner. `test_loop.py` asserts that they exist.
 """
 
 from collections import deque
@@ -24,34 +25,41 @@ from trio.lowlevel import Task
 T = TypeVar("T")
 
 SCHEDULING_FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
-"""Makes trio sort what runs next by age before `_r` shuffles it, so that no address shows."""
+"""Flag that makes trio sort the runnable tasks by age before `_r` shuffles them, so that the order
+does not depend on memory addresses."""
 
 INSTANTS_PER_S = 4_000
-"""More of them make fewer things happen at once, and runs slower."""
+"""Number of instants per virtual second. With more instants, fewer events happen at once, and a run
+is slower."""
 
 
 class Tasks:
-    """The tasks of one process; `is_stopped` while none of them may run."""
+    """The tasks of one process. While `is_stopped`, none of these tasks runs."""
 
-    __slots__ = ("held", "is_stopped", "name")
+    __slots__ = ("held", "is_late", "is_stopped", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_stopped = False
+        self.is_late: Callable[[], bool] | None = None
+        """Function that is called at each wake-up of a task. It returns True to delay the task.
+        None means that no task is delayed."""
         self.held: list[Task] = []
-        """Those that would run if they might."""
+        """Runnable tasks that are held back."""
 
 
 STUCK_LOOK_S = 0.01
 STUCK_COUNT_MAX = 100
-"""A second of real time in which nothing runs is an eternity."""
+"""Number of consecutive waits of 10 ms without a runnable task after which the loop counts as
+stuck."""
 
 TASKS: ContextVar[Tasks | None] = ContextVar("tasks", default=None)
-"""Whose task this is; None is the world's own."""
+"""Process that owns the current task. None means the simulator itself."""
 
 
 class VirtualClock(Clock):
-    """Time that stands while anybody can run, and else jumps to the next deadline."""
+    """Clock that does not advance while any task can run, and otherwise jumps to the next
+    deadline."""
 
     def __init__(self, loop: "Loop") -> None:
         self.now_s = 0.0
@@ -59,14 +67,15 @@ class VirtualClock(Clock):
         self._stuck_count = 0
 
     def start_clock(self) -> None:
-        """Begin (trio calls this)."""
+        """Start the clock (called by trio)."""
 
     def current_time(self) -> float:
         """Return the seconds since the run's start."""
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to the deadline: trio asks only when no task can run before."""
+        """Advance the clock to the deadline, and return how long trio must wait in real seconds.
+        trio calls this only if no task can run before the deadline."""
         if self._loop.has_more_to_do:
             return 0.0
         if deadline == float("inf"):
@@ -81,20 +90,20 @@ class VirtualClock(Clock):
 
 
 def next_instant(at_s: float) -> float:
-    """Return the first of the world's instants that is not before a time.
+    """Return the first instant at or after a time.
 
-    What machines do to each other happens at instants, so that much of it happens at once: its
-    order is then chance's, and a turn of the loop does more.
+    Machines affect each other only at instants, so that many events happen at once. Their order is
+    then random, and an event-loop iteration does more work.
     """
     return ceil(at_s * INSTANTS_PER_S) / INSTANTS_PER_S
 
 
 class NothingWillHappenError(Exception):
-    """Every task waits for another one, without a deadline."""
+    """Raised if every task waits for another one, without a deadline."""
 
 
 class _NoInstruments(Instruments):
-    """Takes none: they measure real time, of which a run has none."""
+    """Set of trio instruments that is always empty, because instruments measure real time."""
 
     def add_instrument(self, instrument: Instrument) -> None:
         """Do nothing."""
@@ -104,36 +113,42 @@ class _NoInstruments(Instruments):
 
 
 class _RunQueue(deque[Task]):
-    """The tasks that run next, but those of stopped processes."""
+    """Queue of the runnable tasks, without those of stopped processes."""
 
     before_step: Callable[[], None]
 
     def __iter__(self) -> Iterator[Task]:
-        """Begin a step: trio takes all that is here in one go, in every turn of its loop."""
+        """Begin a step. trio takes all queued tasks at once, in every iteration of its loop."""
         self.before_step()
         return super().__iter__()
 
     def append(self, task: Task) -> None:
         owner = task.context.get(TASKS)
-        if owner is not None and owner.is_stopped:
+        if owner is not None and (
+            owner.is_stopped or (owner.is_late is not None and owner.is_late())
+        ):
             owner.held.append(task)
         else:
             super().append(task)
 
 
 class Loop:
-    """The loop that runs now: stops and resumes processes between two steps of it."""
+    """The running event loop, which stops and resumes processes between two steps."""
 
     def __init__(self) -> None:
         self._queue = _RunQueue()
         self._queue.before_step = self._before_step
         self._due: list[Callable[[], None]] = []
         self._stopped: dict[Tasks, None] = {}
+        self._strike: Callable[[], None] | None = None
+        self._steps_to_strike = 0
+        self.on_step: Callable[[], None] | None = None
+        """Function that is called between any two steps, or None."""
         self.failure: Exception | None = None
         self.step_count = 0
 
     def take_over(self) -> None:
-        """Put our queue in the place of trio's."""
+        """Replace trio's run queue by one that holds back the tasks of stopped processes."""
         runner = trio_run.GLOBAL_RUN_CONTEXT.runner
         assert type(runner.runq) is deque
         self._queue.extend(runner.runq)
@@ -142,46 +157,63 @@ class Loop:
 
     @property
     def has_more_to_do(self) -> bool:
-        """Whether something is to be done before time goes on."""
+        """Return whether actions or tasks are pending that must run before time advances."""
         return bool(self._due)
 
     def between_steps(self, action: Callable[[], None]) -> None:
-        """Act when every task that runs now has come to its next wait: before others run."""
+        """Call an action after all running tasks have reached their next wait, and before other
+        tasks run."""
         self._due.append(action)
 
+    def call_after_steps(self, step_count: int, action: Callable[[], None]) -> None:
+        """Call an action after a number of steps, unless `cancel_call` is called before."""
+        self._steps_to_strike, self._strike = step_count, action
+
+    def cancel_call(self) -> None:
+        """Drop the action that `call_after_steps` scheduled."""
+        self._strike = None
+
     def _before_step(self) -> None:
-        """Do what is due between two steps."""
+        """Call the pending actions. This happens between two steps."""
         self.step_count += 1
+        if self._strike is not None:
+            self._steps_to_strike -= 1
+            if self._steps_to_strike <= 0:
+                self._due.append(self._strike)
+                self._strike = None
+        if self.on_step is not None:
+            self._due.append(self.on_step)
         while self._due:
             due, self._due = self._due, []
             for action in due:
                 try:
                     action()
-                except Exception as error:  # trio would drop us, and go on
+                except Exception as error:  # trio would drop this instrument and continue
                     self.failure = self.failure or error
 
     def stop(self, tasks: Tasks) -> None:
-        """Let none of a process's tasks run; only between two steps."""
+        """Hold back all tasks of a process. Must be called between two steps."""
         tasks.is_stopped = True
         self._stopped[tasks] = None
         for _ in range(len(self._queue)):
             self._queue.append(self._queue.popleft())
 
     def resume(self, tasks: Tasks) -> None:
-        """Let them run on."""
+        """Let the tasks of a process run again."""
         tasks.is_stopped = False
         self._stopped.pop(tasks, None)
         held, tasks.held = tasks.held, []
         self._queue.extend(held)
 
     def resume_all(self) -> None:
-        """Let everything run, so that it can end with the run."""
+        """Let all tasks of all processes run again, so that they can end with the run."""
         for tasks in list(self._stopped):
             self.resume(tasks)
 
 
 def run_in_virtual_time(main: Callable[[Loop], Awaitable[T]], *, seed: int) -> T:
-    """Run `main` in a loop of its own, with every order in it decided by the seed."""
+    """Run `main` in a new event loop whose order is decided by the seed. Returns the result of
+    `main`."""
     state, flag = trio_run._r.getstate(), getattr(trio_run, SCHEDULING_FLAG)
     trio_run._r.seed(seed)
     setattr(trio_run, SCHEDULING_FLAG, True)
@@ -200,7 +232,7 @@ def run_in_virtual_time(main: Callable[[Loop], Awaitable[T]], *, seed: int) -> T
 
 
 def own(tasks: Tasks, function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-    """Return the async function as one whose task, and all it starts, belong to a process."""
+    """Return an async function whose task and child tasks belong to a process."""
 
     async def owned(*arguments: Any) -> None:
         TASKS.set(tasks)

@@ -1,8 +1,8 @@
-"""One machine of the world and the process on it: started, paused, killed, cut from power.
+"""One simulated machine and the process on it, which is started, paused, killed or loses power.
 
-A process's end is one of four: it stops when asked to, it fails by an error of its own, it is
-killed (what it wrote stays in the page cache), or its machine loses power (what it did not flush
-survives in part).  The next start is always a new process on the same disk.
+A process ends in one of four ways: it stops on request, it fails by an error of its own, it is
+killed (its written data stays in the page cache), or its machine loses power (a part of its
+unflushed data survives). The next start is always a new process on the same disk.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -19,34 +19,34 @@ from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
-from ottla.jepsen.world.whole.network import SimulatedNetwork
-from ottla.jepsen.world.whole.probe import MachineProbe
-from ottla.jepsen.world.whole.rpc import RpcExchange, open_machine_rpc
-from ottla.jepsen.world.whole.streams import MachineTransport, Ports
+from ottla.jepsen.world.whole.net.network import SimulatedNetwork
+from ottla.jepsen.world.whole.net.probe import MachineProbe
+from ottla.jepsen.world.whole.net.rpc import RpcExchange, open_machine_rpc
+from ottla.jepsen.world.whole.net.streams import MachineTransport, Ports
 from ottla.model.seams import Rng
-from ottla.model.settings.tls import TlsConfig
+from ottla.model.settings.security.tls import TlsConfig
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_seam import Rpc
-from ottla.storage.disk_seam import Disk
+from ottla.storage.disk.disk_seam import Disk
 
 BOOT_MS_MAX = 1_000_000
-"""Machines were started at some time before the run."""
+"""Longest time in ms for which a machine was already running when the run began."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trouble:
-    """What is wrong with a machine's disk that its process must live with."""
+    """A fault of a machine's disk that its process must tolerate."""
 
     name: str
     start_count: int
-    """Which start of the machine met it."""
+    """Start count of the machine when the fault began."""
     may_fail_to_start: bool
-    """Whether a later process may end by it."""
+    """True if a process started later may end because of the fault."""
     has_lost_directory: bool
-    """Whether the process must start again to have all its directories."""
+    """True if the process must restart to use all its directories again."""
 
     def is_on(self, machine: "Machine") -> bool:
-        """Return whether the process that met it still runs in it."""
+        """Return whether this fault is active on the machine, in the process in which it began."""
         return (
             machine.trouble is self
             and machine.is_running
@@ -54,17 +54,17 @@ class Trouble:
         )
 
     def allows_end_of(self, machine: "Machine") -> bool:
-        """Return whether the process that ended by itself may have done so."""
+        """Return whether the fault explains why the process ended by itself."""
         is_later = machine.start_count != self.start_count
         return is_later and self.may_fail_to_start
 
 
 Process = Callable[["Machine", trio.Event], Awaitable[None]]
-"""What runs on a machine, until the event is set."""
+"""Main function of a process, which returns when the event is set."""
 
 
 class SharedWorld:
-    """What all machines of a run share."""
+    """The state shared by all machines of a run."""
 
     def __init__(self, loop: Loop, network: SimulatedNetwork, chance: Chance) -> None:
         self.loop = loop
@@ -74,15 +74,16 @@ class SharedWorld:
         self.chance = chance
         self.nursery: trio.Nursery
         self.encryption: Encryption | None = None
-        """TLS of the brokers' listeners; None where they have none."""
+        """TLS configuration of the brokers' listeners, or None."""
         self.disk_delay_s = 0.000_3
-        """How long a call of a disk takes that is not answered from memory, on average."""
+        """Average duration in seconds of a disk call that the page cache cannot serve."""
         self.is_over = False
-        """The run ends: nothing that still unwinds matters."""
+        """True at the end of the run. Errors of the tasks being cancelled do not matter then."""
 
 
 class _MachineDisk(SimulatedDisk):
-    """A disk with one worker a directory for what takes several steps, as the real one has."""
+    """A disk that has one worker per directory for operations of several steps, like the real
+    disk."""
 
     def __init__(self, rng: Rng, *, pause: Pause) -> None:
         super().__init__(rng, pause=pause)
@@ -90,16 +91,16 @@ class _MachineDisk(SimulatedDisk):
         self._workers_life = self.life
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably, one after another."""
+        """Replace the file durably. Replacements run one after another."""
         if self._workers_life != self.life:
-            # Whoever held one in an earlier life will never let it go.
+            # A task of an earlier life that owned a worker will never release it.
             self._workers, self._workers_life = {}, self.life
         async with self._workers.setdefault(path.split("/")[1], trio.Lock()):
             await super().write_atomically(path, data)
 
 
 class Machine:
-    """A machine, its disk, and the process on it."""
+    """A machine with its disk, its clocks, and the process that runs on it."""
 
     def __init__(
         self, world: SharedWorld, name: str, process: Process, *, drift_ppm: int = 0
@@ -110,16 +111,16 @@ class Machine:
         self.host = world.network.host(name)
         self.clock = MachineClock(boot_ms=chance.below(BOOT_MS_MAX), drift_ppm=drift_ppm)
         self.slow_disk_s = 0.0
-        """What a disk under load adds to every call."""
+        """Delay in seconds that a loaded disk adds to every call."""
         self.disk = _MachineDisk(chance.stream("disk"), pause=self._pause)
         self.disk.wall_ms = self.clock.wall_ms
         self.rng = chance.stream("process")
         self.has_bad_disk = False
-        """Its disk fails calls: a process may end by that."""
+        """True if calls of the disk fail. The failures may end a process."""
         self.trouble: Trouble | None = None
         self.is_paused = False
         self.failure: BaseException | None = None
-        """What the last process ended by, if it did so by an error of its own."""
+        """The error that ended the last process, if it failed by itself."""
         self.start_count = 0
         self._process = process
         self._delays = chance.stream("delays")
@@ -131,12 +132,13 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there, paused or not."""
+        """Return whether the machine has a process, paused or not."""
         return not self.has_ended.is_set()
 
     @property
     def seams(self) -> NodeSeams:
-        """Return what a node on this machine stands on."""
+        """Return the simulated disk, clock, network and other interfaces that a node on this
+        machine uses."""
         world = self.world
         return NodeSeams(
             clock=self.clock,
@@ -145,6 +147,11 @@ class Machine:
             open_rpc=self._open_rpc,
             probe=MachineProbe(world.network, world.ports, world.exchange, self.host),
         )
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks of the current process."""
+        return self._tasks
 
     def start(self) -> None:
         """Start a process."""
@@ -159,37 +166,37 @@ class Machine:
         self.world.nursery.start_soon(self._run, self._tasks, self._scope, self.has_ended)
 
     async def stop(self) -> None:
-        """Ask the process to stop, and wait until it has."""
+        """Request the process to stop, and wait until it has ended."""
         self._is_stopping.set()
         await self.has_ended.wait()
 
     def kill(self) -> None:
-        """End the process between two steps; its files stay as it wrote them."""
+        """End the process between two steps. The files that it wrote remain."""
         self.world.loop.between_steps(lambda: self._end(is_silent=False))
 
     def cut_power(self) -> None:
-        """End the process, and lose of its files what was not flushed, as chance has it."""
+        """End the process, and lose a random part of its unflushed data."""
         self.world.loop.between_steps(lambda: self._end(is_silent=True))
 
     def pause(self) -> None:
-        """Let the process do nothing until `resume`."""
+        """Pause the process until `resume`."""
         self.is_paused = True
         self.world.loop.between_steps(lambda: self.world.loop.stop(self._tasks))
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the process."""
         self.is_paused = False
         self.world.loop.between_steps(self._resume)
 
     def break_disk(
         self, operation: DiskOperation, number: int, *, skip_count: int, times: int
     ) -> None:
-        """Let calls of the disk fail; the process may end by it."""
+        """Make calls of the disk fail, which may end the process."""
         self.has_bad_disk = True
         self.disk.fail(operation, number, skip_count=skip_count, times=times)
 
-    def mend_disk(self) -> None:
-        """Mend the disk under a process that is gone; what was not flushed is lost in part."""
+    def repair_disk(self) -> None:
+        """Repair the disk of an ended process. A part of its unflushed data is lost."""
         self.has_bad_disk = False
         self.disk.heal()
         if not self.is_running:

@@ -1,8 +1,8 @@
 """The subject whose replicas are throttled whenever they are out of sync, and move all the time.
 
-The rate is about what clients produce: a replica that moves to a broker copies for many seconds,
-while nodes die around it.  What replicas in sync fetch counts, so it catches up only once clients
-are quiet.
+The throttle's rate is about the rate at which clients produce. So a replica that moves to a broker
+is copied for many seconds, while nodes around it fail. Fetches of in-sync replicas count against
+the quota, so the replica catches up only after clients stop.
 """
 
 from typing import ClassVar, NoReturn
@@ -24,7 +24,7 @@ class ThrottledWorkload(ClientWorkload):
     """Clients of topics whose replicas are all throttled."""
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Make the topics that stay, and throttle their replicas."""
+        """Create the permanent topics, and throttle their replicas."""
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             for topic in self._plan.topics:
@@ -32,26 +32,26 @@ class ThrottledWorkload(ClientWorkload):
 
 
 class ThrottleWatch:
-    """Counts on which side replicas wait."""
+    """Counts the replicas that wait for a quota, separately on leaders and on followers."""
 
     def __init__(self, cluster: SimulatedCluster, rare: Rare) -> None:
         self._cluster = cluster
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Look again and again."""
+        """Check the quotas repeatedly."""
         while True:
             for broker in self._cluster.brokers.values():
                 quotas = broker.core.replication_quotas
                 if quotas.leader.is_exceeded():
-                    self._rare.sometimes("a leader has given as much as it may")
+                    self._rare.sometimes("a leader waits for its replication quota")
                 if quotas.follower.is_exceeded():
-                    self._rare.sometimes("a follower has fetched as much as it may")
+                    self._rare.sometimes("a follower waits for its replication quota")
             await trio.sleep(LOOK_S)
 
 
 class ThrottledCluster(WholeCluster):
-    """Whole nodes and clients, and replicas that move under a throttle."""
+    """Engine with whole nodes and clients, and replicas that move while they are throttled."""
 
     subject = "throttled"
     budget = 8_000
@@ -71,8 +71,8 @@ class ThrottledCluster(WholeCluster):
     }
     required = (
         "a partition is reassigned",
-        "a leader has given as much as it may",
-        "a follower has fetched as much as it may",
+        "a leader waits for its replication quota",
+        "a follower waits for its replication quota",
         "an in-sync set is full again",
     )
 
@@ -83,5 +83,5 @@ class ThrottledCluster(WholeCluster):
         workload: ClientWorkload,
         rare: Rare,
     ) -> None:
-        """Watch the quotas."""
+        """Start watching the quotas."""
         nursery.start_soon(ThrottleWatch(cluster, rare).run)

@@ -1,4 +1,4 @@
-"""One producer of a transactional id, and what is noted of its transactions."""
+"""One producer with a transactional id, and the record of its transactions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -12,14 +12,14 @@ from ottla.jepsen.world.whole.machine import Machine
 from ottla.model.ids import TopicPartition
 
 Sent: TypeAlias = list[tuple[TopicPartition, str]]
-"""What one transaction writes where."""
+"""Partition and value of each record of one transaction."""
 
 Sender: TypeAlias = Callable[[ProducerTransaction], Awaitable[list[Delivery]]]
-"""Writes it, and returns the deliveries in the same order."""
+"""Function that sends the records of a transaction and returns the deliveries in the same order."""
 
 
 class TransactionalLife:
-    """A producer from its taking over of a transactional id to its end."""
+    """A producer, from its initialisation of a transactional id to its end."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class TransactionalLife:
         name: str,
         machine: Machine | None = None,
     ) -> None:
-        """`name` is no other producer's of the run."""
+        """Create the record. `name` is unique among the producers of the run."""
         self.name = name
         self.is_in_transaction = False
         self._machine = machine
@@ -41,7 +41,7 @@ class TransactionalLife:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is in a transaction, and its process still runs."""
+        """Return whether the producer is in a transaction and its process is running."""
         machine = self._machine
         is_running = machine is None or (
             machine.is_running and machine.start_count == self._start_count
@@ -49,20 +49,21 @@ class TransactionalLife:
         return self.is_in_transaction and is_running
 
     def begins_with(self, producer: Producer) -> None:
-        """Note that it has the transactional id."""
+        """Record that the producer has initialised the transactional id."""
         transactions = producer._transactions
         assert transactions is not None
         assert transactions.flow.identity is not None
         self._events.ends(self._init, list(transactions.flow.identity))
 
     def begins(self, name: str, sent: Sent) -> Event:
-        """Note that a transaction begins."""
+        """Record the start of a transaction, and return the event."""
         steps = [["send", key_of(at), value] for at, value in sent]
-        told = {"name": f"{self.name}/{name}", "producer": self.name}
-        return self._events.begins("txn", steps, process=self._process, extra=told)
+        extra = {"name": f"{self.name}/{name}", "producer": self.name}
+        return self._events.begins("txn", steps, process=self._process, extra=extra)
 
     def commits(self, begun: Event, sent: Sent, offsets: list[int]) -> None:
-        """Note that a transaction is committed, and where its records lie."""
+        """Record that a transaction was committed, with the offsets at which its records were
+        stored."""
         steps = [
             ["send", key_of(at), [offset, value]]
             for (at, value), offset in zip(sent, offsets, strict=True)

@@ -1,11 +1,14 @@
-"""What clients do in a run of transactions: transfers, copies that go with their offsets, readers.
+"""The clients of a run of transactions: producers that transfer amounts between partitions, movers
+and readers.
 
-Two producers at a time have the same transactional id and take it from each other, as a program
-that is started again while the old one still runs; half of them are killed or paused in the middle.
-Movers consume from one topic and produce to another, offsets and records in one transaction, as
-docs/delivery.md has it.  Readers see what is committed alone.  What all of them did is judged at
-the end (`checkers.transactions`, `checkers.log`, `checkers.cycles`).
+Two producers at a time have the same transactional id and fence each other, like a program that is
+restarted while the old process still runs. Half of them are killed or paused in a transaction.
+Movers consume from one topic and produce to another, with offsets and records in one transaction,
+as docs/delivery.md describes. Readers use read_committed. The whole history is checked at the end
+(`checkers.transactions`, `checkers.log`, `checkers.cycles`).
 """
+
+from typing import Any
 
 import trio
 
@@ -14,7 +17,10 @@ from ottla.client.consumer import Consumer, open_consumer
 from ottla.client.produce.delivery import Delivery
 from ottla.client.producer import Producer, open_producer
 from ottla.client.transactions.producer_transactions import ProducerTransaction
-from ottla.client.transactions.transaction_flow import TransactionAbortedError
+from ottla.client.transactions.transaction_flow import (
+    TransactionAbortedError,
+    TransactionProtocol,
+)
 from ottla.jepsen.checkers.transactions import OUTPUT_SIGN
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.client_events import FINAL, SUBSCRIBED, key_of
@@ -27,32 +33,35 @@ from ottla.jepsen.world.whole.workload import (
     RETRY_S,
     ClientWorkload,
     WorkloadPlan,
+    ignoring_faults,
     machine_time_ms,
-    sitting_out,
 )
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
 INPUT, OUTPUT = "orders", "copies"
-"""Where movers read, and where they alone write."""
+"""The topic that movers read, and the topic that only movers write."""
 
 PRODUCERS_PER_ID = 2
 TRANSACTIONS_MAX = 24
-"""Of a producer, before it leaves its transactional id to another one."""
+"""Number of transactions of a producer before another one initialises its transactional id."""
 
 RECORDS_MAX = 4
-"""Of a transaction."""
+"""Largest number of records in a transaction."""
 
 TIMEOUT_MS = 6_000
-"""Of a transaction: shorter than most pauses."""
+"""Transaction timeout in ms. It is shorter than most pauses."""
 
 ABORTED_ONE_IN = 4
+SHORT_REST_S, LONG_REST_S = 0.2, 6.0
+"""Longest rests of a producer in a run with clients of two versions."""
+
 MOVED_MAX = 6
-"""Records that are moved in one transaction."""
+"""Largest number of records that are moved in one transaction."""
 
 
-class ChangeOfMindError(Exception):
-    """A program's own reason to abort."""
+class DeliberateAbortError(Exception):
+    """Raised inside a transaction that the workload aborts deliberately."""
 
 
 class TransactionalWorkload(ClientWorkload):
@@ -68,7 +77,7 @@ class TransactionalWorkload(ClientWorkload):
         super().__init__(world, cluster, history, plan)
         self.group = "movers"
         self.movers, self.members = self.members, []
-        """They are waited for in `unsettled`."""
+        """Movers. `unsettled` waits until they have copied all records."""
         self._events = history.events
         self._bootstrap = cluster.bootstrap
         self._producer_lives: list[TransactionalLife] = []
@@ -80,7 +89,7 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def written(self) -> list[TopicPartition]:
-        """Return the partitions that transfers are written to."""
+        """Return the partitions to which transfers write."""
         return [at for at in self.partitions if at.topic != OUTPUT]
 
     # ---- producers
@@ -92,7 +101,7 @@ class TransactionalWorkload(ClientWorkload):
             if self.is_quiet:
                 await is_stopping.wait()
                 return
-            with sitting_out():
+            with ignoring_faults():
                 await self._transfer_many(f"writer-{number}", machine, chance, is_stopping)
             await trio.sleep(RETRY_S + 2 * chance.random())
 
@@ -103,11 +112,25 @@ class TransactionalWorkload(ClientWorkload):
         config = self._config_of(transactional_id, chance)
         async with open_producer(self._bootstrap, config) as producer:
             life.begins_with(producer)
+            self._choose_version(producer, chance)
+            is_committed = True
             for number in range(1 + chance.below(TRANSACTIONS_MAX)):
-                await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
+                await self._rest(producer, chance, is_committed=is_committed)
                 if self.is_quiet or is_stopping.is_set():
                     return
-                await self._transfer(producer, life, number, chance)
+                is_committed = await self._transfer(producer, life, number, chance)
+
+    async def _rest(self, producer: Producer, chance: Chance, *, is_committed: bool) -> None:
+        """Wait before the next transaction of a producer. `is_committed` is the outcome of its last
+        one."""
+        await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
+
+    def _choose_version(self, producer: Producer, chance: Chance) -> None:
+        """Choose the transaction version that a producer uses. Here every producer uses the version
+        of the cluster."""
+
+    def _aborted_one_in(self, producer: Producer) -> int:
+        return ABORTED_ONE_IN
 
     def _producer_life(self, transactional_id: str, machine: Machine) -> TransactionalLife:
         name = self._life(machine.name)
@@ -129,15 +152,18 @@ class TransactionalWorkload(ClientWorkload):
 
     async def _transfer(
         self, producer: Producer, life: TransactionalLife, number: int, chance: Chance
-    ) -> None:
-        """Move amounts between partitions: those of one transaction add up to nothing."""
+    ) -> bool:
+        """Transfer amounts between partitions. The amounts in one transaction add up to zero.
+
+        Returns whether the transaction is committed.
+        """
         amounts = [1 + chance.below(9) for _ in range(1 + chance.below(RECORDS_MAX - 1))]
         amounts.append(-sum(amounts))
         sent = [
             (chance.pick(self.written), f"{life.name}/{amount:+d}/{number * RECORDS_MAX + place}")
             for place, amount in enumerate(amounts)
         ]
-        is_aborted = chance.below(ABORTED_ONE_IN) == 0
+        is_aborted = chance.below(self._aborted_one_in(producer)) == 0
         is_slow = chance.below(4) == 0
 
         async def send(transaction: ProducerTransaction) -> list[Delivery]:
@@ -149,10 +175,10 @@ class TransactionalWorkload(ClientWorkload):
             if chance.below(2):
                 await deliveries[-1]
             if is_aborted:
-                raise ChangeOfMindError
+                raise DeliberateAbortError
             return deliveries
 
-        await self._in_transaction(producer, life, str(number), sent, send)
+        return await self._in_transaction(producer, life, str(number), sent, send)
 
     async def _send_value(self, producer: Producer, at: TopicPartition, value: str) -> Delivery:
         self._history.sent_count += 1
@@ -172,7 +198,7 @@ class TransactionalWorkload(ClientWorkload):
         sent: Sent,
         send: Sender,
     ) -> bool:
-        """Note a transaction and how it ended; return whether it is committed."""
+        """Run a transaction, and record it and its outcome. Returns whether it is committed."""
         begun = life.begins(name, sent)
         is_asked, life.is_in_transaction = False, True
         try:
@@ -180,14 +206,14 @@ class TransactionalWorkload(ClientWorkload):
                 deliveries = await send(transaction)
                 self._events.does("ask-commit", begun.extra["name"])
                 is_asked = True
-        except ChangeOfMindError:
+        except DeliberateAbortError:
             self._events.fails(begun, "a change of mind")
             return False
         except TransactionAbortedError as error:
             self._events.fails(begun, str(error))
             return False
         except Exception as error:
-            # Once its commit was asked for only its coordinator knows.
+            # Once its commit was requested, only the coordinator knows the outcome.
             if not is_asked:
                 self._events.fails(begun, repr(error))
             raise
@@ -215,7 +241,7 @@ class TransactionalWorkload(ClientWorkload):
             client_id=machine.name,
         )
         while not is_stopping.is_set():
-            with sitting_out():
+            with ignoring_faults():
                 life = self._producer_life(machine.name, machine)
                 async with (
                     open_consumer(self._bootstrap, config) as consumer,
@@ -268,11 +294,11 @@ class TransactionalWorkload(ClientWorkload):
                     await trio.sleep(2 * chance.random())
                 await transaction.send_offsets(ends, consumer.group_metadata())
                 if is_aborted:
-                    raise ChangeOfMindError
+                    raise DeliberateAbortError
                 return deliveries
 
             if not await self._in_transaction(producer, life, str(number), sent, send):
-                return  # the consumer stands behind what was aborted: open another one
+                return  # the consumer's position is past aborted records: open another one
 
     # ---- readers
 
@@ -289,13 +315,14 @@ class TransactionalWorkload(ClientWorkload):
     async def _read(self, machine: Machine, is_stopping: trio.Event) -> None:
         chance = self._chance(machine)
         while not is_stopping.is_set():
-            with sitting_out():
+            with ignoring_faults():
                 config = self._reader_config(chance, machine.name)
                 async with open_consumer(self._bootstrap, config) as consumer:
                     consumer.assign(self.partitions)
                     consumer.seek_to_beginning()
                     process = self._events.process()
-                    # Each begins again some time: what is committed stays so for a new reader.
+                    # Each reader starts again after a time, since committed records must be the
+                    # same for a new reader.
                     with trio.move_on_after(1 + 10 * chance.random()):
                         while not is_stopping.is_set():
                             begun = self._events.begins_poll(process)
@@ -304,10 +331,11 @@ class TransactionalWorkload(ClientWorkload):
                             self._history.read_count += len(records)
             await trio.sleep(RETRY_S)
 
-    # ---- the end
+    # ---- final steps
 
     async def probe(self, patience_s: float, partitions: object = None) -> None:
-        """Have a fresh producer commit one record to every partition.  Raises RefusedError."""
+        """Let a new producer commit one record to every partition. Raises RefusedError if that
+        fails."""
         name = self._life("probe")
         life = TransactionalLife(self._events, name, name)
         sent = [
@@ -332,7 +360,8 @@ class TransactionalWorkload(ClientWorkload):
             await self._in_transaction(producer, life, "0", sent, send)
 
     async def unsettled(self) -> list[str]:
-        """Return who is in a transaction, and the partitions that movers are behind in."""
+        """Return the producers that are in a transaction, and the partitions in which movers
+        lag."""
         busy = [life.name for life in self._producer_lives if life.is_busy]
         if busy:
             return busy
@@ -340,7 +369,7 @@ class TransactionalWorkload(ClientWorkload):
             latest = dict.fromkeys(self.partitions, -1)
             ends = await admin.list_offsets(latest)
             stable = await admin.list_offsets(latest, isolation_level="read_committed")
-            told = await admin.group_offsets(self.group) if self.movers else {}
+            answer = await admin.group_offsets(self.group) if self.movers else {}
         found = [
             f"{at} ends at {ends[at].offset} and is stable up to {stable[at].offset}"
             for at in self.partitions
@@ -350,22 +379,22 @@ class TransactionalWorkload(ClientWorkload):
             return found
         last = await self._last_offsets({at: int(ends[at].offset) for at in self.moved})
         for at, offset in last.items():
-            committed = int(told[at].offset) if at in told else 0
+            committed = int(answer[at].offset) if at in answer else 0
             if committed <= offset:
                 found.append(f"{at} is moved up to {committed} of {offset + 1}")
         if not found:
-            keys = {key_of(at): int(told[at].offset) if at in told else 0 for at in self.moved}
+            keys = {key_of(at): int(answer[at].offset) if at in answer else 0 for at in self.moved}
             begun = self._events.begins("committed", None, extra=FINAL)
             self._events.ends(begun, {"group": self.group, "keys": keys})
         return found
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """Return the partitions that movers read."""
+        """Return the partitions from which movers read."""
         return [at for at in self.partitions if at.topic == INPUT]
 
     async def _last_offsets(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of each partition's last record that is committed."""
+        """Return the offset of each partition's last committed record."""
         found: dict[TopicPartition, int] = {}
         config = ConsumerConfig(auto_offset_reset="earliest", isolation_level="read_committed")
         async with open_consumer(self._bootstrap, config) as consumer:
@@ -378,7 +407,7 @@ class TransactionalWorkload(ClientWorkload):
         return found
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to its end."""
+        """Read every partition from its start to the given end offset."""
         config = ConsumerConfig(
             auto_offset_reset="earliest",
             isolation_level="read_committed",
@@ -392,3 +421,61 @@ class TransactionalWorkload(ClientWorkload):
                 while await consumer.position(at) < ends[at]:
                     begun = self._events.begins_poll(process, FINAL)
                     self._events.ends_poll(begun, await consumer.poll(5.0))
+
+
+class MixedTransactionalWorkload(TransactionalWorkload):
+    """The same clients, half of whose producers are from before transaction version 2.
+
+    An old producer adds each partition at the coordinator itself (AddPartitionsToTxn), and keeps
+    its epoch from one transaction to the next. It shares its transactional id with new ones.
+
+    A new producer that is fenced while it rests has the epoch before that of its successor, and
+    ends what it begins by an abort. If the successor is old and its last transaction was aborted,
+    only the rule for clients of different versions keeps the coordinator from taking this abort
+    for a retry. So old producers abort often and rest afterwards, and new ones rest until then.
+    """
+
+    def __init__(
+        self,
+        world: SharedWorld,
+        cluster: SimulatedCluster,
+        history: ClientHistory,
+        plan: WorkloadPlan,
+    ) -> None:
+        super().__init__(world, cluster, history, plan)
+        self._aborted_by_old = trio.Event()
+
+    def _choose_version(self, producer: Producer, chance: Chance) -> None:
+        if chance.below(2):
+            old: Any = producer._transactions
+            old._find_protocol = _explicit  # in this one object
+
+    async def _transfer(
+        self, producer: Producer, life: TransactionalLife, number: int, chance: Chance
+    ) -> bool:
+        is_committed = await super()._transfer(producer, life, number, chance)
+        if not is_committed and _is_old(producer):
+            self._aborted_by_old.set()
+            self._aborted_by_old = trio.Event()
+        return is_committed
+
+    def _aborted_one_in(self, producer: Producer) -> int:
+        return 2 if _is_old(producer) else 2 * ABORTED_ONE_IN
+
+    async def _rest(self, producer: Producer, chance: Chance, *, is_committed: bool) -> None:
+        if _is_old(producer) == is_committed:
+            await trio.sleep(SHORT_REST_S * chance.random())
+        else:
+            is_over = trio.Event() if _is_old(producer) else self._aborted_by_old
+            with trio.move_on_after(LONG_REST_S * chance.random()):
+                await is_over.wait()
+
+
+def _is_old(producer: Producer) -> bool:
+    transactions: Any = producer._transactions
+    return transactions._find_protocol is _explicit
+
+
+async def _explicit(deadline: float) -> TransactionProtocol:
+    await trio.lowlevel.checkpoint()
+    return TransactionProtocol.EXPLICIT

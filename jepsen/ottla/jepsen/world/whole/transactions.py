@@ -1,7 +1,7 @@
-"""Whole clusters under fire whose clients write in transactions.
+"""Whole clusters with faults, whose clients write in transactions.
 
-In half of the runs the epochs of a producer id run out after a few transactions, as after 32,766 in
-a cluster that is years old; some clusters have finalised an earlier transaction.version.
+In half of the runs the epochs of a producer id are exhausted after a few transactions, as happens
+after 32,766 of them in an old cluster. Some clusters have finalised an earlier transaction.version.
 """
 
 from collections.abc import Iterator
@@ -14,18 +14,24 @@ from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
 from ottla.jepsen.world.bugs.mutant import patched
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.whole.transactional_workload import INPUT, OUTPUT, TransactionalWorkload
+from ottla.jepsen.world.whole.transactional_workload import (
+    INPUT,
+    OUTPUT,
+    MixedTransactionalWorkload,
+    TransactionalWorkload,
+)
 from ottla.jepsen.world.whole.whole_cluster import COMPACTING, WholeCluster
 from ottla.jepsen.world.whole.workload import WorkloadPlan
 from ottla.metadata import features
-from ottla.storage import producer_state
+from ottla.storage.producers import producer_state
 
 EPOCHS = 6
-"""The last epoch but one of runs in which they are few."""
+"""The last producer epoch but one, in runs with few epochs."""
 
 
 class TransactionsOfCluster(WholeCluster):
-    """Whole nodes and clients that write in transactions, two to each transactional id."""
+    """Engine with whole nodes, and clients that write in transactions. Two producers share each
+    transactional id."""
 
     subject = "transactions"
     budget = 8_000
@@ -72,7 +78,7 @@ class TransactionsOfCluster(WholeCluster):
         )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed; a broken invariant is part of the outcome."""
+        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
         stream = chance.stream("transactions")
         has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
         with _version(version), _few_epochs() if has_few_epochs else ExitStack():
@@ -80,7 +86,8 @@ class TransactionsOfCluster(WholeCluster):
 
 
 class CoordinatorsOfCluster(TransactionsOfCluster):
-    """The same, and little but coordinators that die while they end a transaction."""
+    """Like TransactionsOfCluster, but almost the only faults are coordinators that die while they
+    end a transaction."""
 
     subject = "transactions-coordinators"
     only = (*("coordinator",) * 3, *("kill alone",) * 3, *("unfollowed coordinator",) * 6)
@@ -88,19 +95,44 @@ class CoordinatorsOfCluster(TransactionsOfCluster):
     required = (
         "a coordinator dies whose transaction is prepared",
         "a coordinator dies whose transaction is about to be prepared",
-        "a coordinator dies whose followers know of no end",
+        "a coordinator dies before its followers know of the end",
     )
 
 
+class ClientVersionsOfCluster(TransactionsOfCluster):
+    """Like TransactionsOfCluster, but half of the producers are from before transaction version 2.
+
+    Many producers are paused and killed, since only a producer that was fenced shows whether the
+    two kinds fence each other.
+    """
+
+    subject = "transactions-clients"
+    budget = 20_000
+    only = (*("client",) * 3, *("pause",) * 2, "kill", "breaks")
+    controller_counts = (1,)
+    workload = MixedTransactionalWorkload
+    required = ("a broker fails over",)
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return a plan without movers, whose producers are never fenced."""
+        return replace(super().plan_of(plan), member_count=0, producer_count=4)
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Run one seed with transaction version 2 in the cluster, and return the outcome."""
+        with _version(2):
+            return WholeCluster.run(self, chance, budget=budget)
+
+
 class CompactedTransactionsOfCluster(TransactionsOfCluster):
-    """The same with topics that are compacted all the time."""
+    """Like TransactionsOfCluster, but with topics that are compacted all the time."""
 
     subject = "transactions-compacted"
     topics = (f"{COMPACTED_TOPIC}balances", f"{COMPACTED_TOPIC}addresses")
     record_key_count = 5
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan without movers: what they read may be superseded before."""
+        """Return a plan without movers, since compaction may remove records before they are
+        read."""
         return replace(super().plan_of(plan), member_count=0)
 
 

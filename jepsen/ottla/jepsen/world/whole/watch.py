@@ -1,4 +1,4 @@
-"""Looks at a run from outside: counts what happens to partitions, and which rare states come."""
+"""Observers of a run. They count changes of partitions and occurrences of rare states."""
 
 from collections import Counter
 from typing import NoReturn
@@ -13,7 +13,7 @@ from ottla.jepsen.world.whole.workload import ClientWorkload
 from ottla.metadata.image import PartitionState
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
-from ottla.storage.log import Log
+from ottla.storage.log.log import Log
 
 LOOK_S = 0.05
 COMPACTION_LOOK_S = 0.25
@@ -31,7 +31,7 @@ class MetadataWatch:
         self._offset = -1
 
     async def run(self) -> NoReturn:
-        """Look again and again."""
+        """Check the newest metadata at intervals, and count the changes since the last check."""
         while True:
             self._look()
             await trio.sleep(LOOK_S)
@@ -80,7 +80,8 @@ class MetadataWatch:
 
 
 class CompactionWatch:
-    """Counts in which order leaders and followers compact, and what readers meet of it."""
+    """Counts which replicas compact first, leaders or followers, and the gaps in offsets that
+    readers find."""
 
     def __init__(self, cluster: SimulatedCluster, workload: ClientWorkload, rare: Rare) -> None:
         self._cluster = cluster
@@ -88,7 +89,7 @@ class CompactionWatch:
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Look again and again."""
+        """Check the logs at intervals, and count the rare states of compaction that they show."""
         while True:
             self._look()
             await trio.sleep(COMPACTION_LOOK_S)
@@ -96,7 +97,7 @@ class CompactionWatch:
     def _look(self) -> None:
         rare, image = self._rare, self._cluster.latest_image
         if self._workload.gap_count:
-            rare.sometimes("a consumer passes over what was compacted")
+            rare.sometimes("a consumer skips compacted records")
         for topic in () if image is None else image.topics.values():
             for number, state in topic.partitions.items():
                 logs = self._logs(TopicPartition(topic.name, number))
@@ -107,7 +108,7 @@ class CompactionWatch:
                     rare.sometimes("group offsets are compacted")
                 for log in logs.values():
                     if log.end_offset < leading.first_dirty_offset:
-                        rare.sometimes("a follower is behind what its leader has compacted")
+                        rare.sometimes("a follower lags behind the compacted part of its leader")
                     if log.first_dirty_offset > leading.first_dirty_offset:
                         rare.sometimes("a leader has compacted less than its follower")
 

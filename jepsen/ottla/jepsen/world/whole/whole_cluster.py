@@ -1,13 +1,11 @@
-"""Engine C: whole controllers, brokers and clients in one process, in virtual time, from one seed.
+"""Engine `whole`: whole controllers, brokers and clients in one process, in virtual time, from one
+seed.
 
-A run starts a cluster, lets clients work and the nemesis strike, then mends everything and judges
-what is left.  What a run is like (how many nodes, how fast their timers, which faults, how much
-work) is drawn from its seed.
+A run starts a cluster and lets clients work while the nemesis injects faults. Then it heals all
+faults and checks the result. The parameters of a run (number of nodes, their timeouts, the faults,
+the amount of work) are drawn from its seed.
 """
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
@@ -22,17 +20,17 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.whole.client_events import CHECKERS
-from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster, quiet_nodes
 from ottla.jepsen.world.whole.encryption import JUDGE, Encryption, encryption_chance
 from ottla.jepsen.world.whole.ending import EndJudge
+from ottla.jepsen.world.whole.faults.nemesis import WorldNemesis
+from ottla.jepsen.world.whole.faults.topic_recreations import ORDERS
+from ottla.jepsen.world.whole.faults.untrusted_clients import CertificateChanges, EncryptionWatch
 from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld, Trouble
-from ottla.jepsen.world.whole.nemesis import WorldNemesis
-from ottla.jepsen.world.whole.network import SimulatedNetwork
-from ottla.jepsen.world.whole.rebirth import ORDERS
-from ottla.jepsen.world.whole.strangers import CertificateChanges, EncryptionWatch
-from ottla.jepsen.world.whole.streams import MachineTransport
+from ottla.jepsen.world.whole.net.network import SimulatedNetwork
+from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.jepsen.world.whole.watch import CompactionWatch, MetadataWatch
 from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
 from ottla.model.errors import OttlaError
@@ -40,49 +38,51 @@ from ottla.model.errors import OttlaError
 START_S_MAX = 60.0
 BUDGET = 20_000
 EVENTS_PER_S = 1_000
-"""How many virtual seconds of faults a budget of events is, roughly."""
+"""Approximate number of events of a budget that correspond to one virtual second of faults."""
 
 FAULTS_S_MIN = 5.0
 LIGHT_INTERVAL_S = 0.1
 COMPACTING = {
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
-    # A segment ends with its index: after a dozen batches.
+    # A segment ends when its index is full: after about a dozen batches.
     "log.index.interval.bytes": "0",
     "log.index.size.max.bytes": "100",
 }
 """Settings of brokers that compact all the time."""
 
 BACKFILLED_MS = 30 * 86_400_000
-"""How old records are that a producer brings from elsewhere: older than a producer is remembered
-for, were it by the records' time."""
+"""Age in ms of records that a producer copies from elsewhere. It is longer than the expiration time
+of producer ids, so an expiration by the records' timestamps would be found."""
 
 
 class WholeCluster:
-    """Whole nodes and clients, and any fault."""
+    """Engine with whole nodes and clients, and any fault."""
 
     name = "whole"
     subject = "cluster"
     budget = BUDGET
     only: tuple[str, ...] = ()
-    """The faults that are on; without a word any may be."""
+    """Names of the faults to use. If empty, any fault may be used."""
     directory_counts: tuple[int, ...] = (1,)
     controller_counts: tuple[int, ...] = (3, 3, 1, 5)
     topics: tuple[str, ...] = ("orders", "letters")
     record_key_count = 0
-    """Of each log, which is compacted then."""
+    """Number of record keys in each log, which is then compacted. 0 means that records have no
+    key."""
     is_light = False
-    """Whether clients do little, so that a run is cheap."""
+    """True if clients do little, so that a run is cheap."""
     is_quiet_at_end = False
-    """Whether clients stop to write before it is demanded that in-sync sets are full."""
+    """True if clients stop writing at the end, before full ISRs are required."""
     workload: type[ClientWorkload] = ClientWorkload
     checkers: tuple[str, ...] = CHECKERS
-    """Judges of what clients did and saw, at the end."""
+    """Names of the checkers that check the clients' history at the end."""
     settings: ClassVar[dict[str, str]] = {}
-    """Of every node, beside those that chance draws."""
+    """Settings of every node, in addition to those that are drawn."""
 
     is_encrypted = False
-    """Whether brokers have encrypted listeners in every run; else they have in some."""
+    """True if brokers have encrypted listeners in every run. Otherwise they have them in some
+    runs."""
     required: tuple[str, ...] = (
         "a broker fails over",
         "an in-sync set has one member",
@@ -94,7 +94,7 @@ class WholeCluster:
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return what clients do, of what chance drew."""
+        """Return the drawn plan with the changes that this subject needs."""
         return plan
 
     def watch_more(
@@ -104,18 +104,19 @@ class WholeCluster:
         workload: ClientWorkload,
         rare: Rare,
     ) -> None:
-        """Watch what only this subject meets."""
+        """Start the observers that only this subject needs."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed; a broken invariant is part of the outcome."""
-        run = _Run(chance, budget, self)
-        with _quiet():
+        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        run = _ClusterRun(chance, budget, self)
+        with quiet_nodes():
             violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
         return run.outcome(violation)
 
 
 class DisksOfCluster(WholeCluster):
-    """Whole nodes and clients, and little but trouble with disks: what is owed is demanded."""
+    """Engine with whole nodes and clients, and mainly disk faults. The rest of the cluster must
+    continue to work."""
 
     subject = "disks"
     budget = 25_000
@@ -134,7 +135,7 @@ class DisksOfCluster(WholeCluster):
         "metadata passes a hung disk",
         "other directories acknowledge beside a hung one",
         "a broker starts without one of its directories",
-        "a file cannot be opened for want of descriptors",
+        "a file cannot be opened without a descriptor",
         "a write finds no room",
         "a node starts on a full disk",
         "the last in sync starts without one of its directories",
@@ -142,7 +143,8 @@ class DisksOfCluster(WholeCluster):
 
 
 class DamagedQuorumOfCluster(WholeCluster):
-    """Whole nodes and clients, and controllers whose files are damaged while they are down."""
+    """Engine with whole nodes and clients, and controllers whose files are damaged while they are
+    down."""
 
     subject = "damaged-quorum"
     budget = 25_000
@@ -153,7 +155,7 @@ class DamagedQuorumOfCluster(WholeCluster):
 
 
 class NamesOfCluster(WholeCluster):
-    """Whole nodes and clients, and topics whose names live on while they die."""
+    """Engine with whole nodes and clients, and topics that are recreated under the same name."""
 
     subject = "names"
     budget = 25_000
@@ -166,7 +168,7 @@ class NamesOfCluster(WholeCluster):
         "breaks",
     )
     required = (
-        "a topic dies whose log begins above 0",
+        "a topic with a log start above 0 is deleted",
         *(f"a topic is made again{order}" for order in ORDERS[1:]),
         "a topic is made again while its removal waits",
         "a setting changes while a broker starts",
@@ -174,7 +176,7 @@ class NamesOfCluster(WholeCluster):
 
 
 class LossesOfCluster(WholeCluster):
-    """Whole nodes and clients, and disks that hold less than was promised."""
+    """Engine with whole nodes and clients, and disks that have lost acknowledged records."""
 
     subject = "losses"
     budget = 25_000
@@ -183,7 +185,7 @@ class LossesOfCluster(WholeCluster):
     only = (*("disk loss",) * 5, "restart", "breaks", "slow link")
     directory_counts = (1, 2)
     required = (
-        "a disk holds less than was promised",
+        "a disk has lost acknowledged records",
         "the last broker that stopped loses and starts first",
         "a replica is damaged: removed",
         "a replica is damaged: no topic id",
@@ -191,12 +193,14 @@ class LossesOfCluster(WholeCluster):
         "a replica is damaged: flipped",
         "a replica is damaged: older",
         "a checkpoint is an older copy",
+        "a reader meets a flipped byte",
         *(f"a closed segment is {how}" for how in ("removed", "emptied", "halved")),
     )
 
 
 class MovesOfCluster(WholeCluster):
-    """Whole nodes and clients, and replicas that move while nodes, disks and topics die."""
+    """Engine with whole nodes and clients, and replicas that move while nodes, disks and topics
+    fail."""
 
     subject = "moves"
     budget = 25_000
@@ -216,12 +220,12 @@ class MovesOfCluster(WholeCluster):
     required = (
         "a replica lies in another directory",
         "a broker ends while a replica moves",
-        "a move is called back",
+        "a move of a replica is cancelled",
     )
 
 
 class EncryptedCluster(WholeCluster):
-    """Whole nodes and clients, any fault, and listeners that encrypt."""
+    """Engine with whole nodes and clients, any fault, and encrypted listeners."""
 
     subject = "encrypted"
     budget = 12_000
@@ -256,7 +260,8 @@ class EncryptedCluster(WholeCluster):
 
 
 class CompactedLogsOfCluster(WholeCluster):
-    """Whole nodes and clients, and topics that are compacted all the time, on every replica."""
+    """Engine with whole nodes and clients, and topics that are compacted all the time, on every
+    replica."""
 
     subject = "compacted"
     budget = 12_000
@@ -265,14 +270,14 @@ class CompactedLogsOfCluster(WholeCluster):
     required = (
         "a broker fails over",
         "all of a kind are killed",
-        "a follower is behind what its leader has compacted",
+        "a follower lags behind the compacted part of its leader",
         "a leader has compacted less than its follower",
-        "a consumer passes over what was compacted",
+        "a consumer skips compacted records",
         "group offsets are compacted",
     )
 
 
-class _Run:
+class _ClusterRun:
     """One run of one seed."""
 
     def __init__(self, chance: Chance, budget: int, engine: WholeCluster) -> None:
@@ -295,7 +300,7 @@ class _Run:
         self._world: SharedWorld
 
     async def main(self, loop: Loop) -> Violation | None:
-        """Run, and come back with the first broken invariant, if any."""
+        """Run the seed. Returns the first broken invariant, or None."""
         violation: Violation | None = None
         network = SimulatedNetwork(self._chance.stream("network"), self._trace, self._rare)
         self._world = world = SharedWorld(loop, network, self._chance)
@@ -315,7 +320,7 @@ class _Run:
                 loop.resume_all()
                 nursery.cancel_scope.cancel()
         except* Exception as group:
-            # What unwinds after the end is of no matter; before it, it is what ended the run.
+            # Errors after the end do not matter. Before it, the error ended the run.
             if violation is None and not world.is_over:
                 violation = violation_of(_first(group))
         if violation is None and loop.failure is not None:
@@ -323,7 +328,7 @@ class _Run:
         return violation
 
     def outcome(self, violation: Violation | None) -> RunOutcome:
-        """Return what the run did and found."""
+        """Return the outcome of the run."""
         history = self._history
         figures = {
             "sent": history.sent_count,
@@ -368,7 +373,7 @@ class _Run:
         self._workload = workload
         await cluster.format()
         cluster.start()
-        # The judge's own calls go over a network of its own that nothing is done to.
+        # The run's own checks use a network without faults.
         judge = world.network.host(JUDGE)
         world.network.on_start(judge)
         TRANSPORT.set(MachineTransport(world.network, world.ports, judge))
@@ -399,9 +404,9 @@ class _Run:
             await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
             await nemesis.heal()
             workload.is_quiet = self._engine.is_quiet_at_end
-            await EndJudge(cluster, workload, self._history, nemesis.rebirths).judge()
+            await EndJudge(cluster, workload, self._history, nemesis.recreations).judge()
             if world.encryption is not None:
-                await CertificateChanges(chance, self._rare, nemesis.counts, cluster).judge()
+                await CertificateChanges(nemesis.scene).judge()
             nursery.cancel_scope.cancel()
 
     def _draw_encryption(self) -> Encryption | None:
@@ -490,7 +495,8 @@ class _Run:
             await trio.sleep(0.1)
 
     async def _keep_running(self, cluster: SimulatedCluster, workload: ClientWorkload) -> None:
-        """Start again whoever ended by an error that may come; any other error ends the run."""
+        """Restart processes that ended by an error that a fault justifies. Any other error ends the
+        run."""
         while True:
             await trio.sleep(0.25)
             if self._history.broken is not None:
@@ -501,7 +507,7 @@ class _Run:
                 if not isinstance(fault, OSError):
                     raise Violation("NothingEscapes", f"{name}: {fault!r}") from fault
             if self._nemesis is not None and self._nemesis.is_healed:
-                # Who was about to stop when everything was mended has stopped by now.
+                # A machine that was about to stop when everything was healed has stopped by now.
                 for machine in cluster.machines:
                     if not machine.is_running and machine.failure is None:
                         machine.start()
@@ -512,7 +518,7 @@ class _Run:
                         self._judge_end_in_trouble(machine, machine.trouble, error)
                         continue
                     if machine.has_bad_disk and not isinstance(error, AssertionError):
-                        continue  # whoever broke the disk mends it
+                        continue  # the fault that broke the disk also repairs it
                     if not isinstance(error, OttlaError):
                         raise violation_of(error) from error
                     self._rare.sometimes("a process gives up by itself")
@@ -522,8 +528,8 @@ class _Run:
 
     def _judge_end_in_trouble(self, machine: Machine, trouble: Trouble, error: Exception) -> None:
         if not trouble.allows_end_of(machine):
-            raise Violation("TroubleEndsNobody", f"{machine.name}, {trouble.name}: {error!r}")
-        self._rare.sometimes("a process ends by its disk's trouble")
+            raise Violation("TroubleEndsNoNode", f"{machine.name}, {trouble.name}: {error!r}")
+        self._rare.sometimes("a process ends by a disk fault")
         if self._nemesis is not None and self._nemesis.is_healed:
             machine.trouble = machine.failure = None
             self._world.nursery.start_soon(_start_again, machine)
@@ -536,22 +542,10 @@ async def _start_again(machine: Machine) -> None:
 
 
 def _first(error: BaseException) -> Exception:
-    """Return the error that a group of them is about: a bug of ours rather than a refusal."""
+    """Return the most important error of an exception group: a bug rather than a RefusedError."""
     if not isinstance(error, BaseExceptionGroup):
         assert isinstance(error, Exception)
         return error
     parts = [_first(part) for part in error.exceptions]
     parts.sort(key=lambda part: isinstance(part, OttlaError | OSError))
     return parts[0]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the nodes' own lines out of the log: a search makes millions of them."""
-    before = logging.root.manager.disable
-    if not logging.getLogger("ottla.jepsen.world").isEnabledFor(logging.DEBUG):
-        logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)

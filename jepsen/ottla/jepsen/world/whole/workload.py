@@ -1,8 +1,8 @@
-"""What clients do in a run: they produce, read by assignment and in groups, make and drop topics.
+"""The clients of a run: they produce, read by assignment and in groups, and create and delete
+topics.
 
-Each client is a process on a machine of its own, with `ottla.client` as users have it; it is killed
-and started again like any node.  What a call may come to while things go wrong is caught here; an
-error of any other kind ends the run.
+Each client is a process on a separate machine and uses `ottla.client` like a user. It is killed and
+restarted like any node. Errors that faults may cause are caught here. Any other error ends the run.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,42 +33,43 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
 PASSING = "passing-"
-"""Begin of the names of topics that are made and deleted; their records are older than what is
-kept, so that retention removes them, each replica's in its own time."""
+"""Prefix of the names of topics that are created and deleted. Their records are older than the
+retention time, so each replica removes them at a different time."""
 
 TROUBLE = (ConnectionLostError, NotDeliveredError, ProtocolError, RefusedError, trio.TooSlowError)
-"""What calls may come to while the cluster is broken."""
+"""Exceptions that calls may raise while the cluster has faults."""
 
 IN_FLIGHT_MAX = 8
-"""Records a producer has not been told of before it waits."""
+"""Number of unacknowledged records at which a producer waits before it sends more."""
 
 RETRY_S = 0.5
 MEMBER_PATIENCE_S = 0.5
 COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
-"""Of topics that are compacted; how often is the brokers' setting."""
+"""Topic settings of compacted topics. How often they are compacted is a setting of the brokers."""
 
 LOOKS = 2
-"""One commit in so many is preceded by a look at those before it."""
+"""One commit in this many follows a check that the earlier commits still exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:
-    """How much the clients of a run do."""
+    """Amount and kind of work of a run's clients."""
 
     topics: tuple[str, ...]
-    """Those that stay."""
+    """Names of the permanent topics."""
     partition_count: int
     producer_count: int
     reader_count: int
     member_count: int
     has_churn: bool
-    """Whether topics come and go beside."""
+    """True if other topics are created and deleted during the run."""
     send_interval_s: float
     compression: str = "none"
     age_ms: int = 0
-    """How old records are when they are sent."""
+    """Age of records in ms when they are sent."""
     record_key_count: int = 0
-    """Of each log, which is compacted then; 0: records have no key."""
+    """Number of record keys in each log, which is then compacted. 0 means that records have no
+    key."""
 
 
 class ClientWorkload:
@@ -83,10 +84,10 @@ class ClientWorkload:
     ) -> None:
         self.group = "readers"
         self.is_quiet = False
-        """Set at the end: producers send no longer."""
+        """Set to True at the end of the run. Producers then stop sending."""
         self.topic_change_count = 0
         self.gap_count = 0
-        """Times that a reader's next record did not lie at the next offset."""
+        """Number of times that a reader's next record did not have the next offset."""
         self._world = world
         self._cluster = cluster
         self._history = history
@@ -108,12 +109,12 @@ class ClientWorkload:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions of the topics that stay."""
+        """Return the partitions of the permanent topics."""
         numbers = range(self._plan.partition_count)
         return [TopicPartition(topic, number) for topic in self._plan.topics for number in numbers]
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Make the topics that stay."""
+        """Create the permanent topics."""
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             for topic in self._plan.topics:
                 await admin.create_topic(
@@ -124,15 +125,15 @@ class ClientWorkload:
                 )
 
     async def unsettled(self) -> list[str]:
-        """Return what must still end before all is read for the last time."""
+        """Return a description of each operation that must still end before the final reads."""
         return []
 
     async def probe(
         self, patience_s: float, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
-        """Have a fresh producer deliver one record to these partitions, without a word to all.
+        """Let a new producer deliver one record to each of the given partitions, or to all.
 
-        Raises NotDeliveredError.
+        Raises NotDeliveredError if a record is not delivered.
         """
         name = self._life("probe")
         config = ProducerConfig(
@@ -143,7 +144,7 @@ class ClientWorkload:
                 await self._send_one(producer, at, f"{name}/0".encode())
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to its end, and judge what is there."""
+        """Read every partition from its start to the given end offset, and check its records."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
         events = self._history.events
         async with open_consumer(self._cluster.bootstrap, config) as consumer:
@@ -160,8 +161,19 @@ class ClientWorkload:
                         found[record.offset] = record.value or b""
                 self._history.on_final_read(at, found, end=ends[at])
 
+    async def read_from_start(self, at: TopicPartition) -> None:
+        """Read a partition from its start until the caller cancels, and check each record.
+
+        Raises CorruptDataError if a batch is damaged.
+        """
+        config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
+        async with open_consumer(self._cluster.bootstrap, config) as consumer:
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            await self._poll(consumer, trio.Event())
+
     async def end_offsets(self) -> dict[TopicPartition, int]:
-        """Return where each partition ends."""
+        """Return the end offset of each partition."""
         self._history.events.final_reads_begin()
         async with open_consumer(self._cluster.bootstrap) as consumer:
             floors = {at: self._history.of(at).acknowledged_offset_max for at in self.partitions}
@@ -171,11 +183,12 @@ class ClientWorkload:
         return {at: int(end) for at, end in found.items()}
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
-        """Return what the group has committed, held to what was answered before."""
+        """Return the group's committed offsets. Each is checked against the commits that were
+        acknowledged before the request."""
         floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
         async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
-            told = await admin.group_offsets(self.group)
-        found = {at: int(told[at].offset) if at in told else 0 for at in self.partitions}
+            answer = await admin.group_offsets(self.group)
+        found = {at: int(answer[at].offset) if at in answer else 0 for at in self.partitions}
         for at, offset in found.items():
             self._history.on_committed_read(self.group, at, offset, floor=floors[at])
         return found
@@ -193,7 +206,7 @@ class ClientWorkload:
         )
         number = 0
         while not is_stopping.is_set():
-            with sitting_out():
+            with ignoring_faults():
                 async with open_producer(self._cluster.bootstrap, config) as producer:
                     number = await self._send_many(producer, chance, name, number, is_stopping)
             await trio.sleep(RETRY_S)
@@ -212,7 +225,7 @@ class ClientWorkload:
 
         async def judge(at: TopicPartition, value: bytes, delivery: Delivery) -> None:
             nonlocal room
-            with sitting_out():
+            with ignoring_faults():
                 self._history.on_acknowledged(at, value, (await delivery).offset)
             waiting.popitem()
             room.set()
@@ -267,7 +280,7 @@ class ClientWorkload:
             client_id=machine.name,
         )
         while not is_stopping.is_set():
-            with sitting_out():
+            with ignoring_faults():
                 async with open_consumer(self._cluster.bootstrap, config) as consumer:
                     consumer.assign(self.partitions)
                     consumer.seek_to_beginning()
@@ -306,7 +319,7 @@ class ClientWorkload:
             client_id=machine.name,
         )
         while not is_stopping.is_set():
-            with sitting_out():
+            with ignoring_faults():
                 async with open_consumer(self._cluster.bootstrap, config) as consumer:
                     consumer.subscribe(self._plan.topics)
                     await self._process(consumer, chance, is_stopping)
@@ -331,10 +344,11 @@ class ClientWorkload:
             if not ends:
                 continue
             if chance.below(LOOKS) == 0:
-                # Before a newer commit hides that one is gone.
-                with sitting_out():
+                # This check comes first, because a newer commit would hide the loss of an earlier
+                # one.
+                with ignoring_faults():
                     await self._look_at_commits(consumer)
-            with sitting_out():
+            with ignoring_faults():
                 identity = identity_of(consumer)
                 keys = {key_of(at): offset for at, offset in ends.items()}
                 value = {"group": self.group, "keys": keys}
@@ -346,21 +360,21 @@ class ClientWorkload:
     async def _look_at_commits(self, consumer: Consumer) -> None:
         floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
         begun = self._history.events.begins("fetch", {"group": self.group})
-        told = await consumer.committed(self.partitions)
-        keys = {key_of(at): int(told[at].offset) if at in told else None for at in floors}
+        answer = await consumer.committed(self.partitions)
+        keys = {key_of(at): int(answer[at].offset) if at in answer else None for at in floors}
         self._history.events.ends(begun, {"group": self.group, "keys": keys})
         for at, floor in floors.items():
-            offset = int(told[at].offset) if at in told else 0
+            offset = int(answer[at].offset) if at in answer else 0
             self._history.on_committed_read(self.group, at, offset, floor=floor)
 
-    # ---- topics that come and go
+    # ---- topics that are created and deleted
 
     async def _churn(self, machine: Machine, is_stopping: trio.Event) -> None:
         chance = self._chance(machine)
         while not is_stopping.is_set():
             await trio.sleep(1.0 + 4.0 * chance.random())
             name = f"{PASSING}{chance.below(3)}"
-            with sitting_out():
+            with ignoring_faults():
                 await self._change_topic(name, chance)
 
     async def _change_topic(self, name: str, chance: Chance) -> None:
@@ -386,7 +400,7 @@ class ClientWorkload:
             for number in range(5):
                 await (await producer.send(name, b"%d" % number, partition=0, timestamp_ms=1))
 
-    # ---- all of them
+    # ---- all clients
 
     def _machine(self, name: str, run: Callable[[Machine, trio.Event], object]) -> Machine:
         return Machine(self._world, name, run)  # type: ignore[arg-type]
@@ -395,13 +409,15 @@ class ClientWorkload:
         return self._world.chance.stream(f"client/{machine.name}/{machine.start_count}")
 
     def _life(self, name: str) -> str:
-        """Return a name that no other client of the run has: its values are its own."""
+        """Return a client name that is unique in the run, so that the client's values are unique as
+        well."""
         self._lives += 1
         return f"{name}.{self._lives}"
 
 
-class sitting_out:  # noqa: N801 - reads as a sentence after `with`
-    """Ends a block at the troubles that may come, alone or in a group."""
+class ignoring_faults:  # noqa: N801 - reads as a sentence after `with`
+    """Context that suppresses the errors that faults may cause, whether raised alone or in an
+    exception group."""
 
     def __enter__(self) -> None:
         return None
@@ -417,5 +433,5 @@ def _is_trouble(error: BaseException) -> bool:
 
 
 def machine_time_ms() -> int:
-    """Return a record's timestamp: the run's own time."""
+    """Return the virtual time of the run in ms, as a record's timestamp."""
     return 1_767_225_600_000 + int(trio.current_time() * 1_000)

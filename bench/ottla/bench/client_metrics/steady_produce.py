@@ -1,0 +1,78 @@
+"""Small produce requests at a steady rate, one after the other, until the process is stopped.
+
+`python -m ottla.bench.client_metrics.steady_produce HOST PORT TOPIC RATE` runs in a process of its
+own, so that no other load can delay it.  When its standard input ends, it prints two numbers for
+each request in seconds: the send time by the machine's monotonic clock, and the latency of the
+response.
+"""
+
+import select
+import socket
+import subprocess
+import sys
+import time
+
+from ottla.bench.requests import PRODUCE_VERSION, RequestLatency, dial, small_request
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import ZERO_UUID
+from ottla.wire import codec, headers
+from ottla.wire.messages.produce_request import ProduceRequest
+from ottla.wire.messages.produce_response import ProduceResponse
+
+STOP_TIMEOUT_S = 30
+
+
+class SteadyProduce:
+    """Context manager that runs the producer in a process of its own. After the block, `ended`
+    contains the latencies."""
+
+    def __init__(self, address: tuple[str, int], topic: str, rate: int) -> None:
+        self.waited: list[RequestLatency] = []
+        host, port = address
+        module = [sys.executable, "-m", "ottla.bench.client_metrics.steady_produce"]
+        self._command = [*module, host, str(port), topic, str(rate)]
+
+    def __enter__(self) -> "SteadyProduce":
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        printed = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
+        if self._process.returncode:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer beside it failed")
+        pairs = (line.split() for line in printed.splitlines())
+        self.waited = [RequestLatency(float(sent_at), float(seconds)) for sent_at, seconds in pairs]
+
+
+def main(host: str, port: str, topic: str, rate: str) -> None:
+    """Send until standard input ends, then print the latencies."""
+    waited = []
+    frame = small_request("produce", topic, ZERO_UUID).frame
+    with dial((host, int(port))) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = client.makefile("rb")
+        due = time.perf_counter()
+        while True:
+            due = max(due + 1 / float(rate), time.perf_counter())
+            if select.select([sys.stdin], [], [], max(0.0, due - time.perf_counter()))[0]:
+                break
+            sent_at = time.perf_counter()
+            client.sendall(frame)
+            answer = stream.read(int.from_bytes(stream.read(4), "big"))
+            waited.append((sent_at, time.perf_counter() - sent_at))
+            _check(answer)
+    print("\n".join(f"{sent_at:.6f} {seconds:.6f}" for sent_at, seconds in waited))
+
+
+def _check(answer: bytes) -> None:
+    _, at = headers.decode_response_header(ProduceRequest.API_KEY, PRODUCE_VERSION, answer)
+    found = codec.decode(ProduceResponse, PRODUCE_VERSION, memoryview(answer)[at:])
+    error = found.responses[0].partition_responses[0].error_code
+    if error:
+        raise OttlaError(f"a produce is answered with {ErrorCode(error).name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

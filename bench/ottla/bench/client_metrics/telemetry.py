@@ -1,0 +1,49 @@
+"""Clients that push metrics (KIP-714): lost pushes, latency of a push, and its cost."""
+
+from typing import Any
+
+from ottla.bench.client_metrics.telemetry_crowd import Address, Crowd, Progress, allow_files
+from ottla.bench.processes import main_thread_seconds, usage_of
+from ottla.bench.result import Result
+
+
+def run_telemetry(
+    address: Address, *, clients: int, seconds: float, pids: list[int], progress: Progress
+) -> Result:
+    """Connect clients, let them push metrics for some seconds, and disconnect them. Returns a
+    result whose latency is that of a push."""
+    allow_files(clients)
+    crowd = Crowd(address)
+    with crowd.opened(clients):
+        crowd.check_is_asked()
+        before = usage_of(pids)
+        loop_before = main_thread_seconds(pids)
+        crowd.begin()
+        crowd.push_for(seconds, progress)
+        crowd.finish()
+        usage = usage_of(pids).since(before)
+        loop_s = main_thread_seconds(pids) - loop_before
+    outcome = crowd.outcome
+    answered = sum(outcome.codes.values())
+    notes: dict[str, Any] = {
+        "clients": clients,
+        "interval_ms": crowd.interval_ms,
+        "push_bytes": round(outcome.sent_bytes / max(1, outcome.sent)),
+        "sent": outcome.sent,
+        "lost": outcome.sent - answered,
+        "codes": dict(outcome.codes),
+        "hung_up": outcome.hung_up,
+        "asked_again": outcome.asked_again,
+        "load_late_ms_max": round(outcome.late_ms_max, 1),
+    }
+    if pids:
+        notes["broker_loop_us_each"] = round(1e6 * loop_s / max(1, answered), 1)
+    return Result(
+        "telemetry",
+        max(1, answered),
+        outcome.sent_bytes,
+        seconds,
+        outcome.latencies_ms,
+        usage=usage if pids else None,
+        notes=notes,
+    )

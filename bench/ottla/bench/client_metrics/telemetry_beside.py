@@ -1,0 +1,149 @@
+"""Cost of metric pushes to other clients: the latency of a steady producer, with and without
+pushes.
+
+All clients stay connected throughout, and each has pushed once before the measurement.  Phases with
+pushes and phases without pushes alternate in one run, so that other load of the machine affects
+both. Figures are medians over the phases of a kind.
+
+The CPU time of the broker's event loop in the phases without pushes is the cost of the connections.
+The additional CPU time in the phases with pushes, divided by the number of pushes, is the cost of a
+push.
+"""
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from ottla.bench.client_metrics.steady_produce import SteadyProduce
+from ottla.bench.client_metrics.telemetry_crowd import Address, Crowd, Progress, allow_files
+from ottla.bench.processes import main_thread_seconds, usage_of
+from ottla.bench.requests import RequestLatency
+from ottla.bench.result import MB
+
+PHASE_S = 4.0
+"""Length of a phase in seconds.  A shorter one has too few requests for a p99; a longer one meets
+more disturbances of the machine."""
+SETTLE_S = 0.25
+"""Time in seconds at the start of a phase in which requests are not counted."""
+AT_ONCE = 0.0, 1.0
+"""Range in which each client's first push is scheduled, in fractions of its interval.  With this
+range, pushes have their full rate from the first phase on."""
+
+
+class PushPhase(NamedTuple):
+    """One phase with or without pushes: its start and end, the number of pushes, and the CPU time
+    of the brokers."""
+
+    has_pushes: bool
+    began_at: float
+    ended_at: float
+    pushes: int
+    loop_s: float
+    """CPU seconds of the brokers' event loops."""
+
+    @property
+    def loop_share(self) -> float:
+        """CPU seconds of the event loops per second."""
+        return self.loop_s / (self.ended_at - self.began_at)
+
+    def waits_ms(self, waited: Sequence[RequestLatency]) -> list[float]:
+        """Return the sorted latencies in ms of the requests that were sent in the phase."""
+        begin = self.began_at + SETTLE_S
+        return sorted(
+            1e3 * each.seconds for each in waited if begin <= each.sent_at < self.ended_at
+        )
+
+
+def run_beside(
+    address: Address,
+    *,
+    clients: int,
+    seconds: float,
+    rate: int,
+    topic: str,
+    pids: list[int],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Let clients push in every second phase, while one producer sends requests at a steady rate.
+    Returns the figures of phases with and without pushes."""
+    allow_files(clients)
+    crowd = Crowd(address)
+    phases: list[PushPhase] = []
+    with crowd.opened(clients):
+        crowd.check_is_asked()
+        crowd.begin(AT_ONCE)
+        crowd.push_for(crowd.interval_ms / 1e3, progress)  # The first pushes of clients cost more.
+        with SteadyProduce(address, topic, rate) as producer:
+            rounds = max(1, round(seconds / 2 / PHASE_S))
+            for number in range(rounds):
+                # The order of the two kinds of phase alternates, so that a drift of the machine
+                # affects both alike.
+                for has_pushes in (number % 2 == 0, number % 2 == 1):
+                    phases.append(_phase(crowd, has_pushes, pids))
+                    progress(int(len(phases) * PHASE_S))
+        crowd.finish()
+        rss_bytes = usage_of(pids).rss_bytes
+    figures = _figures(crowd, phases, producer.waited)
+    if pids:
+        figures["push_loop_us_each"] = round(1e6 * cost_of_push_s(phases), 1)
+        figures["broker_rss_mb"] = round(rss_bytes / MB, 1)
+    return figures
+
+
+def cost_of_push_s(phases: Sequence[PushPhase]) -> float:
+    """Return the CPU seconds of the event loop that one push costs."""
+    without = median(phase.loop_share for phase in phases if not phase.has_pushes)
+    costs = [
+        (phase.loop_share - without) * (phase.ended_at - phase.began_at) / phase.pushes
+        for phase in phases
+        if phase.pushes
+    ]
+    return median(costs) if costs else 0.0
+
+
+def _phase(crowd: Crowd, has_pushes: bool, pids: list[int]) -> PushPhase:
+    sent, loop_s, began_at = crowd.outcome.sent, main_thread_seconds(pids), time.perf_counter()
+    if has_pushes:
+        crowd.push_for(PHASE_S, lambda _: None)
+    else:
+        crowd.rest(PHASE_S)
+    return PushPhase(
+        has_pushes,
+        began_at,
+        time.perf_counter(),
+        crowd.outcome.sent - sent,
+        main_thread_seconds(pids) - loop_s,
+    )
+
+
+def _figures(
+    crowd: Crowd, phases: Sequence[PushPhase], waited: Sequence[RequestLatency]
+) -> dict[str, Any]:
+    outcome = crowd.outcome
+    pushes = sum(phase.pushes for phase in phases)
+    pushing_s = sum(phase.ended_at - phase.began_at for phase in phases if phase.has_pushes)
+    figures: dict[str, Any] = {
+        "what": "telemetry beside produce",
+        "clients": crowd.count,
+        "interval_ms": crowd.interval_ms,
+        "phases": len(phases),
+        "pushes": outcome.sent,
+        "pushes_per_second": round(pushes / pushing_s),
+        "lost": outcome.sent - sum(outcome.codes.values()),
+        "codes": dict(outcome.codes),
+        "load_late_ms_max": round(outcome.late_ms_max, 1),
+    }
+    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+        found = [
+            median(
+                waits[int(quantile * (len(waits) - 1))]
+                for phase in phases
+                if phase.has_pushes is has_pushes and (waits := phase.waits_ms(waited))
+            )
+            for has_pushes in (False, True)
+        ]
+        figures[f"produce_{name}_ms_without"] = round(found[0], 3)
+        figures[f"produce_{name}_ms_with"] = round(found[1], 3)
+        figures[f"produce_{name}_ratio"] = round(found[1] / found[0], 3)
+    return figures

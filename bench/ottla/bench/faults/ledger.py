@@ -1,0 +1,126 @@
+"""Ledger of a producer: a file of every acknowledged or refused record, with its time.
+
+The file begins with a line of JSON that names the partitions to which the run writes
+(`LedgerLane`).  After that, it has one row for each record, in the order of the responses.  If the
+writer is killed, the file is therefore valid up to its last complete row.
+"""
+
+import json
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+ROW = struct.Struct("<HIqd")
+"""A row: the partition's index in the first line, the number of the record in its partition, its
+offset, and the wall-clock seconds of the response."""
+
+NOT_ACKNOWLEDGED = -1
+"""Offset of a record whose send failed; it may or may not have been written."""
+
+UNKNOWN_OFFSET = -2
+"""Offset of a record whose acknowledgement did not contain its offset.  If a connection is lost
+between two responses, librdkafka reports the earlier record as delivered when the later one is
+acknowledged, but does not know its offset."""
+
+ROWS_HELD = 4_096
+
+
+class LedgerLane(NamedTuple):
+    """A partition to which the run writes, and the offset of its first record of this run."""
+
+    topic: str
+    partition: int
+    first_offset: int = 0
+
+    def __str__(self) -> str:
+        """Return the name of the partition as users write it."""
+        return f"{self.topic}-{self.partition}"
+
+
+class LedgerWriter:
+    """Writes the ledger of a run, and owns its file."""
+
+    def __init__(
+        self, path: Path, lanes: Sequence[LedgerLane], *, run_id: int, started_s: float
+    ) -> None:
+        self._file: BinaryIO = path.open("wb")
+        head = {"run_id": run_id, "started_s": started_s, "lanes": lanes}
+        self._file.write(json.dumps(head).encode() + b"\n")
+        self._rows = bytearray()
+
+    def add(self, lane: int, number: int, offset: int, at_s: float) -> None:
+        """Append a row for one response. `lane` is the index of the partition in the file's first
+        line."""
+        self._rows += ROW.pack(lane, number, offset, at_s)
+        if len(self._rows) >= ROWS_HELD * ROW.size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all buffered rows to the file, without fsync."""
+        self._file.write(self._rows)
+        self._file.flush()
+        self._rows.clear()
+
+    def close(self) -> None:
+        """Write the remaining rows and close the file."""
+        self.flush()
+        self._file.close()
+
+
+@dataclass(slots=True)
+class Answers:
+    """Outcomes of the records of one partition, in the order of the responses."""
+
+    lane: LedgerLane
+    numbers: "array[int]" = field(default_factory=lambda: array("L"))
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    at_s: "array[float]" = field(default_factory=lambda: array("d"))
+    failed: "array[int]" = field(default_factory=lambda: array("L"))
+
+
+@dataclass(slots=True)
+class RunLedger:
+    """The contents of a ledger: all outcomes of a run, by partition."""
+
+    run_id: int
+    started_s: float
+    answers: list[Answers]
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of acknowledged records."""
+        return sum(len(lane.offsets) for lane in self.answers)
+
+    @property
+    def failed(self) -> int:
+        """Number of records whose send failed."""
+        return sum(len(lane.failed) for lane in self.answers)
+
+    @property
+    def ended_s(self) -> float:
+        """Time of the last acknowledgement, in seconds since 1970."""
+        return max((lane.at_s[-1] for lane in self.answers if lane.at_s), default=self.started_s)
+
+
+def read_ledger(path: Path) -> RunLedger:
+    """Return the contents of a ledger, up to its last complete row."""
+    head, _, rows = path.read_bytes().partition(b"\n")
+    found = json.loads(head)
+    ledger = RunLedger(
+        run_id=found["run_id"],
+        started_s=found["started_s"],
+        answers=[Answers(LedgerLane(*lane)) for lane in found["lanes"]],
+    )
+    whole = len(rows) - len(rows) % ROW.size
+    for index, number, offset, at_s in ROW.iter_unpack(memoryview(rows)[:whole]):
+        answers = ledger.answers[index]
+        if offset == NOT_ACKNOWLEDGED:
+            answers.failed.append(number)
+        else:
+            answers.numbers.append(number)
+            answers.offsets.append(offset)
+            answers.at_s.append(at_s)
+    return ledger

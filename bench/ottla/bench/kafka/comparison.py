@@ -1,0 +1,146 @@
+"""Comparison of two servers by the same figures: medians, spreads, ratio, and whether a difference
+is significant.  Pure.
+
+This module also decides the order of measurements: the servers take turns in each round, so that
+other load of the machine affects both.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+from typing import Any, NamedTuple
+
+OURS, THEIRS = "ottla", "kafka"
+SERVERS = (OURS, THEIRS)
+ROUNDS_MIN = 2
+"""Minimum number of rounds.  A single round has no spread, so it allows no verdict."""
+
+Measured = Mapping[tuple[str, str], Mapping[str, float]]
+"""The figures of one round, by (row, server) and by name."""
+
+
+class FigureVerdict(StrEnum):
+    """Verdict on Ottla's figure compared with Kafka's."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+
+
+class Spread(NamedTuple):
+    """Median, lowest and highest value that a figure had in the rounds."""
+
+    median: float
+    lowest: float
+    highest: float
+
+    @property
+    def width(self) -> float:
+        """Difference between the highest and the lowest value."""
+        return self.highest - self.lowest
+
+
+class FigureComparison(NamedTuple):
+    """Comparison of one figure of one row between both servers."""
+
+    row: str
+    figure: str
+    ours: Spread
+    theirs: Spread
+    ratio: float | None
+    """Ottla's median divided by Kafka's, or None if Kafka's is 0."""
+    verdict: FigureVerdict
+
+    def figures(self) -> dict[str, Any]:
+        """Return the comparison in its JSON form."""
+        return {
+            "row": self.row,
+            "figure": self.figure,
+            OURS: self.ours._asdict(),
+            THEIRS: self.theirs._asdict(),
+            "ratio": self.ratio,
+            "verdict": self.verdict.value,
+        }
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """Return the spread of a figure: the median, lowest and highest of its values."""
+    return Spread(median(values), min(values), max(values))
+
+
+def verdict_of(
+    ours: Sequence[float], theirs: Sequence[float], *, is_higher_better: bool
+) -> FigureVerdict:
+    """Return the verdict.  It is undecided if the spreads overlap, or if the difference between the
+    medians is not greater than each spread."""
+    mine, other = spread_of(ours), spread_of(theirs)
+    gap = mine.median - other.median
+    overlaps = mine.lowest <= other.highest and other.lowest <= mine.highest
+    is_few = min(len(ours), len(theirs)) < ROUNDS_MIN
+    if is_few or overlaps or abs(gap) <= max(mine.width, other.width):
+        return FigureVerdict.UNDECIDED
+    return FigureVerdict.BETTER if (gap > 0) == is_higher_better else FigureVerdict.WORSE
+
+
+def compare(
+    rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]
+) -> list[FigureComparison]:
+    """Return a comparison of each figure of each row, in the order of the first round."""
+    found: list[FigureComparison] = []
+    for row in dict.fromkeys(row for row, _ in rounds[0]):
+        for figure in rounds[0][row, OURS]:
+            ours = [measured[row, OURS][figure] for measured in rounds]
+            theirs = [measured[row, THEIRS][figure] for measured in rounds]
+            mine, other = spread_of(ours), spread_of(theirs)
+            ratio = round(mine.median / other.median, 3) if other.median else None
+            verdict = verdict_of(ours, theirs, is_higher_better=is_higher_better[figure])
+            found.append(FigureComparison(row, figure, mine, other, ratio, verdict))
+    return found
+
+
+def take_rounds(
+    rows: Sequence[str],
+    count: int,
+    *,
+    measure: Callable[[str, str], Mapping[str, float]],
+    is_late: Callable[[], bool],
+    servers: Sequence[str] = SERVERS,
+) -> list[Measured]:
+    """Measure each row on all servers in turns.  The server that is measured first alternates
+    between rounds.
+
+    Stops when `is_late` returns True.  Returns the complete rounds.
+    """
+    rounds: list[Measured] = []
+    for index in range(count):
+        measured: dict[tuple[str, str], Mapping[str, float]] = {}
+        for row in rows:
+            for server in servers[:: -1 if index % 2 else 1]:
+                if is_late():
+                    return rounds
+                measured[row, server] = measure(row, server)
+        rounds.append(measured)
+    return rounds
+
+
+def as_table(comparisons: Sequence[FigureComparison]) -> str:
+    """Return the comparisons as a table of medians, each followed by the lowest and highest value
+    in brackets."""
+    lines = [("row", "figure", "Ottla", "Kafka", "Ottla/Kafka", "")]
+    for each in comparisons:
+        ratio = "–" if each.ratio is None else f"{each.ratio:.2f}"
+        both = (shown(each.ours), shown(each.theirs))
+        lines.append((each.row, each.figure, *both, ratio, each.verdict.value))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def shown(spread: Spread) -> str:
+    """Return a spread as text: the median, followed by the lowest and highest value in brackets."""
+    middle, lowest, highest = (
+        f"{value:,.4g}" if value < 1_000 else f"{value:,.0f}" for value in spread
+    )
+    return f"{middle} ({lowest}–{highest})"

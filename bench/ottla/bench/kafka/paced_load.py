@@ -1,0 +1,132 @@
+"""A producer of many records at a steady rate, and a tailing consumer of its topic.
+
+It runs as a process of its own (`python -m ottla.bench.kafka.paced_load BOOTSTRAP TOPIC RATE`), so
+that other measurements do not delay it.  When its standard input ends, it prints the times of a
+sample of the records.  For each record, it prints the send time by the machine's monotonic clock,
+and the latency in seconds until the record was acknowledged or read.
+"""
+
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ottla.bench.load import library
+from ottla.bench.requests import RequestLatency
+from ottla.model.errors import ErrorCode, RefusedError
+
+RECORD_BYTES = 1_000
+STAMP = struct.Struct(">d")
+"""Prefix of a record's value: the time at which the record was sent."""
+
+SAMPLE_EVERY = 20
+TICK_S = 0.002
+BURST_S = 0.25
+"""Largest delay of the load generator, in seconds, for which it catches up at once. Records that
+are later than this are not sent."""
+
+READ_AT_ONCE = 1_000
+STOP_TIMEOUT_S = 60
+ACKNOWLEDGED, READ = "acknowledged", "read"
+
+
+class PacedLoad:
+    """Context manager that runs the load in a process of its own. After the block, `waited`
+    contains the latencies, by kind (acknowledged or read)."""
+
+    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
+        self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
+        module = [sys.executable, "-m", "ottla.bench.kafka.paced_load"]
+        self._command = [*module, bootstrap, topic, str(rate)]
+
+    def __enter__(self) -> "PacedLoad":
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        printed = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
+        if self._process.returncode:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "the load beside it failed")
+        for line in printed.splitlines():
+            what, sent_at, seconds = line.split()
+            self.waited[what].append(RequestLatency(float(sent_at), float(seconds)))
+
+
+def main(bootstrap: str, topic: str, rate: str) -> None:
+    """Send and read until standard input ends, then print the latencies."""
+    confluent = library("confluent_kafka")
+    consumer = confluent.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "ottla-bench", "enable.auto.commit": False}
+    )
+    consumer.assign([confluent.TopicPartition(topic, 0, confluent.OFFSET_END)])
+    producer = confluent.Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "log_level": 3}
+    )
+    acknowledged: list[RequestLatency] = []
+    read: list[RequestLatency] = []
+    has_ended = threading.Event()
+    tail = threading.Thread(target=_tail, args=(consumer, read, has_ended))
+    tail.start()
+    try:
+        _send(producer, topic, int(rate), acknowledged)
+        producer.flush(STOP_TIMEOUT_S)
+    finally:
+        has_ended.set()
+        tail.join()
+        consumer.close()
+    for what, waited in ((ACKNOWLEDGED, acknowledged), (READ, read)):
+        for sent_at, seconds in waited:
+            print(f"{what} {sent_at:.6f} {seconds:.6f}")
+
+
+def _send(producer: Any, topic: str, rate: int, acknowledged: list[RequestLatency]) -> None:
+    padding = os.urandom(RECORD_BYTES - STAMP.size)
+    started = time.perf_counter()
+    sent = skipped = 0
+
+    def sampled(sent_at: float) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                acknowledged.append(RequestLatency(sent_at, time.perf_counter() - sent_at))
+
+        return delivered
+
+    while not select.select([sys.stdin], [], [], TICK_S)[0]:
+        due = int((time.perf_counter() - started) * rate) - sent - skipped
+        skipped += max(0, due - int(BURST_S * rate))
+        for _ in range(min(due, int(BURST_S * rate))):
+            now = time.perf_counter()
+            more = {} if sent % SAMPLE_EVERY else {"on_delivery": sampled(now)}
+            try:
+                producer.produce(topic, STAMP.pack(now) + padding, partition=0, **more)
+            except BufferError:
+                skipped += 1
+                continue
+            sent += 1
+        producer.poll(0)
+
+
+def _tail(consumer: Any, read: list[RequestLatency], has_ended: threading.Event) -> None:
+    count = 0
+    while not has_ended.is_set():
+        first = consumer.poll(0.1)
+        if first is None:
+            continue
+        messages = [first, *consumer.consume(READ_AT_ONCE, 0)]
+        now = time.perf_counter()
+        for message in messages:
+            count += 1
+            if count % SAMPLE_EVERY == 0 and message.error() is None:
+                (sent_at,) = STAMP.unpack_from(message.value())
+                read.append(RequestLatency(sent_at, now - sent_at))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,8 @@
+"""The rows of docs/performance.md: measured, stored as JSON, and rendered as a page.
+
+performance.py        measures groups of rows and stores their values: start here
+performance_rows.py   the rows and their goals
+conditions.py         quotas and log sizes that some rows require
+performance_page.py   generates the tables of the page
+performance_plots.py  draws the plots of the page
+"""

@@ -1,0 +1,359 @@
+"""Every row of docs/performance.md: measured, stored as JSON, and rendered as one page.
+
+A sitting measures some groups of rows in one topology.  All servers run at the same time and take
+turns, after one round that warms up the servers.  The values of every round are stored, so one page
+can combine several sittings, and can be generated again.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ottla.bench.clients import run_clients
+from ottla.bench.kafka.beside_kafka import EQUAL_SETTINGS, OTTLA_SETTINGS, ends_by_sigterm
+from ottla.bench.kafka.comparison import OURS, THEIRS
+from ottla.bench.kafka.kafka_cluster import open_kafka_cluster
+from ottla.bench.kafka.kafka_server import open_kafka, version_of
+from ottla.bench.local_cluster import RunningCluster, open_local_cluster
+from ottla.bench.performance.performance_rows import (
+    GOALS,
+    ONE,
+    PARTITIONS,
+    SETTLE_S,
+    THREE,
+    Figures,
+    deaths,
+    memory_with_partitions,
+    rows_of,
+)
+from ottla.bench.processes import shared_once_bytes, usage_of
+from ottla.bench.result import MB
+from ottla.bench.topics import RunTopics
+from ottla.model.errors import ConfigError
+
+NODES = {ONE: 1, THREE: 3}
+FORM_TIMEOUT_S = 60
+CLIENT_RECORDS = 200_000
+DEATHS_OF = THREE
+CLIENTS_OF = ONE
+LIBRDKAFKA = "librdkafka"
+MEASURED_CLIENTS = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}
+"""Column of the page for each client of the client comparison."""
+
+Say = Callable[[str], None]
+"""Callback that receives a sentence about the next measurement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredGroup:
+    """Values of one group of rows in one topology, and the machine on which they were measured."""
+
+    group: str
+    topology: str
+    machine: Mapping[str, Any]
+    values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    """The values of all rounds, by row, figure and server."""
+
+    def add(self, row: str, server: str, figures: Figures) -> None:
+        """Add the figures of one row and server in one round."""
+        for figure, value in figures.items():
+            self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
+                value
+            )
+
+    def keep(self, directory: Path) -> None:
+        """Write the values to a file. It replaces an earlier file of the same group and
+        topology."""
+        directory.mkdir(parents=True, exist_ok=True)
+        shown = {
+            "group": self.group,
+            "topology": self.topology,
+            "machine": dict(self.machine),
+            "values": {
+                row: {
+                    figure: {
+                        server: [float(f"{value:.5g}") for value in values]
+                        for server, values in servers.items()
+                    }
+                    for figure, servers in figures.items()
+                }
+                for row, figures in self.values.items()
+            },
+        }
+        path = directory / f"{self.group}-{self.topology}.json"
+        path.write_text(json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_sittings(directory: Path) -> list[MeasuredGroup]:
+    """Return the stored values. The groups are in the order of the page.  Raises ConfigError if
+    there are none."""
+    read = [json.loads(path.read_text()) for path in directory.glob("*.json")]
+    found = [MeasuredGroup(**one) for one in read if "group" in one]
+    if not found:
+        raise ConfigError("--out", f"names {directory}, where no measurement is kept")
+    order = list(GOALS)
+    return sorted(found, key=lambda one: (one.topology, order.index(one.group)))
+
+
+def read_reports(directory: Path) -> list[dict[str, Any]]:
+    """Return the JSON reports of other comparisons with Kafka, which are stored beside the
+    sittings.
+
+    Each report has "what" and "rows".  If a report has rows of fresh and of warm servers, only the
+    rows of warm servers are returned.
+    """
+    found = []
+    for path in sorted(directory.glob("*.json")):
+        one = json.loads(path.read_text())
+        rows = one.get("rows") or one.get("warm") or []
+        if "what" in one and rows and all("verdict" in row for row in rows):
+            found.append({"what": one["what"], "rows": rows})
+    return found
+
+
+def form_of(python: str) -> str:
+    """Return the form in which Ottla is installed in an interpreter, such as "compiled, Python
+    3.13.0".
+
+    Raises ConfigError if Ottla is not installed in it.
+    """
+    asked = (
+        "import platform; from ottla.model.compiled import installed_form; "
+        "print(f'{installed_form()}, Python {platform.python_version()}')"
+    )
+    ended = subprocess.run(
+        [python, "-c", asked], capture_output=True, text=True, timeout=FORM_TIMEOUT_S, check=False
+    )
+    if ended.returncode:
+        raise ConfigError("--form", f"names {python}, which has no Ottla; install it there")
+    return ended.stdout.strip()
+
+
+def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any]:
+    """Return facts about the machine and the versions, which the page shows.
+
+    `forms` maps column labels to Python interpreters.
+    """
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "kafka": kafka_version,
+        "forms": {label: form_of(python) for label, python in forms.items()},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceRun:
+    """One run of `ottla bench performance` that measures groups of rows."""
+
+    jars: Path
+    directory: Path
+    groups: Collection[str]
+    topology: str
+    rounds: int
+    timeout_s: float
+    forms: Mapping[str, str]
+    """Further Python interpreters in which Ottla is installed, by column label."""
+
+    def run(self, say: Say) -> None:
+        """Measure each group, and store its values after every round. Stops at the deadline."""
+        deadline = time.monotonic() + self.timeout_s
+        forms = {OURS: sys.executable, **self.forms}
+        machine = machine_facts(version_of(self.jars), forms)
+        sittings = {
+            group: MeasuredGroup(group=group, topology=self.topology, machine=machine)
+            for group in self.groups
+        }
+        with ends_by_sigterm():
+            if "lifecycle" in self.groups:
+                self._lifecycle(sittings["lifecycle"], say, deadline)
+            if set(self.groups) - {"lifecycle"}:
+                with self._servers() as servers:
+                    self._measure(servers, sittings, say, deadline)
+
+    def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
+        """Write the values of all groups measured so far, so that a failure loses at most one
+        round."""
+        for sitting in sittings.values():
+            if sitting.values:
+                sitting.keep(self.directory)
+
+    def _measure(
+        self,
+        servers: Mapping[str, RunningCluster],
+        sittings: Mapping[str, MeasuredGroup],
+        say: Say,
+        deadline: float,
+    ) -> None:
+        replicas = NODES[self.topology]
+        memory = sittings.get("memory")
+        time.sleep(SETTLE_S)
+        self._weigh(memory, "idle", servers)
+        rows = rows_of(self.groups, self.topology)
+        for _, row in rows:
+            for cluster in servers.values() if row.prepare else ():
+                assert row.prepare is not None
+                row.prepare(cluster, replicas)
+        for number in range(self.rounds + 1):
+            for group, row in rows:
+                if time.monotonic() > deadline:
+                    break
+                taken: dict[str, Figures] = {}
+                for name in list(servers)[:: -1 if number % 2 else 1]:
+                    say(f"round {number} of {self.rounds}: {row.name}, {name}")
+                    taken[name] = row.run(servers[name], replicas)
+                for name, figures in taken.items() if number else ():
+                    sittings[group].add(row.name, name, figures)
+            self._keep_all(sittings)
+        self._weigh(memory, "after the load", servers)
+        self._keep_all(sittings)
+        if time.monotonic() > deadline:
+            say("the time is over: what is left was not measured")
+            return
+        if memory is not None:
+            for many, count in PARTITIONS.items():
+                for name, cluster in servers.items():
+                    say(f"memory with {many}, {name}")
+                    memory_with_partitions(cluster, replicas, count)
+                self._weigh(memory, many, servers)
+        if "client" in self.groups and self.topology == CLIENTS_OF:
+            say("clients")
+            self._clients(sittings["client"], servers[OURS])
+        self._keep_all(sittings)
+
+    @staticmethod
+    def _weigh(
+        memory: MeasuredGroup | None, row: str, servers: Mapping[str, RunningCluster]
+    ) -> None:
+        for name, cluster in servers.items() if memory is not None else ():
+            found = {
+                "shared_once_mb": shared_once_bytes(cluster.all_pids) / MB,
+                "resident_mb": usage_of(list(cluster.pids.values())).rss_bytes / MB,
+            }
+            assert memory is not None
+            memory.add(row, name, found)
+
+    def _clients(self, sitting: MeasuredGroup, cluster: RunningCluster) -> None:
+        topics = RunTopics(cluster.bootstrap, None, is_kept=True)
+        for _ in range(self.rounds):
+            found = run_clients(
+                cluster.bootstrap,
+                topics=topics,
+                count=CLIENT_RECORDS,
+                rounds=1,
+                progress=lambda _: None,
+                clients=MEASURED_CLIENTS,
+            )
+            for row, figures in found.items():
+                what, _, client = row.partition(", ")
+                if client in MEASURED_CLIENTS:
+                    given = {
+                        "cpu_us_per_record": figures["cpu_us_each"],
+                        "records_per_second": figures["per_second"],
+                    }
+                    sitting.add(what[:1].upper() + what[1:], MEASURED_CLIENTS[client], given)
+
+    def _lifecycle(self, sitting: MeasuredGroup, say: Say, deadline: float) -> None:
+        openers = self._openers()
+        for number in range(self.rounds + 1):  # Round 0 warms up the servers.
+            for name in list(openers)[:: -1 if number % 2 else 1]:
+                say(f"round {number} of {self.rounds}: start and end, {name}")
+                with openers[name]() as cluster:
+                    if number == 0:
+                        continue
+                    figures = {"start_to_ready_s": cluster.ready_s}
+                    if self.topology == DEATHS_OF:
+                        time.sleep(SETTLE_S)
+                        figures |= deaths(cluster)
+                count = NODES[self.topology]
+                sitting.add(f"{count} + {count} nodes", name, figures)
+            sitting.keep(self.directory)
+            if time.monotonic() > deadline:
+                return
+
+    @contextmanager
+    def _servers(self) -> Iterator[dict[str, RunningCluster]]:
+        """Start all servers, and stop them at the end of the block."""
+        with ExitStack() as stack:
+            yield {name: stack.enter_context(opened()) for name, opened in self._openers().items()}
+
+    def _openers(self) -> dict[str, Callable[[], Any]]:
+        count = NODES[self.topology]
+        replicas = str(count)
+        settings = {
+            **EQUAL_SETTINGS,
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "min.insync.replicas": str((count + 1) // 2),
+            "log.cleaner.backoff.ms": "200",
+        }
+
+        def ours(python: str) -> Callable[[], Any]:
+            given = {**OTTLA_SETTINGS, **settings}
+            return lambda: open_local_cluster(
+                controllers=count, brokers=count, restarts=False, python=python, **given
+            )
+
+        def theirs() -> Any:
+            if self.topology == THREE:
+                return open_kafka_cluster(self.jars, settings)
+            return _open_one_kafka(self.jars, settings)
+
+        forms = {label: ours(python) for label, python in self.forms.items()}
+        return {OURS: ours(sys.executable), **forms, THEIRS: theirs}
+
+
+@contextmanager
+def _open_one_kafka(jars: Path, settings: Mapping[str, str]) -> Iterator[RunningCluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,
+        open_kafka(jars, Path(directory), settings) as kafka,
+    ):
+        yield RunningCluster(kafka.bootstrap, {"broker 1": kafka.pid}, kafka.ready_s)
+
+
+def groups_of(text: str) -> list[str]:
+    """Return the groups in a comma-separated list.  Raises ConfigError if one is unknown."""
+    names = list(dict.fromkeys(text.split(",")))
+    unknown = [name for name in names if name not in GOALS]
+    if unknown:
+        raise ConfigError("--groups", f"has no {unknown[0]!r}; there are {', '.join(GOALS)}")
+    return names
+
+
+def forms_of(given: Sequence[str]) -> dict[str, str]:
+    """Return Python interpreters by label, from texts such as `compiled=/venv/bin/python`.
+
+    Raises ConfigError if a text has another form, or if a program does not exist.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        label, _, python = text.partition("=")
+        if not label or label in (OURS, THEIRS) or not os.access(python, os.X_OK):
+            raise ConfigError("--form", f"is {text!r}; it must be LABEL=PYTHON, a program")
+        found[label] = python
+    return found

@@ -1,0 +1,221 @@
+"""The tables of docs/performance.md, generated from stored values.  Pure.
+
+The page's prose is written by hand. Only the text between two marks is generated.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.bench.kafka.comparison import (
+    OURS,
+    THEIRS,
+    FigureVerdict,
+    Spread,
+    spread_of,
+    verdict_of,
+)
+from ottla.bench.performance.performance import LIBRDKAFKA, MeasuredGroup
+from ottla.bench.performance.performance_rows import GOALS, ONE, THREE, RatioGoal
+from ottla.model.errors import ConfigError
+
+BEGIN = "<!-- measured: begin; made by 'ottla bench performance', do not edit -->"
+END = "<!-- measured: end -->"
+TOPOLOGIES = {
+    "one": "One broker, one replica",
+    "three": "Three controllers and three brokers, three replicas",
+}
+GROUPS = {
+    "requests": "Small requests",
+    "throughput": "Throughput",
+    "latency": "Latency, one record at a time",
+    "conditions": "Under quotas, and beside a compaction",
+    "memory": "Memory of all nodes",
+    "lifecycle": "Start and deaths",
+    "admin": "Topics created and deleted at once",
+    "client": "The client",
+}
+UNITS = {
+    "requests_per_second": "requests/s",
+    "cpu_us_per_request": "CPU µs each",
+    "mb_per_second": "MB/s",
+    "cpu_s_per_gb": "CPU s/GB",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "shared_once_mb": "MB, shared pages once",
+    "resident_mb": "MB, resident",
+    "start_to_ready_s": "start to ready, s",
+    "broker_killed_to_acknowledged_s": "broker killed to first acknowledged record, s",
+    "controller_killed_to_topic_created_s": "controller killed to first topic created, s",
+    "create_s": "create, s",
+    "delete_s": "delete, s",
+    "cpu_us_per_record": "CPU µs a record",
+    "records_per_second": "records/s",
+}
+PICTURES = {
+    "requests": ("performance-requests.svg", "CPU of a small request, by kind and server"),
+    "throughput": ("performance-throughput.svg", "Throughput by size of batches"),
+    "memory": ("performance-memory.svg", "Memory of all nodes, by server"),
+    "latency": ("performance-latency.svg", "Latency of one record, end to end"),
+    "lifecycle": ("performance-lifecycle.svg", "Start, and what clients wait after a death"),
+}
+TOPOLOGY_OF = {"lifecycle": THREE}
+"""Topology whose figures are plotted, by group.  For all other groups, the figures of a single
+broker are plotted."""
+
+
+UNDECIDED = " ?"
+"""Suffix of a ratio whose difference from 1 is not significant."""
+
+
+def base_of(group: str) -> str:
+    """Return the column by which the ratios of a group are divided."""
+    return LIBRDKAFKA if group == "client" else THEIRS
+
+
+def with_measured(page: str, measured: str) -> str:
+    """Return the page with its part between the marks replaced by `measured`.
+
+    Raises ConfigError if the page has no marks.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ConfigError("--page", f"names a page without the lines {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
+
+
+def measured_part(
+    sittings: Sequence[MeasuredGroup],
+    pictures: Mapping[str, str],
+    reports: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return the tables of all sittings, followed by those of the reports, which have no goals.
+
+    `pictures` maps groups to the file names of their plots.
+    """
+    lines = [_where(sittings), ""]
+    for topology, title in TOPOLOGIES.items():
+        of_it = [one for one in sittings if one.topology == topology]
+        if not of_it:
+            continue
+        lines += [f"## {title}", ""]
+        for sitting in of_it:
+            lines += [f"### {GROUPS[sitting.group]}", ""]
+            if topology == TOPOLOGY_OF.get(sitting.group, ONE):
+                picture = pictures.get(sitting.group)
+                lines += [f"![{PICTURES[sitting.group][1]}]({picture})", ""] if picture else []
+            lines += [*_table(sitting), ""]
+    lines += ["## Further rows, without goals", ""] if reports else []
+    for report in reports:
+        lines += [f"### {str(report['what']).capitalize()}", "", *_report_table(report), ""]
+    return "\n".join(lines)
+
+
+def _report_table(report: Mapping[str, Any]) -> list[str]:
+    lines = [_line(["row", "figure", "Ottla", "Ottla ÷ Kafka", "Kafka"]), _line(["---"] * 5)]
+    for row in report["rows"]:
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        mark = UNDECIDED if row["verdict"] == FigureVerdict.UNDECIDED else ""
+        ours, theirs = shown(Spread(**row[OURS])), shown(Spread(**row[THEIRS]))
+        lines.append(_line([row["row"], row["figure"], ours, ratio + mark, theirs]))
+    return lines
+
+
+def _where(sittings: Sequence[MeasuredGroup]) -> str:
+    dates = sorted({str(one.machine["date"]) for one in sittings})
+    machine = sittings[0].machine
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    forms = {
+        label: form for one in sittings for label, form in one.machine.get("forms", {}).items()
+    }
+    columns = "".join(f" {label_of(label)}: {form}." for label, form in forms.items())
+    return (
+        f"Measured on {days}: {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; Python {machine['python']}; "
+        f"Apache Kafka {machine['kafka']}.{columns}"
+    )
+
+
+def _table(sitting: MeasuredGroup) -> list[str]:
+    base = base_of(sitting.group)
+    columns = _servers(sitting)
+    others = [name for name in columns if name != base]
+    head = ["row", "figure"]
+    for name in others:
+        head += [label_of(name), f"÷ {label_of(base)}"]
+    head += [label_of(base), "goal"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for row, figures in sitting.values.items():
+        for figure, servers in figures.items():
+            goal = GOALS[sitting.group][figure]
+            theirs = spread_of(servers[base]) if base in servers else None
+            cells = [row, UNITS[figure]]
+            for name in others:
+                mine = spread_of(servers[name]) if name in servers else None
+                cells += [shown(mine), ratio_cell(servers.get(name), servers.get(base), goal)]
+            lines.append(_line([*cells, shown(theirs), str(goal)]))
+    return lines
+
+
+def _servers(sitting: MeasuredGroup) -> list[str]:
+    names = dict.fromkeys(
+        name for row in sitting.values.values() for servers in row.values() for name in servers
+    )
+    return [OURS, *(name for name in names if name not in (OURS, base_of(sitting.group)))] + (
+        [base_of(sitting.group)] if base_of(sitting.group) in names else []
+    )
+
+
+def label_of(server: str) -> str:
+    """Return the title of a server's column."""
+    return {OURS: "Ottla", THEIRS: "Kafka"}.get(server, server)
+
+
+def ratio_cell(
+    mine: Sequence[float] | None, theirs: Sequence[float] | None, goal: RatioGoal
+) -> str:
+    """Return the ratio of the medians as text.  It is bold if it meets the goal, and has a mark if
+    it is not significant."""
+    if mine is None or theirs is None or not spread_of(theirs).median:
+        return "–"
+    ratio = spread_of(mine).median / spread_of(theirs).median
+    text = f"**{ratio:.2f}**" if goal.is_met_by(ratio) else f"{ratio:.2f}"
+    verdict = verdict_of(mine, theirs, is_higher_better=goal.is_higher_better)
+    return text + UNDECIDED if verdict is FigureVerdict.UNDECIDED else text
+
+
+def shown(spread: Spread | None) -> str:
+    """Return a median with its lowest and highest value, or a dash."""
+    if spread is None:
+        return "–"
+    if spread.lowest == spread.highest:
+        return _number(spread.median)
+    return f"{_number(spread.median)} ({_number(spread.lowest)}–{_number(spread.highest)})"
+
+
+def _number(value: float) -> str:
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def missed(sittings: Sequence[MeasuredGroup], server: str = OURS) -> list[str]:
+    """Return the rows in which a server does not meet the goal, each with the ratio."""
+    found = []
+    for sitting in sittings:
+        base = base_of(sitting.group)
+        for row, figures in sitting.values.items():
+            for figure, servers in figures.items():
+                if server in servers and base in servers:
+                    theirs = spread_of(servers[base]).median
+                    ratio = spread_of(servers[server]).median / theirs if theirs else 0.0
+                    goal = GOALS[sitting.group][figure]
+                    if goal.ratio is not None and not goal.is_met_by(ratio):
+                        found.append(
+                            f"{sitting.topology}: {row}, {UNITS[figure]}: {ratio:.2f} ({goal})"
+                        )
+    return found

@@ -1,0 +1,99 @@
+"""Reports the log directory of each replica to the controller (KIP-858).
+
+A broker with several directories chooses the directory of each replica. The controller must know
+the choice, to move leaderships away when one disk fails. Reports are batched and repeated until
+they are accepted.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from uuid import UUID
+
+import trio
+
+from ottla.broker.part_registry import PartRegistry
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId, TopicIdPartition
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
+
+logger = logging.getLogger("ottla.broker.assignments")
+
+REPORT_TIMEOUT_MS = 5_000
+RETRY_MS_FIRST = 100
+RETRY_MS_MAX = 10_000
+"""Maximum milliseconds between retries.  Smaller reports earlier to a recovered controller; larger
+spares a controller in trouble."""
+
+PARTITIONS_PER_REPORT_MAX = 2_000
+"""Maximum partitions of one report. Further partitions are in the next report."""
+
+
+class Assignments:
+    """Reports of replica directories that the controller has not confirmed yet. If a partition is
+    reported several times, the latest report counts."""
+
+    def __init__(
+        self, node_id: NodeId, controller: ControllerClient, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._broker_epoch = broker_epoch
+        self._waiting: dict[TopicIdPartition, UUID] = {}
+        self._is_due = trio.Event()
+
+    def report(self, partition: TopicIdPartition, directory_id: UUID) -> None:
+        """Queue a report of a replica's directory."""
+        self._waiting[partition] = directory_id
+        self._is_due.set()
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that sends the reports."""
+        parts.task("directory assignments", self.run)
+
+    async def run(self) -> None:
+        """Send reports until cancelled."""
+        retry_ms = RETRY_MS_FIRST
+        if self._waiting:
+            self._is_due.set()
+        while True:
+            await self._is_due.wait()
+            self._is_due = trio.Event()
+            placed = dict(list(self._waiting.items())[:PARTITIONS_PER_REPORT_MAX])
+            try:
+                await self._controller.assign_replicas_to_dirs(
+                    self._request(placed), deadline_ms=REPORT_TIMEOUT_MS
+                )
+            except RefusedError as error:
+                logger.warning("directories of %d replicas not reported: %s", len(placed), error)
+                await trio.sleep(retry_ms / 1000)
+                retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+            else:
+                retry_ms = RETRY_MS_FIRST
+                for partition, directory_id in placed.items():
+                    if self._waiting.get(partition) == directory_id:
+                        del self._waiting[partition]
+            if self._waiting:
+                self._is_due.set()
+
+    def _request(self, placed: dict[TopicIdPartition, UUID]) -> pb.AssignReplicasToDirsRequest:
+        by_directory: defaultdict[UUID, defaultdict[UUID, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for partition, directory_id in placed.items():
+            by_directory[directory_id][partition.topic_id].append(partition.partition)
+        return pb.AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                pb.DirectoryAssignment(
+                    directory_id=directory_id.bytes,
+                    topics=[
+                        pb.DirectoryTopic(topic_id=topic_id.bytes, partitions=indexes)
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory_id, topics in by_directory.items()
+            ],
+        )

@@ -1,0 +1,80 @@
+"""Keeps one call open at the active controller. When the call ends, the controller knows that this
+process is gone.
+
+The call requests nothing. A broker without it serves in the same way, but its death is noticed only
+when its session expires.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
+
+LEADER_LOOK_MS = 1_000
+"""Milliseconds between checks for another active controller. Longer leaves the call open at a
+paused controller."""
+
+RETRY_MS_FIRST = 10
+RETRY_MS_MAX = 500
+"""Maximum milliseconds before a call that ended is repeated. A controller considers a broker dead
+after a silence that includes this time (`ottla.controller.membership.attendances`), so the first
+retry comes soon."""
+
+NOT_SUPPORTED_MS = 60_000
+"""Milliseconds before the call is repeated at a controller of an older release, which lacks it."""
+
+
+class AttendanceDriver:
+    """The call that this broker keeps open at the active controller."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        controller: ControllerClient,
+        *,
+        broker_epoch: Callable[[], int],
+        listener_name: str,
+    ) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._broker_epoch = broker_epoch
+        self._listener_name = listener_name
+
+    async def run(self) -> None:
+        """Keep the call open until cancelled."""
+        retry_ms = RETRY_MS_FIRST
+        while True:
+            leader_id, began = self._controller.leader_id, trio.current_time()
+            error = None if leader_id is None else await self._attend(leader_id)
+            if trio.current_time() - began > RETRY_MS_MAX / 1000:
+                retry_ms = RETRY_MS_FIRST
+            is_known = error is not ErrorCode.UNSUPPORTED_VERSION
+            await trio.sleep((retry_ms if is_known else NOT_SUPPORTED_MS) / 1000)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def _attend(self, leader_id: NodeId) -> ErrorCode | None:
+        """Keep one call open until it ends or another controller becomes active. Returns the error
+        code of a failure, or None."""
+        request = pb.AttendRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            listener_name=self._listener_name,
+        )
+        error: ErrorCode | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_on_leader_change, leader_id, nursery.cancel_scope)
+            try:
+                await self._controller.attend(request, at=leader_id)
+            except RefusedError as refusal:
+                error = refusal.code
+            nursery.cancel_scope.cancel()
+        return error
+
+    async def _end_on_leader_change(self, leader_id: NodeId, scope: trio.CancelScope) -> None:
+        while self._controller.leader_id in (None, leader_id):
+            await trio.sleep(LEADER_LOOK_MS / 1000)
+        scope.cancel()

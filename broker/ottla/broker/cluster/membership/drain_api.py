@@ -1,0 +1,44 @@
+"""DrainBroker (Ottla's own, key 20001): the broker gives up all leaderships, and continues to
+follow. Pure.
+
+The response is sent when the controller has agreed. The operator may then continue at once, for
+example with a restart of the machine. A drain lasts until it is undone or the process ends.
+"""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from ottla.broker.network.dispatch import RequestContext
+from ottla.model.errors import RefusedError
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
+from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
+from ottla.wire.refusals import refuse
+
+
+class Drainable(Protocol):
+    """The methods of a broker that drain it.
+
+    Both raise RefusedError if the controller refuses or takes too long.
+    """
+
+    def drain(self) -> Awaitable[None]:
+        """Drain, and return when this broker leads nothing and is fenced."""
+
+    def undo_drain(self) -> Awaitable[None]:
+        """Undo a drain, and return when this broker is unfenced again."""
+
+
+class DrainApi:
+    """Handler of DrainBroker, version 0."""
+
+    def __init__(self, broker: Drainable) -> None:
+        self._broker = broker
+
+    async def handle(self, context: RequestContext, request: DrainBrokerRequest) -> Message:
+        """Drain the broker or undo a drain, and answer when that is done."""
+        try:
+            await (self._broker.undo_drain() if request.undo else self._broker.drain())
+        except RefusedError as error:
+            return refuse(request, error, context.api_version)
+        return DrainBrokerResponse()

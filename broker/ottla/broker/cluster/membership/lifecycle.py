@@ -1,0 +1,228 @@
+"""State machine of a broker's membership: registration, serving, controlled shutdown.
+
+Pure: it decides the next message to the controller and interprets its responses; `lifecycle_driver`
+sends them.  A broker registers fenced, once its logs are recovered.  The registration names the
+replicas that lost records, none of which may lead from then on.  The broker requests to be unfenced
+once its first image is applied, and serves when the response confirms it.  Before a stop it lets
+the controller move its leaderships away (Kafka's controlled shutdown).  For a drain it does the
+same and continues to run: fenced, still following, until the drain is undone or it stops.
+
+Invariant OneIncarnation: a response that names another registration of our id ends this process.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+
+
+class BrokerState(IntEnum):
+    """States of a broker, with Kafka's numbers."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    """The broker reads the metadata log up to its end."""
+    RECOVERY = 2
+    """The logs are being recovered; the broker registers after that."""
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    """The controller moves our leaderships away before a stop."""
+    SHUTTING_DOWN = 7
+    DRAINING = 100
+    """The controller moves our leaderships away for a drain. This state and DRAINED are not
+    Kafka's, so their numbers are far from Kafka's."""
+    DRAINED = 101
+    """Fenced by a drain: the broker leads nothing and continues to follow."""
+
+
+LEGAL = {
+    BrokerState.NOT_RUNNING: {BrokerState.STARTING},
+    BrokerState.STARTING: {BrokerState.RECOVERY, BrokerState.SHUTTING_DOWN},
+    BrokerState.RECOVERY: {
+        BrokerState.RUNNING,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.RUNNING: {
+        BrokerState.DRAINING,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.DRAINING: {
+        BrokerState.DRAINED,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.DRAINED: {
+        BrokerState.RUNNING,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: {BrokerState.SHUTTING_DOWN},
+    BrokerState.SHUTTING_DOWN: set(),
+}
+
+LEAVABLE = (
+    BrokerState.RECOVERY,
+    BrokerState.RUNNING,
+    BrokerState.DRAINING,
+    BrokerState.DRAINED,
+)
+"""States in which a registered broker asks the controller before it stops. The next incarnation
+then need not wait until the session of this one expires."""
+
+FATAL_TO_REGISTRATION = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster's features are not supported by this version",
+    ErrorCode.INVALID_REGISTRATION: "the controller does not accept the registration",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept the registration",
+}
+"""Error codes of a registration that retries cannot fix."""
+
+SHUTDOWN_FAILURES_MAX = 3
+"""Unanswered heartbeats after which a stopping broker stops without the controller's consent.
+Smaller gives up on a controller that is being replaced; larger delays an operator who stops
+everything."""
+
+
+class NextHeartbeat(NamedTuple):
+    """Content of the next heartbeat."""
+
+    broker_epoch: int
+    metadata_offset: Offset
+    wants_fence: bool
+    wants_shut_down: bool
+    offline_directories: tuple[UUID, ...]
+    cordoned_directories: tuple[UUID, ...]
+
+
+class Lifecycle:
+    """State of one broker process in the cluster."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self.is_leave_granted = False
+        self.offline_directories: tuple[UUID, ...] = ()
+        self.cordoned_directories: tuple[UUID, ...] = ()
+        self.failures_in_a_row = 0
+        """Number of unanswered heartbeats since the last response."""
+
+    def become(self, state: BrokerState) -> None:
+        """Change the state of the broker."""
+        assert state in LEGAL[self.state], f"{self.state.name} cannot become {state.name}"
+        self.state = state
+
+    @property
+    def is_leaving(self) -> bool:
+        """True if the controller should move our leaderships away, for a stop or a drain."""
+        return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
+    @property
+    def may_leave(self) -> bool:
+        """True if this broker must ask the controller before it stops."""
+        return self.state in LEAVABLE and self.broker_epoch >= 0
+
+    # ---- drain
+
+    def drain(self) -> None:
+        """Begin a drain. Has no effect if one has begun already."""
+        if self.state in (BrokerState.DRAINING, BrokerState.DRAINED):
+            return
+        if self.state is not BrokerState.RUNNING:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"it is {self.state.name} and cannot be drained; wait until it is RUNNING",
+            )
+        self.become(BrokerState.DRAINING)
+
+    def undo_drain(self) -> None:
+        """Undo a drain.  Raises RefusedError while the controller is still moving leaderships."""
+        if self.state is BrokerState.DRAINING:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                "its leaderships are still being moved; undo the drain when it is DRAINED",
+            )
+        if self.state is BrokerState.DRAINED:
+            self.become(BrokerState.RUNNING)
+
+    # ---- registration
+
+    def on_caught_up(self) -> None:
+        """Start the state RECOVERY, now that the metadata log is read up to its end."""
+        self.become(BrokerState.RECOVERY)
+
+    def on_registered(self, broker_epoch: int) -> None:
+        """Store the broker epoch of this incarnation."""
+        assert self.state is BrokerState.RECOVERY
+        assert broker_epoch >= 0
+        self.broker_epoch = broker_epoch
+
+    def judge_registration(self, error: RefusedError, *, broker_id: int, is_late: bool) -> str:
+        """Return a log message for a failed registration that is retried.
+
+        Raises RefusedError if a retry would also fail.
+        """
+        reason = FATAL_TO_REGISTRATION.get(error.code)
+        if reason is not None:
+            raise RefusedError(error.code, f"broker {broker_id}: {reason}: {error.message}")
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            text = (
+                f"another broker {broker_id} is registered and alive; stop it, or give this one a "
+                "node.id of its own (after a crash its session ends by itself)"
+            )
+        else:
+            text = f"the controller cannot be reached yet: {error.message}"
+        if is_late:
+            raise RefusedError(
+                error.code,
+                f"broker {broker_id} could not register within "
+                f"initial.broker.registration.timeout.ms: {text}",
+            )
+        return text
+
+    # ---- heartbeats
+
+    def heartbeat(self, metadata_offset: Offset) -> NextHeartbeat:
+        """Return the content of the next heartbeat."""
+        return NextHeartbeat(
+            broker_epoch=self.broker_epoch,
+            metadata_offset=metadata_offset,
+            wants_fence=self.state
+            not in (
+                BrokerState.RUNNING,
+                BrokerState.DRAINING,
+                BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            ),
+            wants_shut_down=self.is_leaving,
+            offline_directories=self.offline_directories,
+            cordoned_directories=self.cordoned_directories,
+        )
+
+    def on_heartbeat_answer(self, *, is_fenced: bool, should_shut_down: bool) -> None:
+        """Apply the controller's response to a heartbeat."""
+        self.failures_in_a_row = 0
+        self.is_fenced = is_fenced
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self.is_leave_granted = self.is_leave_granted or should_shut_down
+        elif self.state is BrokerState.DRAINING and should_shut_down:
+            self.become(BrokerState.DRAINED)
+
+    def on_heartbeat_refused(self, error: RefusedError, broker_id: int) -> str:
+        """Return a log message for a failed heartbeat. Raises RefusedError if another incarnation
+        has replaced this one."""
+        if error.code is ErrorCode.STALE_BROKER_EPOCH:
+            raise RefusedError(
+                error.code,
+                f"another process has registered as broker {broker_id}; this one must end",
+            )
+        self.failures_in_a_row += 1
+        if (
+            self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            and self.failures_in_a_row >= SHUTDOWN_FAILURES_MAX
+        ):
+            self.is_leave_granted = True
+        return f"heartbeat: {error}"

@@ -1,0 +1,99 @@
+"""Content of a broker's registration.  Pure."""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby, islice
+from uuid import UUID
+
+from ottla.metadata.features import SUPPORTED
+from ottla.model.ids import TopicIdPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Kafka's numbers of security protocols."""
+
+LOST_REPLICAS_MAX = 10_000
+"""Maximum lost replicas in one registration request. The controller refuses more."""
+
+
+def registration_request(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    incarnation_id: UUID,
+    endpoints: Iterable[ListenAddress],
+    host: str,
+    directory_ids: Iterable[UUID],
+    cordoned_ids: Iterable[UUID],
+    previous_broker_epoch: int,
+) -> pb.RegisterRequest:
+    """Return the registration request. `host` is the id of the machine, which is a failure
+    domain."""
+    return pb.RegisterRequest(
+        cluster_id=cluster_id,
+        broker_id=config.node_id,
+        incarnation_id=incarnation_id.bytes,
+        listeners=[
+            metadata_pb2.Endpoint(
+                name=endpoint.name,
+                host=endpoint.host,
+                port=endpoint.port,
+                security_protocol=SECURITY_PROTOCOLS[endpoint.protocol],
+            )
+            for endpoint in endpoints
+        ],
+        features=[
+            metadata_pb2.FeatureRange(
+                name=name,
+                min_supported_version=levels.lowest,
+                max_supported_version=levels.highest,
+            )
+            for name, levels in sorted(SUPPORTED.items())
+        ],
+        rack=config.rack,
+        host=config.failure_domain_host or host,
+        log_dirs=[directory_id.bytes for directory_id in directory_ids],
+        previous_broker_epoch=previous_broker_epoch,
+        cordoned_log_dirs=[directory_id.bytes for directory_id in cordoned_ids],
+        has_authorizer=config.authorizer.is_on,
+    )
+
+
+def registrations_with_losses(
+    request: pb.RegisterRequest, lost: Iterable[TopicIdPartition]
+) -> list[pb.RegisterRequest]:
+    """Return the registration requests of one incarnation that together name the lost replicas."""
+    waiting = iter(sorted(set(lost)))
+    requests = []
+    while some := list(islice(waiting, LOST_REPLICAS_MAX)):
+        part = pb.RegisterRequest()
+        part.CopyFrom(request)
+        for topic_id, group in groupby(some, key=lambda one: one.topic_id):
+            part.lost_replicas.add(
+                topic_id=topic_id.bytes, partitions=[one.partition for one in group]
+            )
+        requests.append(part)
+    return requests or [request]
+
+
+def advertised_endpoints(
+    config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
+) -> list[ListenAddress]:
+    """Return the endpoints for clients: those of `advertised.listeners`, or else of the listeners.
+
+    A listener on every interface is advertised with the machine's name. If the system chose the
+    port of a listener, that port is advertised.
+    """
+    advertised = {endpoint.name: endpoint for endpoint in config.advertised_listeners}
+    found = []
+    for listener in config.listeners:
+        endpoint = advertised.get(listener.name, listener)
+        found.append(
+            endpoint._replace(
+                host=endpoint.host or hostname,
+                port=endpoint.port or bound_ports.get(listener.name, listener.port),
+            )
+        )
+    return found

@@ -1,0 +1,230 @@
+"""Changes of listener certificates by clients, tested before they are accepted.
+
+Only the broker that owns the certificates can test them, so only it accepts such a change; a
+refused one never becomes a record.  An accepted change is in use when the client gets the response,
+since its publisher precedes the image that responses wait for.  The size of such a request is
+bounded: one that would take long to check is refused.
+"""
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import trio
+
+from ottla.broker.authorization.questions import may_on_cluster
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.cluster.settings.alter_loggers import ForwardHandler
+from ottla.broker.cluster.settings.merged_results import merged
+from ottla.broker.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
+from ottla.broker.network.steps import Answer, StepPace, begun
+from ottla.metadata.records import BROKER_RESOURCE
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import parse_node_id
+from ottla.model.security.acls import AclOperation
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.resources import AlterOperation, ConfigKind
+from ottla.model.settings.security.dynamic_tls import is_listener_tls_key
+from ottla.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.messages.alter_configs_response import AlterConfigsResourceResponse as Replaced
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource as AlteredResource,
+)
+from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse as Altered,
+)
+from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+
+CHANGES_MAX = 200
+"""Maximum settings in a request that changes certificates.  Larger lets a client block the event
+loop longer."""
+
+TRIED_WITHIN_S = 10.0
+"""Maximum seconds for reading the files; after that the change is refused."""
+
+Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
+Resource: TypeAlias = AlteredResource | AlterConfigsResource
+Changes: TypeAlias = dict[str, str | None]
+
+TOO_MANY = RefusedError(
+    ErrorCode.INVALID_REQUEST,
+    f"A request that changes certificates may have up to {CHANGES_MAX} settings; send them apart",
+)
+
+
+class OwnCertificates(Protocol):
+    """The certificates of this broker's listeners, which test new settings."""
+
+    async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
+        """Test the resulting settings.  Raises ConfigError if they cannot be used.
+
+        `keys` are the settings that the request sets.
+        """
+        ...
+
+
+class AlterCertificates:
+    """Tests certificate changes before the handlers of IncrementalAlterConfigs and AlterConfigs
+    run."""
+
+    def __init__(
+        self, config: BrokerConfig, certificates: OwnCertificates, metadata: MetadataCache
+    ) -> None:
+        self._node_id = config.node_id
+        self._certificates = certificates
+        self._metadata = metadata
+        # One change at a time, so that the tested settings are those that will be used.
+        self._lock = trio.Lock()
+
+    def wrap_handlers(self, dispatcher: Dispatcher) -> None:
+        """Wrap the registered handlers, so that changes of certificates are tested first."""
+        for api_key in (INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS):
+            dispatcher.wrap(api_key, self._before)
+
+    def _before(self, handler: Handler) -> Handler:
+        # Both APIs are decided by the controller, so that their handlers have this type.
+        forward = cast(ForwardHandler, handler)
+
+        def handle(context: RequestContext, request: Request) -> HandlerResult:
+            return begun(self._answer(context, request, forward))
+
+        return handle
+
+    def _answer(self, context: RequestContext, request: Request, forward: ForwardHandler) -> Answer:
+        pace = StepPace()
+        found: list[int] = []
+        change_count = 0
+        resources: Sequence[Any] = request.resources
+        for index, resource in enumerate(resources):
+            change_count += 1 + len(resource.configs)
+            if resource.resource_type == ConfigKind.BROKER and self._is_about(request, resource):
+                found.append(index)
+            if pace.is_due(1 + len(resource.configs)):
+                yield
+        if not found or not may_on_cluster(context.permissions, AclOperation.ALTER_CONFIGS):
+            return forward(context, request)
+        if change_count > CHANGES_MAX:
+            _, merge = self._split(request, dict.fromkeys(range(len(resources)), TOO_MANY))
+            return merge(None)
+        return self._tried(context, request, found, forward)
+
+    def _is_about(self, request: Request, resource: Resource) -> bool:
+        """Return whether a request changes the certificate settings of a resource. AlterConfigs
+        also changes a certificate setting by omitting it."""
+        if any(is_listener_tls_key(change.name) for change in resource.configs):
+            return True
+        is_replaced = isinstance(request, AlterConfigsRequest)
+        return is_replaced and bool(self._overrides(resource.resource_name))
+
+    def _overrides(self, name: str) -> dict[str, str]:
+        texts = self._metadata.image.config(BROKER_RESOURCE, name)
+        return {key: text for key, text in texts.items() if is_listener_tls_key(key)}
+
+    async def _tried(
+        self,
+        context: RequestContext,
+        request: Request,
+        found: Iterable[int],
+        forward: ForwardHandler,
+    ) -> Any:
+        async with self._lock:
+            refused: dict[int, RefusedError] = {}
+            for index in found:
+                try:
+                    await self._try_out(request, request.resources[index])
+                except RefusedError as refusal:
+                    refused[index] = refusal
+            rest, merge = self._split(request, refused)
+            if not rest.resources:
+                return merge(None)
+            result: Any = forward(context, rest, merge)
+            return await result if isinstance(result, Coroutine) else result
+
+    async def _try_out(self, request: Request, resource: Resource) -> None:
+        """Test the certificate settings that a request would set. Raises RefusedError with the
+        reason if they cannot be used."""
+        name = resource.resource_name
+        if not name or parse_node_id(name) is None:
+            return  # The controller refuses the change.
+        before = self._overrides(name)
+        is_replaced = isinstance(request, AlterConfigsRequest)
+        changes: Changes = dict.fromkeys(before) if is_replaced else {}
+        for change in resource.configs:
+            if is_listener_tls_key(change.name):
+                changes[change.name] = self._new_text(request, change)
+        if name != str(self._node_id):
+            self._check_others(name, changes)
+            return
+        after = {key: text for key, text in {**before, **changes}.items() if text is not None}
+        keys = [key for key, text in changes.items() if text is not None]
+        try:
+            with trio.fail_after(TRIED_WITHIN_S):
+                await self._certificates.check(after, keys)
+        except ConfigError as error:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        except trio.TooSlowError:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Files of certificates could not be read within {TRIED_WITHIN_S:.0f} s",
+            ) from None
+
+    def _check_others(self, name: str, changes: Changes) -> None:
+        """Raise RefusedError for certificate changes that another broker must test. Settings of a
+        broker that is not registered may be removed."""
+        other = parse_node_id(name)
+        is_gone = other is None or not self._metadata.image.is_active(other)
+        if is_gone and all(text is None for text in changes.values()):
+            return
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {self._node_id} but received {name}: a broker's "
+            "certificates are changed by a request to itself",
+        )
+
+    @staticmethod
+    def _new_text(request: Request, change: Any) -> str | None:
+        if isinstance(request, AlterConfigsRequest):
+            text: str | None = change.value
+            return text
+        if change.config_operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            raise RefusedError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {AlterOperation(change.config_operation).name} to key {change.name} "
+                "because its type is not LIST.",
+            )
+        return None if change.config_operation == AlterOperation.DELETE else change.value
+
+    @staticmethod
+    def _split(
+        request: Request, refused: Mapping[int, RefusedError]
+    ) -> tuple[Request, Callable[[Any], Message]]:
+        """Return the request without its refused resources, and a function that adds their errors
+        to the response."""
+        resources: list[Any] = list(request.resources)
+        left = [one for index, one in enumerate(resources) if index not in refused]
+        is_replaced = isinstance(request, AlterConfigsRequest)
+        outcome = Replaced if is_replaced else Altered
+        rest: Request = type(request)(resources=left, validate_only=request.validate_only)
+        ours = {
+            index: outcome(
+                error_code=refusal.code,
+                error_message=refusal.message,
+                resource_type=resources[index].resource_type,
+                resource_name=resources[index].resource_name,
+            )
+            for index, refusal in refused.items()
+        }
+
+        def merge(answer: Any) -> Message:
+            if answer is None:
+                answer = (
+                    AlterConfigsResponse() if is_replaced else IncrementalAlterConfigsResponse()
+                )
+            answer.responses = merged(len(resources), ours, answer.responses)
+            result: Message = answer
+            return result
+
+        return rest, merge

@@ -1,0 +1,179 @@
+"""Dynamic settings of this broker, and the three publishers that apply changes of them.
+
+The precedence is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting, the
+broker's file, default. Dynamic settings, and the components that apply them, are:
+
+* every `log.*`, `message.*`, `compression.*` and `min.insync.replicas` that is a topic default:
+  `replica_manager` applies it to all logs at once;
+* `unclean.leader.election.enable`: the controller's elections;
+* `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
+* `cordoned.log.dirs`: the log directories, through `DynamicSettings`;
+* the rates of throttled replication: its quotas, through `DynamicSettings`;
+* `log.cleaner.*` that is the broker's own: the log cleaner, through `DynamicSettings`;
+* `max.connection*`, of the broker and of single listeners: the quotas of connections, through
+  `ConnectionBoundsPublisher`;
+* `listener.name.NAME.ssl.*` of certificates: the certificates of the listeners, through
+  `OwnSettingsPublisher`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ottla.broker.cluster.settings.topic_settings import CLUSTER_DEFAULT
+from ottla.broker.quotas.replication_quota import (
+    FOLLOWER_REPLICATION_RATE,
+    LEADER_REPLICATION_RATE,
+    LOG_DIRS_MOVE_RATE,
+)
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import BROKER_RESOURCE
+from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.connections import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    ConnectionBounds,
+    ConnectionConfig,
+    listener_values,
+)
+from ottla.model.settings.declare import definitions
+from ottla.model.settings.storage.cleaner import CleanerConfig
+
+PARTITION_VERIFICATION = "transaction.partition.verification.enable"
+PRODUCER_ID_EXPIRATION_MS = "producer.id.expiration.ms"
+CLEANER_SETTINGS: Mapping[str, str] = {
+    key: definition.field_name
+    for key, definition in definitions(CleanerConfig).items()
+    if definition.is_dynamic
+}
+"""Dynamic settings of the log cleaner, with the config fields that store them."""
+
+
+def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:
+    """Return the effective value of one of the broker's own dynamic settings."""
+    part: Any
+    if key in CLEANER_SETTINGS:
+        part, known = config.cleaner, definitions(CleanerConfig)
+    elif key in (known := definitions(ConnectionConfig)):
+        part = config.connections
+    else:
+        part, known = config, definitions(BrokerConfig)
+    definition = known[key]
+    assert definition.is_dynamic
+    for name in (str(config.node_id), CLUSTER_DEFAULT):
+        text = image.config(BROKER_RESOURCE, name).get(key)
+        if text is None:
+            continue
+        try:
+            return definition.value_of(text)
+        except ConfigError:
+            # A release with other bounds accepted the value; settings_without_effect warns of it.
+            continue
+    return getattr(part, definition.field_name)
+
+
+def connection_bounds(image: MetadataImage, config: BrokerConfig) -> ConnectionBounds:
+    """Return the effective bounds of connections, including those of single listeners."""
+    texts = dict(config.connections.texts_by_listener)
+    for name in (CLUSTER_DEFAULT, str(config.node_id)):
+        texts.update(image.config(BROKER_RESOURCE, name))
+    in_force = partial(setting_in_force, image, config)
+    return ConnectionBounds(
+        count_max=in_force(MAX_CONNECTIONS),
+        count_max_per_ip=in_force(MAX_CONNECTIONS_PER_IP),
+        count_max_of_ips=dict(in_force(MAX_CONNECTIONS_PER_IP_OVERRIDES)),
+        rate_max=in_force(MAX_CONNECTION_CREATION_RATE),
+        count_max_of_listeners=dict(listener_values(texts, MAX_CONNECTIONS)),
+        rate_max_of_listeners=dict(listener_values(texts, MAX_CONNECTION_CREATION_RATE)),
+    )
+
+
+class ConnectionBoundsPublisher:
+    """Publishes each change of the bounds of connections."""
+
+    def __init__(self, config: BrokerConfig, apply: Callable[[ConnectionBounds], None]) -> None:
+        self._config = config
+        self._apply = apply
+        self._applied = connection_bounds(MetadataImage(), config)
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "bounds of connections"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply the bounds of connections if they have changed."""
+        if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
+            bounds = connection_bounds(image, self._config)
+            if bounds != self._applied:
+                self._applied = bounds
+                self._apply(bounds)
+
+
+class OwnSettingsPublisher:
+    """Publishes the dynamic settings of this broker whenever one of them changes. Cluster-wide
+    settings are not included."""
+
+    def __init__(
+        self, config: BrokerConfig, apply: Callable[[Mapping[str, str]], Awaitable[None]]
+    ) -> None:
+        self._resource = BROKER_RESOURCE, str(config.node_id)
+        self._apply = apply
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "certificates of listeners"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply the dynamic settings of this broker if one of them has changed."""
+        if self._resource in delta.changed_configs:
+            await self._apply(image.config(*self._resource))
+
+
+def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
+    """Return the throttle rates of replication that are set for this broker alone, by their names
+    in DescribeNode."""
+    texts = image.config(BROKER_RESOURCE, str(node_id))
+    return {
+        f"throttle.{name}": float(texts[key])
+        for name, key in (
+            ("leader", LEADER_REPLICATION_RATE),
+            ("follower", FOLLOWER_REPLICATION_RATE),
+            ("log.dirs", LOG_DIRS_MOVE_RATE),
+        )
+        if key in texts
+    }
+
+
+class DynamicSettings:
+    """Passes each change of a dynamic setting to the component that uses the setting."""
+
+    def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
+        """`owners` maps each key to the function that applies a new value."""
+        self._config = config
+        self._owners = owners
+        self._resources = {
+            (BROKER_RESOURCE, name) for name in (str(config.node_id), CLUSTER_DEFAULT)
+        }
+        self._applied = {key: setting_in_force(MetadataImage(), config, key) for key in owners}
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "dynamic settings"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Pass each dynamic setting whose value has changed to its owner."""
+        if self._resources.isdisjoint(delta.changed_configs):
+            return
+        for key, apply in self._owners.items():
+            value = setting_in_force(image, self._config, key)
+            if value != self._applied[key]:
+                self._applied[key] = value
+                apply(value)

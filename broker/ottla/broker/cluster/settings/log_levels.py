@@ -1,0 +1,82 @@
+"""Levels of the loggers of this process: the resource BROKER_LOGGER (KIP-412).
+
+Nothing is stored, so that a restarted broker has its initial levels.  The names are those of our
+loggers, and `root`; the levels are Kafka's.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.logs import LEVELS
+from ottla.model.settings.resources import AlterOperation
+from ottla.wire.messages.incremental_alter_configs_request import AlterableConfig
+
+ROOT = "root"
+OURS = "ottla"
+
+
+class LogLevels:
+    """Reads and changes the levels of the loggers of this process."""
+
+    def __init__(self, manager: logging.Manager = logging.root.manager) -> None:
+        self._manager = manager
+
+    def levels(self) -> dict[str, str]:
+        """Return the effective level of every logger by name, the root's first."""
+        return {name: _name_of(found) for name, found in self._loggers().items()}
+
+    def check(self, changes: Sequence[AlterableConfig]) -> None:
+        """Raise RefusedError if a change has an unknown logger, or an operation or level that is
+        not supported."""
+        loggers = self._loggers()
+        for change in changes:
+            if change.config_operation not in (AlterOperation.SET, AlterOperation.DELETE):
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{_operation(change.config_operation)} operation is not allowed for the "
+                    "BROKER_LOGGER resource",
+                )
+            if change.name not in loggers:
+                raise RefusedError(
+                    ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!"
+                )
+            if change.config_operation == AlterOperation.DELETE:
+                if change.name == ROOT:
+                    raise RefusedError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Removing the log level of the {ROOT} logger is not allowed",
+                    )
+            elif change.value not in LEVELS:
+                raise RefusedError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Cannot set the log level of {change.name} to {change.value} as it is not a "
+                    f"supported log level. Valid log levels are {', '.join(sorted(LEVELS))}",
+                )
+
+    def apply(self, changes: Sequence[AlterableConfig]) -> None:
+        """Apply changes of levels that `check` has accepted."""
+        loggers = self._loggers()
+        for change in changes:
+            is_set = change.config_operation == AlterOperation.SET
+            level = LEVELS[change.value or ""] if is_set else logging.NOTSET
+            loggers[change.name].setLevel(level)
+
+    def _loggers(self) -> dict[str, logging.Logger]:
+        ours = {OURS: self._manager.getLogger(OURS)}
+        for name in sorted(self._manager.loggerDict):
+            found = self._manager.loggerDict[name]
+            if isinstance(found, logging.Logger) and name.startswith(f"{OURS}."):
+                ours[name] = found
+        return {ROOT: self._manager.root, **ours}
+
+
+def _name_of(found: logging.Logger) -> str:
+    """Return the name of the lowest of Kafka's levels at which the logger still logs."""
+    level = found.getEffectiveLevel()
+    return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
+
+
+def _operation(number: int) -> str:
+    known = {operation.value: operation.name for operation in AlterOperation}
+    return known.get(number, f"Unknown operation type {number}:")

@@ -1,0 +1,117 @@
+"""Responses that wait until the records they depend on are committed.  Pure."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker.coordinators.effects import Responder
+from ottla.broker.network.purgatory import WaitingEntry
+from ottla.broker.replicas.partition import Partition
+from ottla.model.compiled import mypyc_attr
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import Offset
+
+CLIENT_CODES = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""Error codes for clients by the code with which an append failed; any other becomes
+COORDINATOR_NOT_AVAILABLE."""
+
+TOO_LARGE = frozenset(
+    (
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_FETCH_SIZE,
+    )
+)
+
+
+def client_code(
+    code: ErrorCode, too_large_code: ErrorCode = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+) -> ErrorCode:
+    """Return the error code for a client whose append failed with `code`."""
+    if code in TOO_LARGE:
+        return too_large_code
+    return CLIENT_CODES.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class CommitWait(WaitingEntry):
+    """Responses of one event-loop iteration, sent when the high watermark has passed its
+    records."""
+
+    __slots__ = ("_answers", "_end_offset", "_partition")
+    kind = "GroupCommit"
+
+    def __init__(
+        self, partition: Partition, end_offset: Offset, answers: Sequence[tuple[Responder, Any]]
+    ) -> None:
+        super().__init__()
+        self._partition = partition
+        self._end_offset = end_offset
+        self._answers = deque(answers)
+
+    def try_complete(self) -> bool:
+        """Send the responses if the records are committed or lost."""
+        log = self._partition.log
+        if log is None or not self._partition.is_leader:
+            self._give(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif log.high_watermark >= self._end_offset:
+            self._give(ErrorCode.NONE)
+        elif log.failure is not None:
+            self._give(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            return False
+        return True
+
+    @property
+    def cost(self) -> int:
+        """Number of responses that wait."""
+        return max(1, len(self._answers))
+
+    def on_expire(self) -> None:
+        """Answer that the outcome is unknown: the records may still be committed."""
+        self._give(ErrorCode.REQUEST_TIMED_OUT)
+
+    def on_fault(self, fault: Exception) -> None:
+        """Answer the remaining requests that the outcome is unknown."""
+        self._give(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _give(self, code: ErrorCode) -> None:
+        faults: list[Exception] = []
+        while self._answers:
+            responder, answer = self._answers.popleft()
+            try:
+                responder(answer if code is ErrorCode.NONE else client_code(code))
+            except Exception as fault:
+                faults.append(fault)
+        if faults:
+            raise ExceptionGroup("answers that could not be given", faults)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StateChangeWait(WaitingEntry):
+    """Waiting entry that calls `on_news` once: at the first wake-up of its key, or at its
+    deadline."""
+
+    __slots__ = ("_on_news",)
+    kind = "TransactionLoad"
+
+    def __init__(self, on_news: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_news = on_news
+
+    def try_complete(self) -> bool:
+        """End the wait, since the state has changed."""
+        self._on_news()
+        return True
+
+    def on_expire(self) -> None:
+        """End the wait, so that the caller checks again."""
+        self._on_news()
+
+    def on_fault(self, fault: Exception) -> None:
+        """End the wait, as at the deadline."""
+        self._on_news()

@@ -1,0 +1,117 @@
+"""Effects of one event on a coordinator's shard: records to append and responses to send. Pure.
+
+Some responses are sent at once. The others report changes that the log must contain first. They are
+sent when all records written before them are committed, so that no response is ever revoked.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+WriteT = TypeVar("WriteT")
+
+Responder: TypeAlias = Callable[[Any], None]
+"""Callback of a waiting request, called once with the answer, or with an ErrorCode for the whole
+request."""
+
+
+new_tuple: Any = tuple.__new__
+"""Creates a named tuple from its class and values, at a third of the cost of calling the class."""
+
+
+class CoordinatorRecord(NamedTuple):
+    """Record for a coordinator's topic, with encoded key and value. A value of None is a tombstone
+    for the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Instant(NamedTuple):
+    """Time on both clocks: monotonic for timeouts, wall time for timestamps in records."""
+
+    mono_ms: int
+    wall_ms: int
+
+
+class MemberClient(NamedTuple):
+    """Client id and host of a group's member."""
+
+    id: str
+    host: str
+
+
+class ShardEffects(Generic[WriteT]):
+    """Effects that are decided and not yet performed, in order."""
+
+    __slots__ = (
+        "answers",
+        "committed_answers",
+        "completed",
+        "has_work",
+        "next_deadline_ms",
+        "orders",
+        "writes",
+    )
+
+    def __init__(self) -> None:
+        self.writes: list[WriteT] = []
+        """Writes to append, one for each event. The log contains a write completely or not at all:
+        after a failover no reader may find half of an event."""
+        self.answers: list[tuple[Responder, Any]] = []
+        """Responses to send at once."""
+        self.committed_answers: list[tuple[Responder, Any]] = []
+        """Responses to send when everything written so far is committed."""
+        self.orders: list[Any] = []
+        """Messages to other brokers about records that are already committed, such as transaction
+        markers."""
+        self.completed: list[str] = []
+        """Transactional ids whose next transaction may begin."""
+        self.has_work = False
+        """True if the shard has unfinished work that runs in steps."""
+        self.next_deadline_ms: int | None = None
+        """Monotonic time in milliseconds of the shard's next deadline."""
+
+
+EventWrite: TypeAlias = list[CoordinatorRecord]
+"""Records that one event of a group decided."""
+
+
+GroupEffects: TypeAlias = ShardEffects[EventWrite]
+
+
+class Outbox:
+    """Collects the effects of a shard of groups."""
+
+    __slots__ = ("_effects", "_write")
+
+    def __init__(self) -> None:
+        self._effects: GroupEffects = ShardEffects()
+        self._write: EventWrite = []
+
+    def write(self, record: CoordinatorRecord) -> None:
+        """Add a record to the write of the current event."""
+        self._write.append(record)
+
+    def end_event(self) -> None:
+        """End the event. Records added from now on may be in another batch than the event's
+        records."""
+        if self._write:
+            self._effects.writes.append(self._write)
+            self._write = []
+
+    def answer(self, responder: Responder, answer: Any) -> None:
+        """Add a response to send at once."""
+        self._effects.answers.append((responder, answer))
+
+    def answer_when_committed(self, responder: Responder, answer: Any) -> None:
+        """Add a response to send when everything written so far is committed."""
+        self._effects.committed_answers.append((responder, answer))
+
+    def take(self) -> GroupEffects:
+        """Return and clear the collected effects."""
+        effects = self._effects
+        if self._write:
+            effects.writes.append(self._write)
+            self._write = []
+        self._effects = ShardEffects()
+        return effects

@@ -1,0 +1,225 @@
+"""FindCoordinator: returns the broker that coordinates a group or a transactional id. Pure.
+
+That broker leads the group's partition of `__consumer_offsets`, or the transactional id's partition
+of `__transaction_state`. If the topic does not exist yet, the request creates it. The response then
+waits until the topic has leaders and this broker serves its partitions. If it were sent earlier,
+the coordinator would refuse the client, which would take seconds to retry.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_view import ClusterView
+from ottla.broker.cluster.metadata_cache import answer_when
+from ottla.broker.coordinators.placement import partition_of
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.steps import StepPace, Steps, begun
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.transactions import TransactionConfig
+from ottla.wire.apis import COORDINATOR_KEYS_FROM
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SHARE_FROM = 6
+
+STATE_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+"""State topic of each kind of coordinator; share groups have none yet."""
+
+NO_PORT = -1
+
+TOPIC_WAIT_MS = 2_000
+"""Milliseconds that a response waits for the leaders of a new topic.  Clients retry."""
+
+
+def offsets_topic(config: GroupConfig) -> CreatableTopic:
+    """Return the specification of the topic `__consumer_offsets`."""
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return CreatableTopic(
+        name=OFFSETS_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
+def transactions_topic(config: TransactionConfig) -> CreatableTopic:
+    """Return the specification of the topic `__transaction_state`."""
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": str(config.state_log_segment_bytes),
+        "min.insync.replicas": str(config.state_log_min_isr),
+        "unclean.leader.election.enable": "false",
+    }
+    return CreatableTopic(
+        name=TRANSACTIONS_TOPIC,
+        num_partitions=config.state_log_num_partitions,
+        replication_factor=config.state_log_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
+class CoordinatorAddress(NamedTuple):
+    """Broker id and address of a coordinator."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class FindCoordinatorApi:
+    """Handler of FindCoordinator, versions 0 to 6."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        followed: Callable[[], MetadataImage],
+        purgatory: Purgatory,
+        auto_create: AutoCreate,
+        is_opening: Callable[[str], bool],
+    ) -> None:
+        """`followed` returns the image that this broker's own coordinators have applied.
+
+        `is_opening` returns True while logs of a topic are being opened here for the first time.
+        """
+        self._config = config
+        self._followed = followed
+        self._purgatory = purgatory
+        self._auto_create = auto_create
+        self._is_opening = is_opening
+
+    def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
+        """Answer from the metadata. If the coordinators' topic does not exist, create it first."""
+        topic = STATE_TOPICS.get(request.key_type)
+        if topic is not None and self._followed().topic(topic) is None:
+            return self._create_and_answer(context, request, topic)
+        if topic is not None and self._is_opening(topic):
+            self._answer_when_ready(context, request, topic, is_refused=lambda: False)
+            return None
+        return begun(self._response(context, request))
+
+    async def _create_and_answer(
+        self, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    ) -> None:
+        (attempt,) = await self._auto_create.create(context, [topic])
+        self._answer_when_ready(
+            context, request, topic, is_refused=lambda: topic in attempt.refused
+        )
+
+    def _answer_when_ready(
+        self,
+        context: RequestContext,
+        request: FindCoordinatorRequest,
+        topic: str,
+        *,
+        is_refused: Callable[[], bool],
+    ) -> None:
+        """Answer once the topic's partitions have leaders, and logs on this broker, or at the
+        deadline.
+
+        Otherwise a coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS,
+        which admin clients report to their users.
+        """
+        answer_when(
+            self._purgatory,
+            context,
+            lambda: self._has_leaders(topic) or is_refused(),
+            lambda: context.slot.complete_begun(begun(self._response(context, request))),
+            deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
+        )
+
+    def _has_leaders(self, name: str) -> bool:
+        topic = self._followed().topic(name)
+        return (
+            topic is not None
+            and all(state.leader != NO_NODE for state in topic.partitions.values())
+            and not self._is_opening(name)
+        )
+
+    def _response(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Steps[FindCoordinatorResponse]:
+        image = self._followed()
+        view = ClusterView(image, self._config, context.peer)
+        addresses = {
+            broker.node_id: CoordinatorAddress(broker.node_id, broker.host, broker.port)
+            for broker in view.brokers()
+        }
+
+        def found(key: str) -> Coordinator:
+            return _coordinator(image, addresses, context.api_version, request.key_type, key)
+
+        if context.api_version < COORDINATOR_KEYS_FROM:
+            one = found(request.key)
+            return FindCoordinatorResponse(
+                error_code=one.error_code,
+                error_message=one.error_message,
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
+            )
+        pace = StepPace()
+        response = FindCoordinatorResponse()
+        for key in dict.fromkeys(request.coordinator_keys):
+            response.coordinators.append(found(key))
+            if pace.is_due():
+                yield
+        return response
+
+
+def _coordinator(
+    image: MetadataImage,
+    addresses: dict[NodeId, CoordinatorAddress],
+    version: int,
+    key_type: int,
+    key: str,
+) -> Coordinator:
+    try:
+        address = _address(image, addresses, version, key_type, key)
+    except RefusedError as refusal:
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE,
+            port=NO_PORT,
+            error_code=refusal.code,
+            error_message=refusal.message,
+        )
+    return Coordinator(
+        key=key,
+        node_id=address.node_id,
+        host=address.host,
+        port=address.port,
+        error_message=None,
+    )
+
+
+def _address(
+    image: MetadataImage,
+    addresses: dict[NodeId, CoordinatorAddress],
+    version: int,
+    key_type: int,
+    key: str,
+) -> CoordinatorAddress:
+    known = (GROUP, TRANSACTION, SHARE) if version >= SHARE_FROM else (GROUP, TRANSACTION)
+    if key_type not in known:
+        raise RefusedError(ErrorCode.INVALID_REQUEST)
+    topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
+    if topic is not None:
+        state = topic.partitions.get(partition_of(key, len(topic.partitions)))
+        if state is not None and state.leader in addresses:
+            return addresses[state.leader]
+    raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

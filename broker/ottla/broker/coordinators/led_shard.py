@@ -1,0 +1,126 @@
+"""One partition of a coordinator's topic that this broker leads, and its pending effects.  Pure."""
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.broker.coordinators.effects import Responder
+from ottla.broker.replicas.partition import Partition
+from ottla.model.ids import Epoch
+
+
+class ReplayedShard(Protocol):
+    """Shard that is restored by replaying the log of its partition."""
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply one record.  Raises CorruptDataError if it cannot be read."""
+        ...
+
+
+class ShardHost(Protocol):
+    """Coordinator that owns a led shard, as the shard calls it."""
+
+    def answer(self, responder: Responder | None, answer: Any, /) -> None:
+        """Send the answer of a request, if a client waits for it."""
+        ...
+
+    def note_due(self, led: Any, /) -> None:
+        """Schedule the append of a shard's writes for the end of the event-loop iteration."""
+        ...
+
+    def send(self, order: Any, /) -> None:
+        """Send a message to other brokers."""
+        ...
+
+    def wake(self, key: str, /) -> None:
+        """Wake the requests that wait for a transactional id."""
+        ...
+
+    def wake_at(self, deadline_ms: int, /) -> None:
+        """Schedule the next call of `on_time`."""
+        ...
+
+    def work_soon(self) -> None:
+        """Schedule the unfinished work of the shard, which runs in steps."""
+        ...
+
+
+ShardT = TypeVar("ShardT", bound=ReplayedShard)
+WriteT = TypeVar("WriteT")
+
+
+class LedShard(Generic[ShardT, WriteT]):
+    """Shard that is led here, with the ports through which its effects are performed."""
+
+    __slots__ = (
+        "answers",
+        "delay_reason",
+        "epoch",
+        "failure",
+        "host",
+        "is_active",
+        "is_due",
+        "load_at_ms",
+        "load_ms",
+        "partition",
+        "shard",
+        "writes",
+    )
+
+    def __init__(self, partition: Partition, shard: ShardT, host: ShardHost) -> None:
+        self.partition = partition
+        self.epoch: Epoch = partition.leader_epoch
+        """Coordinator epoch, which is the partition's leader epoch."""
+        self.shard = shard
+        self.host = host
+        self.is_active = False
+        """True once the log has been replayed and requests are served."""
+        self.failure: str | None = None
+        """Reason why the log cannot be replayed."""
+        self.is_due = False
+        """True while writes of the shard wait to be appended at the end of the event-loop
+        iteration."""
+        self.load_at_ms = 0
+        """Earliest monotonic time in milliseconds at which the log is replayed."""
+        self.delay_reason: str | None = None
+        """Reason why the last load failed, if another attempt may succeed."""
+        self.load_ms: int | None = None
+        """Milliseconds that the replay of the log took; None until it is done."""
+        self.writes: list[WriteT] = []
+        """Writes of this event-loop iteration that are not appended yet."""
+        self.answers: list[tuple[Responder, Any]] = []
+        """Responses to send when all of `writes` are committed."""
+
+    @property
+    def is_loading(self) -> bool:
+        """True while the log is being replayed."""
+        return not (self.is_active or self.failure)
+
+    # ---- ports of the performer
+
+    def answer(self, responder: Responder, answer: Any) -> None:
+        """Send the answer to a waiting request now."""
+        self.host.answer(responder, answer)
+
+    def append(self, writes: Sequence[WriteT], answers: Sequence[tuple[Responder, Any]]) -> None:
+        """Append the writes at the end of the event-loop iteration. Sends the answers once the
+        writes are committed."""
+        self.writes += writes
+        self.answers += answers
+        self.host.note_due(self)
+
+    def send(self, order: Any) -> None:
+        """Send a message to other brokers."""
+        self.host.send(order)
+
+    def wake(self, key: str) -> None:
+        """Wake the requests that wait for a transactional id."""
+        self.host.wake(key)
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        """Schedule the next call of `on_time`."""
+        if deadline_ms is not None:
+            self.host.wake_at(deadline_ms)
+
+    def work_soon(self) -> None:
+        """Schedule the unfinished work of the shard, which runs in steps."""
+        self.host.work_soon()

@@ -1,0 +1,66 @@
+"""Performs the effects of a coordinator's shard through its ports, in one fixed order.
+
+Every event of a shard ends with a call of `perform`. The coordinators of groups and of
+transactions, the simulations and the fuzzers differ only in their ports. The order: responses that
+depend on no write, the append, messages to other brokers, wake-ups, the next deadline.
+
+This order and `ShardPorts.append` guarantee AnsweredIsCommitted: a response that depends on a write
+is sent when the write is committed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+from ottla.broker.coordinators.effects import Responder, ShardEffects
+
+WriteT = TypeVar("WriteT")
+WriteOfPortsT = TypeVar("WriteOfPortsT", contravariant=True)
+
+
+class ShardPorts(Protocol[WriteOfPortsT]):
+    """Ports through which effects are performed: to clients, a log, other brokers and a timer."""
+
+    def answer(self, responder: Responder, answer: Any, /) -> None:
+        """Send the answer to a waiting request now."""
+        ...
+
+    def append(
+        self, writes: Sequence[WriteOfPortsT], answers: Sequence[tuple[Responder, Any]], /
+    ) -> None:
+        """Append the writes in order, now or at the end of the event-loop iteration. Sends the
+        answers once all writes are committed.
+
+        Without writes, the answers wait until everything that was appended before is committed.
+        """
+        ...
+
+    def send(self, order: Any, /) -> None:
+        """Send a message to other brokers."""
+        ...
+
+    def wake(self, key: str, /) -> None:
+        """Wake the requests that wait for a transactional id."""
+        ...
+
+    def wake_at(self, deadline_ms: int | None, /) -> None:
+        """Schedule the next call of `on_time`, in monotonic milliseconds; None schedules none."""
+        ...
+
+    def work_soon(self) -> None:
+        """Schedule the unfinished work of the shard, which runs in steps."""
+        ...
+
+
+def perform(effects: ShardEffects[WriteT], ports: ShardPorts[WriteT]) -> None:
+    """Perform the effects of one event."""
+    for responder, answer in effects.answers:
+        ports.answer(responder, answer)
+    if effects.writes or effects.committed_answers:
+        ports.append(effects.writes, effects.committed_answers)
+    for order in effects.orders:
+        ports.send(order)
+    for key in effects.completed:
+        ports.wake(key)
+    if effects.has_work:
+        ports.work_soon()
+    ports.wake_at(effects.next_deadline_ms)

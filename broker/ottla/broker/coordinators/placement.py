@@ -1,0 +1,34 @@
+"""Partition of `__consumer_offsets` that stores a group.
+
+Pure. A transactional id is mapped to a partition of `__transaction_state` in the same way.
+"""
+
+from functools import lru_cache
+
+HASHED_CHARS_MAX = 256
+"""Characters up to which the hash of an id is cached.  Longer ids would let clients choose the
+memory of the cache."""
+
+_UINT32 = 1 << 32
+_INT32_MIN = -(1 << 31)
+
+
+def java_hash(text: str) -> int:
+    """Return the result of Java's String.hashCode: over UTF-16 units, wrapped to 32 bits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) % _UINT32
+    return code - _UINT32 if code >= _UINT32 // 2 else code
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Return the index of the partition, as Kafka computes it: abs(hash) % count, where
+    abs(MIN_VALUE) is 0."""
+    is_kept = len(group_id) <= HASHED_CHARS_MAX
+    code = (_kept_hash if is_kept else java_hash)(group_id)
+    return 0 if code == _INT32_MIN else abs(code) % partition_count
+
+
+_kept_hash = lru_cache(maxsize=1_024)(java_hash)
+"""Cached `java_hash`. An uncached call reads each character of the id."""

@@ -1,0 +1,71 @@
+"""One member of a classic group.  Pure."""
+
+from typing import NamedTuple
+
+from ottla.broker.coordinators.effects import MemberClient, Responder
+
+
+class Protocol(NamedTuple):
+    """Assignment protocol that a member supports, with its metadata for the leader."""
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMember:
+    """Member of a classic group.  The timers of the shard store its session deadline."""
+
+    __slots__ = (
+        "assignment",
+        "client",
+        "instance_id",
+        "is_new",
+        "join_responder",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_responder",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client: MemberClient,
+        *,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocol_type: str,
+        protocols: tuple[Protocol, ...] | tuple[tuple[str, bytes], ...],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client = client
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = tuple(Protocol(*protocol) for protocol in protocols)
+        """Supported protocols, the preferred one first."""
+        self.assignment = assignment
+        self.is_new = False
+        """True until the member's first generation begins.  Until then it cannot send
+        heartbeats."""
+        self.join_responder: Responder | None = None
+        self.sync_responder: Responder | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a JoinGroup or SyncGroup request of the member is waiting. Meanwhile the
+        member cannot send heartbeats."""
+        return self.join_responder is not None or self.sync_responder is not None
+
+    def metadata_for(self, protocol: str) -> bytes:
+        """Return the member's metadata for a protocol, or empty bytes if the member does not
+        support it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""

@@ -1,0 +1,7 @@
+"""Assignors: they assign the partitions of a consumer group in the coordinator (KIP-848).
+
+table.py         the assignors by name
+subscription.py  the input and the output of an assignor
+uniform.py       as balanced as subscriptions allow; members keep their partitions
+range.py         consecutive partitions of each topic, so that similar topics are split alike
+"""

@@ -1,0 +1,319 @@
+"""One group of the consumer protocol (KIP-848): its members, epochs and partition owners.  Pure.
+
+The coordinator computes the assignment.  Three epochs describe its progress:
+
+    group_epoch    incremented whenever the target assignment must be computed again
+    target_epoch   the group epoch for which the target was computed
+    member_epoch   (of each member) the target epoch that the member has reached
+
+A partition that moves between members belongs to the old owner until that one has reported its
+revocation.  Only then is it assigned to the new one.  Other members are checked by
+`owner_epoch_of`.
+
+Invariant: OneOwner.  No two members own a partition, whether it is assigned or being revoked.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, TypeAlias
+from uuid import UUID
+
+from ottla.broker.groups.consumer.consumer_member import (
+    JOINING_EPOCH,
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+)
+from ottla.broker.groups.consumer.regex_readers import RegexReaders
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
+from ottla.broker.network.dispatch import Permissions
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+
+NO_OWNER = -1
+"""Owner epoch of a partition without an owner."""
+
+
+CONSUMER = "consumer"
+"""Group type and protocol type in ListGroups."""
+
+
+class ConsumerGroupState(StrEnum):
+    """States of a group, with the names used in responses."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target assignment must be computed again."""
+    RECONCILING = "Reconciling"
+    """Some members have not reached their target assignment."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ResolvedRegex(NamedTuple):
+    """Topics that match a regular expression at present."""
+
+    topics: frozenset[str]
+    version: int
+    """Offset in the metadata log up to which topics were searched."""
+    timestamp_ms: int
+
+
+Subscription: TypeAlias = tuple[frozenset[str], str]
+"""Topic names and regular expression to which a member subscribes."""
+
+
+class ConsumerGroup(CoordinatedGroup):
+    """Members of one group, their targets, and the owner of each partition."""
+
+    type: ClassVar[str] = CONSUMER
+
+    __slots__ = (
+        "_owners",
+        "_subscribed_topics",
+        "_subscriptions",
+        "group_epoch",
+        "has_old_topics",
+        "hashed",
+        "members",
+        "metadata_hash",
+        "readers",
+        "readers_due_ms",
+        "regexes",
+        "rejoining_ids",
+        "static_members",
+        "target_epoch",
+        "target_ms",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id, CONSUMER)
+        self.group_epoch = 0
+        self.target_epoch = 0
+        self.metadata_hash = 0
+        """Hash of the subscribed topics; 0 if there are none."""
+        self.has_old_topics = False
+        """True if the log contains a record of the group's topics, as coordinators before Kafka 4.1
+        wrote it."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member id of each group.instance.id."""
+        self.targets: dict[str, Assignment] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.readers: dict[str, RegexReaders] = {}
+        """Subscribers of each regular expression, recorded only if there is an authorizer. Not
+        stored in the log."""
+        self.readers_due_ms = 0
+        """Time of the next check for silent subscribers, in milliseconds; 0 before the first
+        check."""
+        self.target_ms: int | None = None
+        """Monotonic time in milliseconds at which this coordinator computed the target
+        assignment."""
+        self.rejoining_ids: set[str] = set()
+        """Members that were fenced by their epoch.  They may join again under their id."""
+        self._subscribed_topics: frozenset[str] | None = None
+        self._subscriptions: Counter[Subscription] = Counter()
+        """Number of members by subscription.  Most members have the same one."""
+        self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
+        """Cache of the last topic hash with its topics and image, so that it is computed once for
+        all members."""
+        self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
+        """Owner of each partition, and the owner's epoch."""
+
+    def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
+        """Store that a client subscribes to a regular expression. Returns True if that may change
+        the topics that all its subscribers may see."""
+        if permissions is None or not regex:
+            return False
+        return self.readers.setdefault(regex, RegexReaders()).note(permissions)
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.group_epoch})"
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """State of the group, as reported in responses."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(one.is_reconciled_to(self.target_epoch) for one in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """Name of the group's state in Kafka's notation."""
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the group has no members."""
+        return not self.members
+
+    @property
+    def member_ids(self) -> Collection[str]:
+        """Ids of the members."""
+        return self.members.keys()
+
+    def assignor_name(self, default: str) -> str:
+        """Return the assignor that most members prefer, or the default."""
+        votes = Counter(
+            member.server_assignor
+            for member in self.members.values()
+            if member.server_assignor is not None
+        )
+        return max(sorted(votes), key=lambda name: votes[name]) if votes else default
+
+    def target_of(self, member_id: str) -> Assignment:
+        """Return the target assignment of a member."""
+        return self.targets.get(member_id, NOTHING)
+
+    def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
+        """Return the epoch of a partition's owner, or NO_OWNER."""
+        owner = self._owners.get(topic_id, {}).get(index)
+        return NO_OWNER if owner is None else owner[1]
+
+    def owner_of(self, topic_id: UUID, index: int) -> str | None:
+        """Return the id of the member that owns a partition, or None."""
+        owner = self._owners.get(topic_id, {}).get(index)
+        return None if owner is None else owner[0]
+
+    # ---- subscriptions
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Names of all subscribed topics, which need not exist."""
+        found = self._subscribed_topics
+        if found is None:
+            found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
+            self._subscribed_topics = found
+        return found
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the names of the topics to which a member subscribes."""
+        return self._topics_of(member.subscribed_names, member.subscribed_regex)
+
+    def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
+        resolved = self.regexes.get(regex)
+        return names if resolved is None else names | resolved.topics
+
+    # ---- changes; replayed records make the same ones
+
+    def put(self, member: ConsumerMember) -> None:
+        """Add or replace a member."""
+        old = self.members.get(member.member_id)
+        if old is None or _subscription(old) != _subscription(member):
+            self._count_subscription(member, 1)
+            if old is not None:
+                self._count_subscription(old, -1)
+        if old is not None:
+            self._release(old)
+            if old.instance_id is not None and old.instance_id != member.instance_id:
+                self._forget_instance(old)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._take(member)
+
+    def remove(self, member_id: str) -> ConsumerMember | None:
+        """Remove a member and its target."""
+        self.targets.pop(member_id, None)
+        self.rejoining_ids.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_subscription(member, -1)
+            self._release(member)
+            self._forget_instance(member)
+        return member
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Set the topics that match a regular expression; None deletes it."""
+        self._subscribed_topics = None
+        if resolved is None:
+            self.regexes.pop(regex, None)
+            self.readers.pop(regex, None)
+        else:
+            self.regexes[regex] = resolved
+
+    def _count_subscription(self, member: ConsumerMember, change: int) -> None:
+        """Add `change` to the count of a member's subscription.  The first or last member with a
+        subscription changes the group's topics."""
+        subscription = _subscription(member)
+        if self._subscriptions[subscription] in (0, -change):
+            self._subscribed_topics = None
+        self._subscriptions[subscription] += change
+        if not self._subscriptions[subscription]:
+            del self._subscriptions[subscription]
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+
+    def _take(self, member: ConsumerMember) -> None:
+        owner = (member.member_id, member.member_epoch)
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in assignment.items():
+                self._owners.setdefault(topic_id, {}).update(dict.fromkeys(indexes, owner))
+
+    def _release(self, member: ConsumerMember) -> None:
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in assignment.items():
+                owners = self._owners.get(topic_id, {})
+                for index in indexes:
+                    # In a compacted log the partition may have another owner already.
+                    if index in owners and owners[index][0] == member.member_id:
+                        del owners[index]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+
+
+def _subscription(member: ConsumerMember) -> Subscription:
+    return member.subscribed_names, member.subscribed_regex
+
+
+def check_epoch(
+    group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
+) -> None:
+    """Raise RefusedError if an epoch is neither the member's current nor its previous one."""
+    if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
+        return
+    is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
+    if epoch < member.member_epoch and is_behind:
+        return
+    if member.state is MemberState.UNKNOWN and owned is not None and not owned:
+        return
+    group.rejoining_ids.add(member.member_id)
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise RefusedError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
+        "and rejoin.",
+    )
+
+
+def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
+    return owned is not None and all(
+        topic_id in assigned and indexes <= assigned[topic_id]
+        for topic_id, indexes in owned.items()
+    )
+
+
+def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
+    """Return True if a static member may rejoin under its own member id, after a response was lost
+    or the member was fenced."""
+    if member is None or member.member_id != known_id or member.is_away:
+        return False
+    is_new = member.previous_member_epoch == JOINING_EPOCH
+    return is_new or member.member_id in group.rejoining_ids
+
+
+def unknown_member(group_id: str, member_id: str) -> RefusedError:
+    """Return the error for a client that is not a member of the group."""
+    return RefusedError(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
+    )

@@ -1,0 +1,104 @@
+"""One member of a consumer group (KIP-848): its subscription and its assignment. Pure.
+
+Members are immutable. Each change creates a new object, so code that is computing an assignment
+never sees the member change.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+from uuid import UUID
+
+from ottla.broker.coordinators.effects import MemberClient
+
+Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partitions by topic id.  No topic has an empty set."""
+
+NOTHING: Assignment = MappingProxyType({})
+
+JOINING_EPOCH = 0
+"""Epoch of a heartbeat that joins.  Members have epochs from 1 on."""
+
+LEAVING_EPOCH = -1
+LEAVING_FOR_A_WHILE_EPOCH = -2
+"""Epoch in the last heartbeat of a static member that stops temporarily. Its partitions stay
+assigned."""
+
+NO_REBALANCE_TIMEOUT_MS = -1
+
+NO_CLIENT = MemberClient("", "")
+
+
+class MemberState(IntEnum):
+    """Progress of a member towards its target assignment, with Kafka's numbers."""
+
+    STABLE = 0
+    """The member owns its whole assignment for its epoch."""
+    UNREVOKED_PARTITIONS = 1
+    """The member stays in its epoch until it has revoked partitions."""
+    UNRELEASED_PARTITIONS = 2
+    """The member has the target's epoch, while other members still own partitions of its target."""
+    UNKNOWN = 127
+    """State written by a later version of the coordinator.  The member must join again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMemberState:
+    """Additional state of a member that uses the classic protocol in a consumer group (online
+    migration)."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerMember:
+    """Member of a consumer group.  The timers of the shard store its deadlines."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client: MemberClient = NO_CLIENT
+    rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
+    """Milliseconds that the member has to revoke partitions."""
+    server_assignor: str | None = None
+    """Preferred assignor of the member, or None."""
+    subscribed_names: frozenset[str] = frozenset()
+    subscribed_regex: str = ""
+    """Subscribed regular expression; empty if there is none."""
+    classic: ClassicMemberState | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    """Previous epoch of the member. It is accepted as well as the current one, since the response
+    with the current epoch may be lost."""
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+    pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
+    """Partitions that the member still owns and has to revoke."""
+
+    @property
+    def is_away(self) -> bool:
+        """True for a static member that has stopped temporarily."""
+        return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        """Return True if the member owns exactly its target of this epoch."""
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+
+
+class TopicPartitions(Protocol):
+    """Partitions of one topic in requests and records."""
+
+    topic_id: UUID
+    partitions: list[int]
+
+
+def assignment_of(topics: Iterable[TopicPartitions]) -> Assignment:
+    """Return the partitions that a request or record lists, by topic id."""
+    found: dict[UUID, frozenset[int]] = {}
+    for topic in topics:
+        if topic.partitions:
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | set(topic.partitions)
+    return found

@@ -1,0 +1,86 @@
+"""Subscribers whose permissions limit the topics of a regular expression.  Pure.
+
+A group has one list of topics for each expression, as in Kafka's records.  It contains the topics
+that all subscribers to the expression may describe, so that no member learns of a topic that it may
+not see.  Without an authorizer no subscribers are stored, and all topics are visible.
+"""
+
+from itertools import islice
+
+from ottla.broker.network.dispatch import Permissions
+from ottla.model.security.acls import AclOperation, ResourceType
+
+DECIDED_AT_ONCE = 2_000
+"""Topics whose visibility is decided in one step: some 5 ms, at most 20. The others are decided
+with the next heartbeats."""
+
+READERS_MAX = 16
+"""Principals whose permissions count for one expression in one group.  Larger costs more per
+topic."""
+
+
+class RegexReaders:
+    """Principals that subscribe to one expression, and the topics that all of them may see."""
+
+    __slots__ = ("_decided", "_has_more", "_heard", "_readers", "_version", "_visible")
+
+    def __init__(self) -> None:
+        self._readers: dict[str, Permissions] = {}
+        self._heard: set[str] = set()
+        """Principals with a heartbeat since the last `forget_silent`."""
+        self._version = -1
+        self._decided: set[str] = set()
+        self._visible: set[str] = set()
+        """Visible topics. A topic whose visibility must be decided again keeps its previous
+        decision until then."""
+        self._has_more = False
+
+    def note(self, permissions: Permissions) -> bool:
+        """Store a subscriber. Returns True if that may change the visible topics."""
+        principal = permissions.principal
+        self._heard.add(principal)
+        is_new = principal not in self._readers and len(self._readers) < READERS_MAX
+        if is_new:
+            self._readers[principal] = permissions
+        if is_new or permissions.version != self._version:
+            self._version = permissions.version
+            self._decided.clear()
+            return True
+        return self._has_more
+
+    def forget_silent(self) -> bool:
+        """Drop principals without a heartbeat since the last call. Returns True if there were any.
+
+        The members of such a principal have left, so its permissions no longer limit the topics of
+        other members.
+        """
+        silent = self._readers.keys() - self._heard
+        self._heard.clear()
+        # If all were silent, the process was paused, and the subscribers still exist.
+        if not silent or len(silent) == len(self._readers):
+            return False
+        for principal in silent:
+            del self._readers[principal]
+        self._decided.clear()
+        return True
+
+    def seen(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return those of the topics that all subscribers may see. Topics that are not decided yet
+        are left out."""
+        if not self._readers:
+            return topics
+        self._visible &= topics
+        open_names = topics - self._decided
+        self._has_more = len(open_names) > DECIDED_AT_ONCE
+        for name in islice(open_names, DECIDED_AT_ONCE):
+            self._decided.add(name)
+            if all(self._may_see(reader, name) for reader in self._readers.values()):
+                self._visible.add(name)
+            else:
+                self._visible.discard(name)
+        self._decided &= topics
+        return frozenset(self._visible)
+
+    @staticmethod
+    def _may_see(reader: Permissions, name: str) -> bool:
+        return reader.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)

@@ -1,0 +1,225 @@
+"""Topics as groups see them: names, partitions, matches of regular expressions.  Pure.
+
+A regular expression is matched with every topic once, and after that only with new topics.  Each
+call does a bounded slice of work, the cheapest expression first.  The driver requests the other
+slices between other tasks (`resolve_slice`).  `resolve` returns None until the first search is
+complete.  While new topics are being searched, it returns the previous result.
+
+The matches are stored for every expression in use.  Compiled programs are stored only for recently
+used expressions; others are compiled again at each change of topics.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from ottla.broker.groups.consumer.subscription_regex import (
+    TopicRegex,
+    compile_topic_regex,
+    instruction_count,
+    matches,
+)
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage, Topic
+from ottla.model.errors import ErrorCode, RefusedError
+
+SLICE_COST = 1_000_000
+"""Cost of one slice of work, as instructions of expressions times characters of names: some 5 ms at
+most. Larger blocks the event loop longer with costly expressions. Smaller makes a member wait for
+its partitions until its next heartbeat even with few topics."""
+
+COMPILE_COST = SLICE_COST // 2
+"""Cost of compiling an expression again: a millisecond or two, at most ten."""
+
+PROGRAMS_MAX = 1_000
+"""Maximum stored programs; at 64 KiB each they take at most 64 MB."""
+
+REGEX_COUNT_MAX = 5_000
+"""Maximum expressions in use; a further one is refused.  Each takes time for every new topic."""
+
+SWEEP_COUNT_MIN = 500
+"""Number of stored expressions above which unused expressions are searched for and deleted."""
+
+
+class _TopicChanges(NamedTuple):
+    """Topics that one metadata image created and deleted. Regular expressions are matched with them
+    later."""
+
+    gone: frozenset[str]
+    created: tuple[str, ...]
+
+
+class _Resolution:
+    """Matches of one regular expression. They are complete if no created or deleted topics are left
+    to search."""
+
+    __slots__ = ("at", "found", "instructions", "is_known", "news", "topics", "version")
+
+    def __init__(self, instructions: int) -> None:
+        self.instructions = instructions
+        self.topics: frozenset[str] = frozenset()
+        """Matching topics as of the last complete search."""
+        self.version = -1
+        self.is_known = False
+        self.news: deque[_TopicChanges] = deque()
+        self.at = 0
+        """Number of names in the oldest entry of `news` that have been searched already."""
+        self.found: set[str] = set()
+        """Matches found so far. They become `topics` when all news are searched."""
+
+
+class ResolvedTopics(NamedTuple):
+    """Topics that match an expression, as of an offset in the metadata log."""
+
+    topics: frozenset[str]
+    version: int
+
+
+class TopicView:
+    """Topics of the current image; `follow` applies the next one."""
+
+    def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
+        """`used_regexes` returns the expressions that groups use.  Others may be deleted."""
+        self.image: MetadataImage = EMPTY
+        self._used_regexes = used_regexes
+        self._names: set[str] = set()
+        self._resolutions: dict[str, _Resolution] = {}
+        self._programs: OrderedDict[str, TopicRegex] = OrderedDict()
+        self._open: list[tuple[int, int, str]] = []
+        """Heap of the expressions with topics left to search, by the cost of that search."""
+        self._sequence = count()
+        self._sweep_at = SWEEP_COUNT_MIN
+
+    @property
+    def has_work(self) -> bool:
+        """True if an expression has created or deleted topics left to search."""
+        return bool(self._open)
+
+    def topic(self, name: str) -> Topic | None:
+        """Return the topic named `name`, or None if it does not exist."""
+        return self.image.topic(name)
+
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
+        """Apply a new image.  Returns the names of topics that were created, deleted or
+        extended."""
+        if self.image is EMPTY or delta.base.provenance != self.image.provenance:
+            delta = MetadataDelta.between(self.image, image)
+        deleted = {topic.name for topic in delta.deleted_topics}
+        created: set[str] = set()
+        resized: set[str] = set()
+        for topic_id in delta.changed_topics:
+            old, new = self.image.topics.get(topic_id), image.topics[topic_id]
+            if old is None:
+                created.add(new.name)
+            elif len(old.partitions) != len(new.partitions):
+                resized.add(new.name)
+        self.image = image
+        gone = deleted - created
+        self._names -= gone
+        self._names |= created
+        if gone or created:
+            news = _TopicChanges(frozenset(deleted), tuple(created))
+            for text, resolution in self._resolutions.items():
+                self._queue(text, resolution, news)
+            self._work(SLICE_COST)
+        return frozenset(deleted | created | resized)
+
+    def check(self, text: str) -> None:
+        """Raise RefusedError if an expression is invalid, or if REGEX_COUNT_MAX expressions are in
+        use already."""
+        if text in self._resolutions:
+            return
+        self._program(text)
+        if len(self._resolutions) >= self._sweep_at:
+            self._sweep()
+        if len(self._resolutions) >= REGEX_COUNT_MAX:
+            raise RefusedError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"{REGEX_COUNT_MAX} regular expressions are in use with this coordinator already.",
+            )
+
+    def resolve(self, text: str) -> ResolvedTopics | None:
+        """Return the topics that match an expression, or None if they are not known yet.
+
+        Raises RefusedError as `check` does.
+        """
+        found = self._resolutions.get(text)
+        if found is None:
+            self.check(text)
+            found = _Resolution(instruction_count(self._program(text)))
+            self._resolutions[text] = found
+            self._queue(text, found, _TopicChanges(frozenset(), tuple(self._names)))
+            self._look(text, found, SLICE_COST)
+        return ResolvedTopics(found.topics, found.version) if found.is_known else None
+
+    def resolve_slice(self) -> bool:
+        """Search some more topics.  Returns True if that changed the topics of an expression."""
+        return self._work(SLICE_COST)
+
+    def _queue(self, text: str, resolution: _Resolution, news: _TopicChanges) -> None:
+        if not resolution.news:
+            heappush(self._open, (resolution.instructions, next(self._sequence), text))
+        resolution.news.append(news)
+
+    def _work(self, cost: int) -> bool:
+        """Match expressions with created and deleted topics, up to a given cost. Returns True if an
+        expression's topics changed."""
+        is_other = False
+        while self._open and cost > 0:
+            text = self._open[0][-1]
+            found = self._resolutions.get(text)
+            if found is None or not found.news:
+                heappop(self._open)
+                continue
+            before = found.topics if found.is_known else None
+            cost = self._look(text, found, cost)
+            is_other = is_other or (found.is_known and found.topics != before)
+        return is_other
+
+    def _look(self, text: str, found: _Resolution, cost: int) -> int:
+        """Match one expression with the created and deleted topics. Returns the remaining cost."""
+        while found.news and cost > 0:
+            gone, created = found.news[0]
+            if found.at == 0:
+                found.found -= gone
+            names = []
+            while found.at < len(created) and cost > 0:
+                name = created[found.at]
+                found.at += 1
+                cost -= found.instructions * (len(name) + 1)
+                # Some may have been deleted meanwhile.
+                if name in self._names:
+                    names.append(name)
+            if names:
+                cost -= 0 if text in self._programs else COMPILE_COST
+                found.found |= matches(self._program(text), names)
+            cost -= found.instructions
+            if found.at == len(created):
+                found.news.popleft()
+                found.at = 0
+        if not found.news and (not found.is_known or found.topics != found.found):
+            found.topics = frozenset(found.found)
+        if not found.news:
+            found.is_known = True
+            found.version = self.image.provenance.offset
+        return cost
+
+    def _program(self, text: str) -> TopicRegex:
+        program = self._programs.get(text)
+        if program is None:
+            program = self._programs[text] = compile_topic_regex(text)
+            if len(self._programs) > PROGRAMS_MAX:
+                self._programs.popitem(last=False)
+        else:
+            self._programs.move_to_end(text)
+        return program
+
+    def _sweep(self) -> None:
+        """Delete the expressions that no group uses any longer."""
+        used = set(self._used_regexes())
+        self._resolutions = {
+            text: found for text, found in self._resolutions.items() if text in used
+        }
+        self._sweep_at = max(SWEEP_COUNT_MIN, 2 * len(self._resolutions))

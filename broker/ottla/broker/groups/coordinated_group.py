@@ -1,0 +1,56 @@
+"""Base class of a group of any kind.  Pure."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import ClassVar
+
+from ottla.model.compiled import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CoordinatedGroup(ABC):
+    """Group of any kind, stored in a shard."""
+
+    type: ClassVar[str]
+    """Group type in ListGroups (KIP-848)."""
+
+    __slots__ = ("group_id", "protocol_type")
+
+    def __init__(self, group_id: str, protocol_type: str | None) -> None:
+        self.group_id = group_id
+        self.protocol_type = protocol_type
+        """Protocol type in ListGroups; None before the first member."""
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """Name of the group's state in Kafka's notation."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """True if the group has no members."""
+
+    @property
+    def is_unused(self) -> bool:
+        """True if the group may be deleted once it has no offsets."""
+        return self.is_empty
+
+    @property
+    @abstractmethod
+    def member_ids(self) -> Collection[str]:
+        """Ids of the members."""
+
+    @abstractmethod
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return the names of the subscribed topics, or None if they are unknown."""
+
+    def used_topics(self) -> frozenset[str] | None:
+        """Return the names of the topics whose offsets do not expire, or None for all topics."""
+        return self.subscribed_topics()
+
+    @property
+    def emptied_ms(self) -> int:
+        """Wall time in milliseconds at which the last member left, from which the retention of
+        offsets counts; -1 if unknown."""
+        return -1

@@ -1,0 +1,323 @@
+"""Coordinator of the groups whose partition of `__consumer_offsets` is led here.  Pure.
+
+It is a `ShardCoordinator` whose shards contain groups.  A response that depends on the writes of an
+event-loop iteration is sent when the high watermark has passed them.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.coordinators.commit_wait import CommitWait
+from ottla.broker.coordinators.effects import EventWrite, GroupEffects, Instant, Responder
+from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES
+from ottla.broker.coordinators.shard_coordinator import PeriodicTask, ShardCoordinator
+from ottla.broker.groups.consumer.topic_view import TopicView
+from ottla.broker.groups.group_figures import LedGroups, figures_of
+from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
+from ottla.broker.groups.group_replay import GroupReplay
+from ottla.broker.groups.group_settings import SettingsOfGroups
+from ottla.broker.groups.offsets.offset_store import SeparateBatch
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.logs.write_txn_markers import TransactionEnd
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.turn_end import TurnEnd
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID, NodeId, Offset, TopicPartition
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.groups import GroupConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.log.log import Log
+from ottla.storage.producers.verification import VerificationGuard
+from ottla.wire.batch import NO_SEQUENCE
+
+PAUSE_MS = 1_000
+"""Delay of `on_time`, in milliseconds, from which the process counts as paused. Sessions of members
+do not time out because of a pause."""
+
+
+class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
+    """Coordinator of groups: the shards whose partitions this broker leads, and their deadlines."""
+
+    topic = OFFSETS_TOPIC
+    serves = "groups"
+    serves_each = "group"
+    too_large_code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        local_id: NodeId,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        clock: Clock,
+        rng: Rng,
+        errors: UnexpectedErrors | None = None,
+        turn_end: TurnEnd | None = None,
+    ) -> None:
+        super().__init__(
+            local_id=local_id,
+            table=table,
+            purgatory=purgatory,
+            clock=clock,
+            errors=errors,
+            turn_end=turn_end,
+        )
+        self._config = config
+        self._rng = rng
+        self._settings = SettingsOfGroups(config)
+        self._topics = TopicView(self._used_regexes)
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "group coordinator"
+
+    def periodic_tasks(self) -> Iterator[PeriodicTask]:
+        """Yield the periodic work of every shard, which deletes expired committed offsets."""
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        yield PeriodicTask("expiry of committed offsets", interval_ms, GroupShard.expire_offsets)
+
+    @property
+    def has_work(self) -> bool:
+        """True if a shard, or the view of topics, has unfinished work that runs in steps."""
+        return self._topics.has_work or any(led.shard.has_work for led in self._led.values())
+
+    def work(self) -> Iterator[None]:
+        """Run work of shards, and of the view of topics, that takes several event-loop iterations,
+        in steps."""
+        is_other = False
+        while self.has_work:
+            if self._topics.has_work:
+                is_other = self._topics.resolve_slice() or is_other
+                if is_other and not self._topics.has_work:
+                    is_other = False
+                    self._on_topics(frozenset())
+            yield
+            for led in list(self._led.values()):
+                if led.is_active and self.is_current(led) and led.shard.has_work:
+                    with self._reload_on_error(led):
+                        led.shard.work(self._now())
+                        self._perform(led)
+                    yield
+
+    def _used_regexes(self) -> Iterator[str]:
+        """Yield the regular expressions of all groups here, for the view of topics."""
+        for led in self._led.values():
+            yield from led.shard.used_regexes()
+
+    def _on_topics(self, changed: frozenset[str]) -> None:
+        for led in list(self._led.values()):
+            if led.is_active:
+                with self._reload_on_error(led):
+                    led.shard.on_topics(changed, self._now())
+                    self._perform(led)
+
+    # ---- metadata
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Start leading the partitions that this broker leads now, and resign from the others."""
+        changed_topics = self._topics.follow(delta, image)
+        await super().publish(delta, image)
+        if changed_topics:
+            self._on_topics(changed_topics)
+        if delta.deleted_topics:
+            for led in list(self._led.values()):
+                if led.is_active:
+                    with self._reload_on_error(led):
+                        self._on_active(led)
+                        self._perform(led)
+
+    def _has_topic(self, name: str, topic_id: UUID) -> bool:
+        topic = self.image.topic(name)
+        return topic is not None and topic_id in (topic.id, ZERO_UUID)
+
+    # ---- shards
+
+    def _new_shard(self, partition: Partition) -> GroupShard:
+        return GroupShard(
+            self._config,
+            topics=self._topics,
+            settings=lambda group_id: self._settings.of(self.image, group_id),
+            new_id=lambda: str(self._rng.uuid()),
+            record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
+        )
+
+    def replay_of(self, log: Log, shard: GroupShard) -> GroupReplay:
+        """Return the replay of a log into a shard."""
+        return GroupReplay(log, shard, self.errors)
+
+    def _content_of(self, shard: GroupShard) -> str:
+        return f"{len(shard.groups)} groups and {len(shard.offsets)} offsets"
+
+    def resume(self, led: LedGroups) -> Iterator[None]:
+        """Start serving the groups of a replayed log, in steps."""
+        return led.shard.resume_in_steps(self._now, self._note_unfit)
+
+    def _note_unfit(self, group_id: str, error: Exception) -> None:
+        self.errors.note("group", group_id, error)
+
+    def _on_active(self, led: LedGroups) -> None:
+        led.shard.drop_offsets_without_topic(self._has_topic, self._now())
+
+    def _take_waiting(self, led: LedGroups) -> Iterator[Responder]:
+        for responder, _ in led.answers:
+            yield responder
+        yield from led.shard.resign()
+
+    # ---- requests
+
+    def begin_transaction(
+        self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
+    ) -> tuple[TopicPartition, VerificationGuard | None]:
+        """Return the partition that stores a group's offsets, and the verification guard for the
+        append.
+
+        The guard is None if the transaction is open in the partition already. Raises RefusedError
+        if the group is not coordinated here, or the epoch is old.
+        """
+        partition = self._find(group_id).partition
+        guard = partition.begin_verification(
+            producer_id,
+            epoch=epoch,
+            sequence=NO_SEQUENCE,
+            is_bumping=is_bumping,
+            now_ms=self.clock.wall_ms(),
+        )
+        return TopicPartition(OFFSETS_TOPIC, partition.index), guard
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        responder: Responder,
+        decide: Callable[[GroupShard, Instant], SeparateBatch],
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Append the pending offsets of a transaction.  Answers when they are committed."""
+        self._append_separately(lambda: self._find(group_id), responder, decide, guard=guard)
+
+    def end_transaction(
+        self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append a transaction marker to a partition of `__consumer_offsets`, and apply it.
+
+        `responder` is called when the marker is committed, or with the error code if that fails.
+        """
+
+        def decide(shard: GroupShard, now: Instant) -> SeparateBatch:
+            return SeparateBatch(
+                end.batch(now.wall_ms),
+                ErrorCode.NONE,
+                lambda: shard.store.end_transaction(end.producer_id, is_commit=end.is_commit),
+            )
+
+        self._append_separately(
+            lambda: self._led_at(index), responder, decide, version=end.transaction_version
+        )
+
+    def _append_separately(
+        self,
+        find: Callable[[], LedGroups],
+        responder: Responder,
+        decide: Callable[[GroupShard, Instant], SeparateBatch],
+        *,
+        guard: VerificationGuard | None = None,
+        version: int = 0,
+    ) -> None:
+        """Append a transactional batch, after all earlier writes of the event-loop iteration."""
+        try:
+            led = find()
+            if len(led.partition.isr) < led.partition.min_isr_count:
+                raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            if led.writes:
+                self._flush(led)
+                led = find()
+            now = self._now()
+            own = decide(led.shard, now)
+            partition = led.partition
+            end_offset = partition.leader_log(led.epoch).end_offset
+            if own.data:
+                end_offset = partition.append_of_coordinator(
+                    own.data,
+                    now_ms=now.wall_ms,
+                    mono_ms=now.mono_ms,
+                    guard=guard,
+                    transaction_version=version,
+                )
+        except RefusedError as refusal:
+            self.answer(responder, refusal.code)
+            return
+        except Exception as error:
+            self.errors.note("groups", "offsets of a transaction", error)
+            self.answer(responder, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        own.on_written()
+        self._perform(led)
+        self._answer_when_committed(partition, end_offset, [(responder, own.answer)])
+
+    def metrics(self) -> dict[str, float]:
+        """Return the number of groups, members and offsets of this broker."""
+        return figures_of(self._led.values(), self._skipped_count)
+
+    def _find(self, key: str) -> LedGroups:
+        if len(key) > TEXT_LENGTH_MAX:
+            raise RefusedError(ErrorCode.INVALID_GROUP_ID)
+        return super()._find(key)
+
+    # ---- effects
+
+    def _take_effects(self, shard: GroupShard) -> GroupEffects:
+        return shard.take_effects()
+
+    def _flush(self, led: LedGroups) -> None:
+        writes, led.writes = led.writes, []
+        answers, led.answers = led.answers, []
+        try:
+            end_offset = self._append(led, writes)
+        except RefusedError as refusal:
+            for responder, _ in answers:
+                self.answer(responder, refusal.code)
+            return
+        self._answer_when_committed(led.partition, end_offset, answers)
+
+    def _answer_when_committed(
+        self, partition: Partition, end_offset: Offset, answers: list[tuple[Responder, Any]]
+    ) -> None:
+        if not answers:
+            return
+        entry = CommitWait(partition, end_offset, answers)
+        if not entry.try_complete():
+            deadline_ms = self.clock.monotonic_ms() + self._config.offsets_commit_timeout_ms
+            self.purgatory.watch((partition.high_watermark_key,), entry, deadline_ms)
+
+    # ---- time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the monotonic time in milliseconds at which `on_time` is due, or None."""
+        deadlines = [
+            deadline_ms
+            for led in self._led.values()
+            if led.is_active and (deadline_ms := led.shard.next_deadline_ms) is not None
+        ]
+        self._armed_ms = min(deadlines, default=None)
+        return self._armed_ms
+
+    def on_time(self, now_ms: int) -> None:
+        """Handle the deadlines that have passed in every shard. If the call is late, the process
+        was paused, and session timeouts restart first."""
+        late_ms = 0 if self._armed_ms is None else now_ms - self._armed_ms
+        now = self._now()
+        for led in list(self._led.values()):
+            if not led.is_active:
+                continue
+            with self._reload_on_error(led):
+                if late_ms > PAUSE_MS:
+                    led.shard.restart_sessions(now)
+                led.shard.on_time(now)
+                self._perform(led)

@@ -1,0 +1,136 @@
+"""Group kinds: one interface for the rules of each kind of group. Pure.
+
+A shard stores groups of several kinds under one namespace of ids. It finds the kind of a group by
+`CoordinatedGroup.type` and delegates every decision to it. A new kind (share groups, streams
+groups) is a `CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that
+only one kind has are methods of its `GroupKind`, which their handlers call.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from ottla.broker.coordinators.effects import Instant, Outbox, Responder
+from ottla.broker.groups.classic.rebalance import Join, failed_join
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
+from ottla.broker.groups.timer_names import TimerName
+from ottla.model.compiled import mypyc_attr
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.describe_groups_response import DescribedGroup
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+GroupT = TypeVar("GroupT", bound=CoordinatedGroup)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class GroupKind(ABC, Generic[GroupT]):
+    """Decisions on the groups of one kind in one shard."""
+
+    keys: ClassVar[tuple[type[Message], ...]]
+    """Classes of the record keys in `__consumer_offsets` that belong to this kind."""
+    type: ClassVar[str]
+    """Value of `CoordinatedGroup.type` for groups of this kind."""
+
+    def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
+        """`groups` contains the groups of all kinds in the shard."""
+        self._groups = groups
+        self._outbox = outbox
+
+    # ---- groups
+
+    def find(self, group_id: str) -> GroupT | None:
+        """Return a group of this kind, or None if there is none with that id."""
+        group = self._groups.get(group_id)
+        return cast(GroupT, group) if group is not None and group.type == self.type else None
+
+    def all(self) -> list[GroupT]:
+        """Return the groups of this kind."""
+        return [cast(GroupT, group) for group in self._groups.values() if group.type == self.type]
+
+    @abstractmethod
+    def delete(self, group: GroupT) -> None:
+        """Delete an empty group and its records."""
+
+    def describe(self, group: GroupT) -> DescribedGroup | None:
+        """Return the DescribeGroups response of a group, or None if that API does not describe this
+        kind."""
+        return None
+
+    # ---- the log
+
+    @abstractmethod
+    def replay(self, key: Any, value: Message | None) -> None:
+        """Apply a record whose key is one of `keys`."""
+
+    @abstractmethod
+    def resume(self, group: GroupT, now: Instant) -> int:
+        """Start serving a group that was loaded.  Returns the number of entries checked."""
+
+    # ---- time and topics
+
+    @abstractmethod
+    def on_timer(self, group: GroupT, name: TimerName, now: Instant) -> None:
+        """Handle an expired deadline of a group or of one of its members."""
+
+    @abstractmethod
+    def restart_sessions(self, group: GroupT, now: Instant) -> None:
+        """Restart the session timeout of every member."""
+
+    def on_topics(self, group: GroupT, changed: frozenset[str], now: Instant) -> int:
+        """Apply changes of topics to a group.  Returns the number of entries checked, 0 for
+        none."""
+        return 0
+
+    def used_regexes(self, group: GroupT) -> Iterable[str]:
+        """Return the regular expressions to which members subscribe."""
+        return ()
+
+    def take_waiting(self) -> Iterator[Responder]:
+        """Remove and yield the waiting requests of all groups of this kind."""
+        return iter(())
+
+    # ---- requests of the classic protocol, which clients may send to any group
+
+    def join(self, group: GroupT, join: Join, now: Instant) -> None:
+        """Handle a JoinGroup request."""
+        code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        self._outbox.answer(join.responder, failed_join(code, join.request.member_id))
+
+    def sync(
+        self, group: GroupT, request: SyncGroupRequest, responder: Responder, now: Instant
+    ) -> None:
+        """Handle a SyncGroup request."""
+        self._outbox.answer(responder, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, group: GroupT, request: HeartbeatRequest, now: Instant) -> ErrorCode:
+        """Handle a Heartbeat request.  Returns the error code of the response."""
+        return ErrorCode.UNKNOWN_MEMBER_ID
+
+    def leave(
+        self, group: GroupT, members: Sequence[MemberIdentity], now: Instant
+    ) -> list[ErrorCode]:
+        """Handle a LeaveGroup request.  Returns an error code for each member."""
+        return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+
+    # ---- offsets
+
+    def check_commit(self, group: GroupT, request: OffsetCommitRequest, version: int) -> None:
+        """Raise RefusedError if the member may not commit offsets."""
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def check_transactional_commit(
+        self, group: GroupT, request: TxnOffsetCommitRequest, version: int
+    ) -> None:
+        """Raise RefusedError if the member may not commit offsets in a transaction."""
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def check_fetch(self, group: GroupT, member_id: str | None, member_epoch: int) -> None:
+        """Raise RefusedError if the member may not fetch offsets."""
+
+    def keep_alive(self, group: GroupT, member_id: str, now: Instant) -> None:
+        """Restart a member's session timeout, since it has committed offsets."""

@@ -1,0 +1,257 @@
+"""OffsetCommit: commits offsets of groups. Pure.
+
+`OffsetCommitApi.handle` decides every request. A `FlatCommit`, which the flat codec reads in place,
+differs from a decoded request only in the encoding of its response. A request with many offsets is
+committed in steps. Topics are named by id from version 10 on, and by name before. The coordinator
+stores both, so that offsets of a deleted topic are not used for a new topic with its name.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, TypeAlias
+
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.coordinators.answer_collector import AnswerCollector
+from ottla.broker.coordinators.effects import Instant, Responder
+from ottla.broker.groups.group_coordinator import GroupCoordinator
+from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import STEP_COST, VALUES_PER_STEP, StepPace, Steps, begun
+from ottla.metadata.image import Topic
+from ottla.model.errors import ErrorCode
+from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
+from ottla.wire.flat.flat_commit import CommitRow, FlatCommit, flat_commit_answer
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from ottla.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
+"""OffsetCommit request as read by the generated codec or the flat codec."""
+
+COMMITS_PER_PIECE: Final = 500
+"""Partitions committed per event-loop iteration: ten milliseconds at most.  Smaller yields more
+often; larger delays other connections."""
+
+COMMITTERS_MAX: Final = 1_024
+"""Maximum cached committers. Smaller repeats some lookups; larger takes up to two KiB for each."""
+
+
+class TopicCommitter:
+    """Cached lookup for repeated commits: a group member (or a group without members), and one
+    topic whose offsets it commits."""
+
+    __slots__ = ("partitions", "place", "request", "topic")
+
+    def __init__(self, flat: FlatCommit, topic: Topic) -> None:
+        self.request = flat.head()
+        """Head of the member's requests: all fields except the topics."""
+        self.place = flat.place
+        self.topic = OffsetTopic(self.request.group_id, topic.name, topic.id)
+        self.partitions: Collection[int] = topic.partitions
+
+
+class FlatTopicCommit(TopicCommit):
+    """Commit of one topic's offsets from a flat request, kept until it is answered."""
+
+    __slots__ = ("_committer", "_slot")
+
+    def __init__(
+        self, slot: ResponseSlot, committer: TopicCommitter, rows: list[CommitRow]
+    ) -> None:
+        # Without the parent's constructor, whose call costs as much as the fields.
+        self.topic = committer.topic
+        self.rows = rows
+        self._slot = slot
+        self._committer = committer
+
+    def decide(self, shard: GroupShard, now: Instant) -> None:
+        """Commit the offsets in the shard of the group."""
+        version = self._slot.header.api_version
+        shard.commit(self._committer.request, (self,), self.answer, now, version)
+
+    def answer(self, said: Any) -> None:
+        """Complete the response with one error code for all partitions, or with one for each."""
+        slot, rows = self._slot, self.rows
+        codes: list[ErrorCode] = [said] * len(rows) if isinstance(said, ErrorCode) else said[0]
+        correlation_id, place = slot.header.correlation_id, self._committer.place
+        answer = flat_commit_answer(correlation_id, place, rows, codes, slot.settle_charge())
+        slot.complete_frame([answer])
+
+
+class OffsetCommitApi:
+    """Handler of OffsetCommit, versions 2 to 10."""
+
+    def __init__(self, coordinator: GroupCoordinator, metadata: MetadataCache) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._image = metadata.image
+        """Metadata image with the topics of the cached committers."""
+        self._by_name: dict[bytes, TopicCommitter] = {}
+        self._by_id: dict[bytes, TopicCommitter] = {}
+        """Committers by the bytes of a flat request that identify them."""
+
+    def handle(self, context: RequestContext, request: CommitForm) -> HandlerResult:
+        """Commit the offsets of partitions that exist.  Answers when they are committed in the
+        log."""
+        if isinstance(request, FlatCommit):
+            if self._image is not self._metadata.image:
+                self._forget_all()
+            committers = self._by_id if request.is_by_id else self._by_name
+            committer = committers.get(request.committer) or self._look_up(request)
+            if committer is not None:
+                partitions = committer.partitions
+                for row in request.rows:
+                    if row[0] not in partitions:
+                        break
+                else:
+                    commit = FlatTopicCommit(context.slot, committer, request.rows)
+                    group_id = committer.topic.group_id
+                    self._coordinator.perform(group_id, commit.answer, commit.decide, is_write=True)
+                    return None
+            request = request.decoded()
+        return begun(self._commit(context, request))
+
+    def _forget_all(self) -> None:
+        """Drop the cached committers, since the metadata may have other topics."""
+        self._image = self._metadata.image
+        self._by_name.clear()
+        self._by_id.clear()
+
+    def _look_up(self, flat: FlatCommit) -> TopicCommitter | None:
+        """Look up the committer of a flat request and cache it.  Returns None if the topic does not
+        exist."""
+        version = OFFSETS_TOPIC_IDS_FROM if flat.is_by_id else 0
+        topic = self._topic(flat.name, flat.topic_id, version)
+        if topic is None:
+            return None
+        committers = self._by_id if flat.is_by_id else self._by_name
+        if len(committers) >= COMMITTERS_MAX:
+            committers.clear()
+        committer = committers[flat.committer] = TopicCommitter(flat, topic)
+        return committer
+
+    def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> Steps[None]:
+        version = context.api_version
+        found: list[Topic | None] = []
+        pieces: list[list[TopicCommit]] = [[]]
+        left = COMMITS_PER_PIECE
+        pace = StepPace()
+        for asked in request.topics:
+            topic = self._topic(asked.name, asked.topic_id, version)
+            found.append(topic)
+            if pace.is_due():
+                yield
+            if topic is None:
+                continue
+            rows = yield from _known_rows(asked, topic, pace)
+            of_topic = OffsetTopic(request.group_id, topic.name, topic.id)
+            at = 0
+            while at < len(rows):
+                part = rows[at : at + left]
+                pieces[-1].append(TopicCommit(of_topic, part))
+                at += len(part)
+                left -= len(part)
+                if not left:
+                    pieces.append([])
+                    left = COMMITS_PER_PIECE
+        pieces = [piece for piece in pieces if piece]
+
+        def answer(answers: Sequence[Any]) -> None:
+            codes: list[ErrorCode] = []
+            for piece, said in zip(pieces, answers, strict=True):
+                if isinstance(said, ErrorCode):
+                    codes += [said] * sum(len(commit.rows) for commit in piece)
+                else:
+                    codes += [code for topic in said for code in topic]
+            context.slot.complete_begun(begun(_response(request, found, codes, version)))
+
+        collector = AnswerCollector(len(pieces), answer)
+        for at, piece in enumerate(pieces):
+            self._commit_piece(request, piece, collector.responder(at), version)
+            if len(pieces) > 1:
+                yield
+
+    def _commit_piece(
+        self,
+        request: OffsetCommitRequest,
+        piece: list[TopicCommit],
+        responder: Responder,
+        version: int,
+    ) -> None:
+        self._coordinator.perform(
+            request.group_id,
+            responder,
+            lambda shard, now: shard.commit(request, piece, responder, now, version),
+            is_write=True,
+        )
+
+    def _topic(self, name: str, topic_id: Any, version: int) -> Topic | None:
+        image = self._metadata.image
+        return (
+            image.topics.get(topic_id) if version >= OFFSETS_TOPIC_IDS_FROM else image.topic(name)
+        )
+
+
+def _known_rows(
+    asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
+) -> Steps[list[CommitRow]]:
+    """Return the offsets in a request for the partitions that exist."""
+    there = topic.partitions
+    rows: list[CommitRow] = []
+    for at in range(0, len(asked.partitions), VALUES_PER_STEP):
+        part = asked.partitions[at : at + VALUES_PER_STEP]
+        for one in part:
+            if one.partition_index in there:
+                metadata = one.committed_metadata or ""
+                rows.append(
+                    (
+                        one.partition_index,
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        metadata,
+                    )
+                )
+        if pace.is_due(len(part) * STEP_COST // VALUES_PER_STEP):
+            yield
+    return rows
+
+
+def _response(
+    request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
+) -> Steps[OffsetCommitResponse]:
+    """Build the response.  `codes` are those of the partitions that exist, in order."""
+    # Built without constructors, whose named arguments would be most of the cost.
+    pace = StepPace()
+    left = iter(codes)
+    topics: list[OffsetCommitResponseTopic] = []
+    for asked, topic in zip(request.topics, found, strict=True):
+        partitions: list[OffsetCommitResponsePartition] = []
+        for one in asked.partitions:
+            part = OffsetCommitResponsePartition.__new__(OffsetCommitResponsePartition)
+            part.partition_index = one.partition_index
+            part.error_code = missing_code(one.partition_index, topic, version) or next(left)
+            partitions.append(part)
+            if pace.is_due():
+                yield
+        answer = OffsetCommitResponseTopic.__new__(OffsetCommitResponseTopic)
+        answer.name, answer.topic_id, answer.partitions = asked.name, asked.topic_id, partitions
+        topics.append(answer)
+        if pace.is_due():
+            yield
+    response = OffsetCommitResponse.__new__(OffsetCommitResponse)
+    response.throttle_time_ms = 0
+    response.topics = topics
+    return response
+
+
+def missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
+    """Return the error code of a partition that does not exist, or NONE for one that does."""
+    if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if topic is None or index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE

@@ -1,0 +1,31 @@
+"""Offsets of one topic that a group commits together.  Pure."""
+
+from uuid import UUID
+
+from ottla.broker.groups.group_records import offset_key_start, tags_of
+from ottla.wire.flat.flat_commit import CommitRow
+
+
+class OffsetTopic:
+    """Group and topic, with the bytes that all records of the topic's offsets have in common."""
+
+    __slots__ = ("group_id", "key_start", "name", "tags", "topic_id")
+
+    def __init__(self, group_id: str, name: str, topic_id: UUID) -> None:
+        self.group_id = group_id
+        self.name = name
+        self.topic_id = topic_id
+        self.key_start = offset_key_start(group_id, name)
+        """Start of each offset's key, without the partition."""
+        self.tags = tags_of(topic_id)
+        """Encoded tagged fields, which end each offset's value."""
+
+
+class TopicCommit:
+    """Offsets that a group commits for existing partitions of one topic."""
+
+    __slots__ = ("rows", "topic")
+
+    def __init__(self, topic: OffsetTopic, rows: list[CommitRow]) -> None:
+        self.topic = topic
+        self.rows = rows

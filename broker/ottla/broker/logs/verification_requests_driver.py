@@ -1,0 +1,325 @@
+"""Sends verification requests to transaction coordinators, with one task and one connection for
+each broker.
+
+Each connection has one request in flight; verifications that arrive meanwhile are sent together in
+the next request. A coordinator may still be ending the previous transaction when a partition is to
+be added. The request is then retried here a few times, since the end of that transaction is near
+and the client is spared a round trip. If this broker is the coordinator, no connection is needed. A
+verification that only asks, and adds no partition, then does not queue behind other verifications.
+"""
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from ottla.broker.cluster.settings.dynamic_settings import PARTITION_VERIFICATION
+from ottla.broker.logs.verification_requests import (
+    Outcome,
+    TransactionOperation,
+    TransactionVerification,
+    VerificationQueue,
+    answer_each,
+    request_of,
+)
+from ottla.broker.network.loopback_driver import Loopback
+from ottla.broker.network.request_times import BOUNDS_NS
+from ottla.broker.part_registry import PartRegistry
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
+from ottla.client.network.login import starter_of
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.internal_topics import TRANSACTIONS_TOPIC
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.telemetry.metrics.instruments import Histogram
+from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
+from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
+
+CONNECT_TIMEOUT_S = 5.0
+IDLE_S = 60.0
+"""Seconds after which a connection without verifications is closed.  Shorter reconnects for a
+producer that commits once a minute; longer keeps connections to brokers that no longer coordinate
+anything.
+"""
+
+BROKERS_FROM_VERSION = 4
+"""First version of AddPartitionsToTxn that brokers send."""
+
+
+class VerificationRequests:
+    """All verification requests in progress; implements `TransactionCoordinators`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        clock: Clock,
+        partition_of: Callable[[str, int], int],
+        errors: UnexpectedErrors,
+        own: Loopback | None = None,
+        now_ns: Callable[[], int] = int,
+    ) -> None:
+        """`now_ns` is the event loop's monotonic clock in nanoseconds.
+
+        `own` serves the requests that this broker sends to itself. Without it, they use a
+        connection like all others.
+
+        `partition_of` maps a transactional id to its partition of `__transaction_state`.
+        """
+        self._config = config
+        self._table = table
+        self._clock = clock
+        self._partition_of = partition_of
+        self._errors = errors
+        self._own = own
+        self._now_ns = now_ns
+        self._lanes: dict[NodeId, VerificationSender] = {}
+        self._nursery: trio.Nursery | None = None
+        self._start_soon: Callable[..., None]
+        self.is_verifying = config.transaction_partition_verification_enable
+        self.failure_count = 0
+        """Number of verified transactions that a coordinator did not confirm."""
+        self.durations = Histogram(BOUNDS_NS)
+        """Time from the request of a verification to its outcome, in nanoseconds."""
+
+    def enable(self, is_enabled: bool) -> None:
+        """Turn the verification of partitions on or off."""
+        self.is_verifying = is_enabled
+
+    def metrics(self) -> dict[str, float]:
+        """Return the counters of verifications, for metrics."""
+        return {
+            "transactions.questions": self.durations.count,
+            "transactions.questions.failed": self.failure_count,
+        }
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task that sends the requests, and the setting that turns
+        verification on or off."""
+        parts.task("verifications to transaction coordinators", self.run)
+        parts.setting(PARTITION_VERIFICATION, self.enable)
+
+    async def run(self) -> None:
+        """Send verifications until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._start_soon = starter_of(nursery)
+            self._nursery = nursery
+            for lane in self._lanes.values():
+                nursery.start_soon(self._serve, lane)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def ask(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        epoch: int,
+        operation: TransactionOperation,
+        partitions: Iterable[tuple[str, int]],
+        timeout_ms: int,
+    ) -> Outcome:
+        """Ask the coordinator of a transaction to verify or add partitions. Returns its error code
+        for each partition. If the request fails, each partition gets the code of that failure."""
+        begun_ns, begun_ms = self._now_ns(), self._clock.monotonic_ms()
+        timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
+        patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
+        retried_until_ms = begun_ms + min(patience_ms, timeout_ms)
+        named = list(partitions)
+        outcome: Outcome = dict.fromkeys(named, ErrorCode.NETWORK_EXCEPTION)
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                outcome = await self._ask_once(
+                    transactional_id, producer_id, epoch, operation, named
+                )
+                is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in outcome.values()
+                if not (is_busy and operation.is_add):
+                    break
+                if self._clock.monotonic_ms() >= retried_until_ms:
+                    break
+                await trio.sleep(self._config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        self.durations.observe(self._now_ns() - begun_ns)
+        self.failure_count += any(code is not ErrorCode.NONE for code in outcome.values())
+        return outcome
+
+    async def _ask_once(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        operation: TransactionOperation,
+        partitions: list[tuple[str, int]],
+    ) -> Outcome:
+        answered = trio.Event()
+        found: list[Outcome] = []
+
+        def take(outcome: Outcome) -> None:
+            found.append(outcome)
+            answered.set()
+
+        verification = TransactionVerification(
+            transactional_id,
+            producer_id=producer_id,
+            epoch=epoch,
+            operation=operation,
+            partitions=partitions,
+            on_answer=take,
+        )
+        node_id = self._coordinator_of(transactional_id)
+        if node_id == NO_NODE:
+            verification.answer_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return found[0]
+        own = self._own if node_id == self._config.node_id else None
+        if own is not None and not operation.is_add:
+            await _ask_self(own, verification)
+            return found[0]
+        lane = self._lane(node_id, own)
+        lane.queue.add(verification)
+        lane.has_verifications.set()
+        try:
+            await answered.wait()
+        finally:
+            lane.queue.remove(verification)
+        return found[0]
+
+    def _coordinator_of(self, transactional_id: str) -> NodeId:
+        """Return the leader of the partition of `__transaction_state` that stores the transactional
+        id, or NO_NODE if it has none."""
+        topic = self._table.image.topic(TRANSACTIONS_TOPIC)
+        if topic is None or not topic.partitions:
+            return NO_NODE
+        index = self._partition_of(transactional_id, len(topic.partitions))
+        return NodeId(topic.partitions[index].leader)
+
+    def _lane(self, node_id: NodeId, own: Loopback | None) -> "VerificationSender":
+        lane = self._lanes.get(node_id)
+        if lane is None:
+            lane = self._lanes[node_id] = VerificationSender(
+                node_id, self._config, self._table, own
+            )
+            if self._nursery is not None:
+                self._start_soon(self._serve, lane)
+        return lane
+
+    async def _serve(self, lane: "VerificationSender") -> None:
+        """Send verifications to one coordinator until none has been added for IDLE_S."""
+        try:
+            while True:
+                while await lane.wait():
+                    try:
+                        await lane.ask()
+                    except Exception as error:
+                        self._errors.note("transaction coordinator", lane.node_id, error)
+                await lane.close()
+                # A verification may have arrived while the connection was being closed.
+                if not lane.queue:
+                    return
+        finally:
+            if self._lanes.get(lane.node_id) is lane:
+                del self._lanes[lane.node_id]
+            await lane.close()
+
+
+class VerificationSender:
+    """Verifications for one coordinator, and the connection that sends them."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        table: PartitionTable,
+        own: Loopback | None,
+    ) -> None:
+        self.node_id = node_id
+        self._own = own
+        self.queue = VerificationQueue()
+        self.has_verifications = trio.Event()
+        self._config = config
+        self._table = table
+        self._connection: BrokerConnection | Loopback | None = None
+
+    async def wait(self) -> bool:
+        """Wait until a verification is added. Returns False if none has been added for IDLE_S."""
+        with trio.move_on_after(IDLE_S):
+            # The event may belong to a verification that was sent with the previous request.
+            while not self.queue:
+                await self.has_verifications.wait()
+                self.has_verifications = trio.Event()
+        return len(self.queue) > 0
+
+    async def ask(self) -> None:
+        """Send the queued verifications, one request after the other."""
+        while verifications := self.queue.take():
+            answered = False
+            try:
+                response = await self._exchange(verifications)
+                answered = True
+                answer_each(verifications, response)
+            except RefusedError as refusal:
+                answered = True
+                _fail(verifications, refusal.code)
+            except (OttlaError, OSError, trio.TooSlowError):
+                answered = True
+                await self.close()
+                _fail(verifications, ErrorCode.NETWORK_EXCEPTION)
+            finally:
+                if not answered:  # Cancelled, or an unexpected error.
+                    _fail(verifications, ErrorCode.NETWORK_EXCEPTION)
+
+    async def _exchange(
+        self, verifications: list[TransactionVerification]
+    ) -> AddPartitionsToTxnResponse:
+        with trio.fail_after(self._config.request_timeout_ms / 1000):
+            connection = self._connection
+            if connection is None:
+                connection = self._connection = await self._connect()
+            version = connection.version_of(ADD_PARTITIONS_TO_TXN)
+            if version < BROKERS_FROM_VERSION:
+                raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+            request = request_of(verifications)
+            return await connection.request(request, AddPartitionsToTxnResponse, version)
+
+    async def _connect(self) -> BrokerConnection | Loopback:
+        if self._own is not None:
+            return self._own
+        broker = self._table.image.brokers.get(self.node_id)
+        name = self._config.inter_broker_listener
+        endpoint = None if broker is None else broker.endpoint(name)
+        if endpoint is None:
+            raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        client_id = f"broker-{self._config.node_id}-txn-verifier"
+        try:
+            return await connect(
+                endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+            )
+        except RefusedError as refusal:
+            # The reason why this broker's authentication failed at another broker is not a client's
+            # business.
+            raise ConnectionLostError(str(refusal)) from refusal
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with trio.move_on_after(1) as patience:
+                patience.shield = True
+                await connection.aclose()
+
+
+async def _ask_self(own: Loopback, verification: TransactionVerification) -> None:
+    try:
+        response = await own.request(request_of([verification]), AddPartitionsToTxnResponse)
+    except OttlaError:
+        verification.answer_failed(ErrorCode.NETWORK_EXCEPTION)
+    else:
+        answer_each([verification], response)
+
+
+def _fail(verifications: list[TransactionVerification], code: ErrorCode) -> None:
+    for verification in verifications:
+        verification.answer_failed(code)

@@ -1,0 +1,75 @@
+"""Pool that bounds the response bytes that clients have not read, over all connections.
+
+Pure. It counts encoded responses that a socket did not accept at once; file slices take no memory.
+While the pool is exhausted, a connection gets no further request served until all its responses are
+sent. `sweep` then closes the connections that hold the most bytes and whose clients read nothing.
+If the unread bytes reach twice the pool's size, the connection that holds the most is closed at
+once.
+"""
+
+from typing import Protocol
+
+
+class ResponseMemoryHolder(Protocol):
+    """Method that the pool calls on a connection."""
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection, whose client does not read its responses while others need the
+        memory."""
+        ...
+
+
+class ResponseMemory:
+    """Counter of unread response bytes by connection."""
+
+    __slots__ = ("_held", "_moved", "given_up_count", "held_bytes", "is_used_up", "limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self.is_used_up = False
+        self.given_up_count = 0
+        """Number of connections closed because of their unread responses."""
+        self._held: dict[ResponseMemoryHolder, int] = {}
+        self._moved: set[ResponseMemoryHolder] = set()
+
+    def held_by(self, holder: ResponseMemoryHolder) -> int:
+        """Return the number of unread response bytes of a connection."""
+        return self._held.get(holder, 0)
+
+    def settle(
+        self, holder: ResponseMemoryHolder, size_bytes: int, *, has_read: bool = False
+    ) -> None:
+        """Set the unread response bytes of a connection.  `has_read` is True if its client has read
+        some."""
+        self._count(holder, size_bytes)
+        if has_read:
+            self._moved.add(holder)
+        while self.held_bytes > 2 * self.limit_bytes and self._held:
+            self._give_up(max(self._held, key=self.held_by))
+
+    def _count(self, holder: ResponseMemoryHolder, size_bytes: int) -> None:
+        self.held_bytes += size_bytes - self._held.pop(holder, 0)
+        if size_bytes:
+            self._held[holder] = size_bytes
+        self.is_used_up = self.held_bytes >= self.limit_bytes
+
+    def sweep(self) -> None:
+        """While the pool is exhausted, close the connections that hold most and have read nothing
+        since the last call.
+
+        Must be called about once a second.
+        """
+        moved, self._moved = self._moved, set()
+        if not self.is_used_up:
+            return
+        for holder in sorted(self._held, key=self.held_by, reverse=True):
+            if not self.is_used_up:
+                return
+            if holder not in moved:
+                self._give_up(holder)
+
+    def _give_up(self, holder: ResponseMemoryHolder) -> None:
+        self._count(holder, 0)
+        self.given_up_count += 1
+        holder.give_up("its client does not read its responses, and others need their memory")

@@ -1,0 +1,115 @@
+"""Cache of encoded responses, for requests repeated with the same bytes.
+
+Pure. A response is reused only while the state that it was derived from is the same object. The
+version, the listener and the local address must also match, since a response may contain them, and
+so must the `ClientKey`. With an authorizer, two clients share a response only if it decides the
+same for both. Quotas are charged elsewhere, and no cached response contains a throttle time; the
+dispatcher inserts that.
+"""
+
+from collections.abc import Callable
+from sys import getsizeof
+from typing import TypeAlias
+
+from ottla.model.limits import KIB, MIB
+from ottla.wire.headers import RequestHeader
+
+REQUEST_BYTES_MAX = KIB
+"""Size of the largest request that is looked up, in bytes.  Copying it costs less than decoding
+it."""
+
+ANSWER_BYTES_MAX = 64 * KIB
+"""Size of the largest cached response, in bytes."""
+
+KEPT_BYTES_MAX = 2 * MIB
+"""Memory of one API's keys and responses, in two generations of half the size.  Responses that were
+not requested while the young generation filled up are dropped.  A client that varies its requests,
+or logs in as many users, evicts the responses of others and occupies at most this memory."""
+
+ENTRY_BYTES = 640
+"""Memory of an entry in bytes, besides its response and the names in its key: tuples, listener name
+and address, table slot.  It also bounds the number of entries."""
+
+ListenerKey: TypeAlias = tuple[str, str, int]
+"""Listener that accepted the client, with the local host and port."""
+
+ClientKey: TypeAlias = tuple[int, str, str]
+"""Properties of a client on which an authorizer's decisions depend: the version of the ACLs, the
+principal and the host."""
+
+ANYONE: ClientKey = (0, "", "")
+"""`ClientKey` of every client if there is no authorizer."""
+
+CacheKey: TypeAlias = tuple[int, ListenerKey, ClientKey, bytes]
+
+
+class ResponseCache:
+    """Cached responses of one API, by request and client."""
+
+    __slots__ = ("_made_of", "_old", "_old_bytes", "_state", "_young", "_young_bytes")
+
+    def __init__(self, state: Callable[[], object]) -> None:
+        """`state` returns the immutable object from which all responses are derived."""
+        self._state = state
+        self._made_of: object = None
+        self._young: dict[CacheKey, bytes] = {}
+        self._old: dict[CacheKey, bytes] = {}
+        self._young_bytes = 0
+        self._old_bytes = 0
+
+    def key(
+        self,
+        header: RequestHeader,
+        listener_key: ListenerKey,
+        frame: memoryview,
+        client_key: ClientKey = ANYONE,
+    ) -> CacheKey | None:
+        """Return the cache key of a request, or None if it is too large to be looked up."""
+        if len(frame) - header.body_at > REQUEST_BYTES_MAX:
+            return None
+        return header.api_version, listener_key, client_key, bytes(frame[header.body_at :])
+
+    def find(self, key: CacheKey) -> bytes | None:
+        """Return the cached response body, or None if there is no valid one."""
+        if self._state() is not self._made_of:
+            return None
+        found = self._young.get(key)
+        if found is None and self._old:
+            found = self._old.get(key)
+            if found is not None:
+                self._put(key, found)
+        return found
+
+    def keep(self, key: CacheKey, state: object, body: bytes) -> None:
+        """Cache the encoded body of a response that was derived from `state`."""
+        if len(body) > ANSWER_BYTES_MAX or state is not self._state():
+            return
+        if state is not self._made_of:
+            self._made_of = state
+            self._young, self._young_bytes = {}, 0
+            self._old, self._old_bytes = {}, 0
+        self._put(key, body)
+
+    def _put(self, key: CacheKey, body: bytes) -> None:
+        """Add a response to the young generation.  Drops the old generation when the young one is
+        full."""
+        _, principal, host = key[2]
+        size = len(key[3]) + len(body) + ENTRY_BYTES
+        if principal:
+            size += getsizeof(principal) + getsizeof(host)
+        if self._young_bytes + size > KEPT_BYTES_MAX // 2:
+            self._old, self._old_bytes = self._young, self._young_bytes
+            self._young, self._young_bytes = {}, 0
+        if key not in self._young:
+            self._young_bytes += size
+        self._young[key] = body
+
+    @property
+    def state(self) -> object:
+        """The object from which responses are derived now."""
+        return self._state()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Estimated memory of the cache, in bytes."""
+        return self._young_bytes + self._old_bytes

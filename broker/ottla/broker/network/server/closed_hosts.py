@@ -1,0 +1,45 @@
+"""Stand-ins for the host of a closed connection and for the holder of its memory share.  Pure.
+
+With these, a closed connection has no reference to its channel and socket.  Their memory, and that
+of OpenSSL, is freed with the last reference.  Otherwise it would be garbage until a collection, and
+one that visits thousands of connections blocks the event loop for tens of milliseconds.
+"""
+
+from collections.abc import Coroutine, Generator
+
+
+class ClosedHost:
+    """Host of a closed connection, which does nothing."""
+
+    def on_work(self, connection: object) -> None:
+        """Do nothing: a closed connection has no output."""
+
+    def run(self, connection: object, slot: object, pending: object) -> None:
+        """Close the work, whose response could not be sent."""
+        if isinstance(pending, Coroutine | Generator):
+            pending.close()
+
+    def on_fault(self, connection: object, fault: Exception) -> None:
+        """Do nothing: the connection is closed already."""
+
+    def give_up(self, connection: object, reason: str) -> None:
+        """Do nothing: the connection is closed already."""
+
+    def wake_at(self, connection: object, deadline_ms: int) -> None:
+        """Do nothing: a closed connection serves no request."""
+
+
+class ClosedMemoryHolder:
+    """Holder of a closed connection's memory share, which its coroutines still use."""
+
+    unfinished_frame_bytes = 0
+    wants_bytes = False
+
+    def on_memory_available(self) -> None:
+        """Do nothing: a closed connection serves no request."""
+
+    def give_up(self, reason: str) -> None:
+        """Do nothing: the connection is closed already."""
+
+
+CLOSED_HOST, CLOSED_MEMORY_HOLDER = ClosedHost(), ClosedMemoryHolder()

@@ -1,0 +1,29 @@
+"""Number of connections that the process's file descriptors allow. Half of the descriptors are left
+to the storage."""
+
+import resource
+
+OWN_DESCRIPTORS = 100
+"""File descriptors of a broker besides clients and logs: epolls, listeners, gRPC, leaders,
+scrapes."""
+
+KEPT_FROM_CLIENTS = 32
+"""File descriptors that are never given to clients, however many the logs use: half of those that
+remain. Without this reserve, rolling the metadata log could fail and end the process."""
+
+CONNECTIONS_MIN = 16
+"""Number of connections allowed even with few file descriptors, so that operators can connect and
+see the reason."""
+
+
+def connection_count_allowed() -> int:
+    """Return the number of connections that leaves the storage as many descriptors as the clients
+    get (RLIMIT_NOFILE)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((limit - OWN_DESCRIPTORS) // 2, CONNECTIONS_MIN)
+
+
+def client_descriptor_max() -> int:
+    """Return the highest descriptor number that a client's socket may have (RLIMIT_NOFILE)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit - min(KEPT_FROM_CLIENTS, limit // 8)

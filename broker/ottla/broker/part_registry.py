@@ -1,0 +1,65 @@
+"""Registry in which the components of a broker register their tasks, metrics and settings. Pure.
+
+A component has a method `register_with(parts)` that registers them. The broker starts every task,
+serves every metric and applies every setting that is registered, without knowing the components by
+name.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from ottla.model.seams import Clock
+from ottla.telemetry.metrics.instruments import Collector, Registry
+
+
+class PartRegistry:
+    """The registered tasks, metrics, settings, figures and problems of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.metrics = Registry()
+        self.tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        """Background tasks with their names in error logs, in the order of their start."""
+        self.settings: dict[str, Callable[[Any], None]] = {}
+        """Functions that apply a new value, by the key of the dynamic setting."""
+        self._figures: list[Callable[[], Mapping[str, float]]] = []
+        self._problems: list[Callable[[], Iterable[str]]] = []
+
+    def task(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Register a background task."""
+        self.tasks.append((name, work))
+
+    def families(self, collect: Collector) -> None:
+        """Register a function that yields families of metrics."""
+        self.metrics.register(collect)
+
+    def setting(self, key: str, apply: Callable[[Any], None]) -> None:
+        """Register the function that applies a new value of a dynamic setting."""
+        assert key not in self.settings, key
+        self.settings[key] = apply
+
+    def figures(self, read: Callable[[], Mapping[str, float]]) -> None:
+        """Register a function that returns named numbers, which DescribeNode reports."""
+        self._figures.append(read)
+
+    def problems(self, read: Callable[[], Iterable[str]]) -> None:
+        """Register a function that yields one sentence for each problem, which DescribeNode
+        reports."""
+        self._problems.append(read)
+
+    def all_figures(self) -> dict[str, float]:
+        """Return the named numbers of all components."""
+        return {name: value for read in self._figures for name, value in read().items()}
+
+    def all_problems(self) -> Iterator[str]:
+        """Yield the problems of all components, in the order in which they registered."""
+        for read in self._problems:
+            yield from read()
+
+
+class BrokerPart(Protocol):
+    """Component of a broker that registers its tasks and metrics."""
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the tasks, metrics, settings, figures and problems of this component."""
+        ...

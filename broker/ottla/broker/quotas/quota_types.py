@@ -1,0 +1,59 @@
+"""Table of the client quotas of a broker: one row for each limit.  Pure.
+
+A new limit has its key in `ottla.model.settings.quotas`, a row here, and a place in
+`request_quotas.py` where requests are charged.  Its usage, metrics, callbacks and log messages
+follow from the row.
+"""
+
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ottla.model.values import frozen
+
+
+@frozen
+class QuotaType:
+    """Kind of client quota, with its names in Kafka."""
+
+    kafka_name: str
+    """Name in `ClientQuotaType`, which a quota callback receives."""
+    bean: str
+    """Type of Kafka's MBean."""
+    attribute: str
+    """Attribute of the MBean that contains the rate."""
+    unit_text: str
+    """Help text of the rate metric."""
+    reason: str
+    """Reason of a throttle in log messages. Its placeholder `limit` is replaced by the limit."""
+    lasts_one_window: bool = False
+    """True if a throttle lasts for one window at most and is computed from Kafka's rate.  Otherwise
+    it lasts until the overdraft of a token bucket is paid off."""
+
+
+QUOTA_TYPES = {
+    PRODUCER_BYTE_RATE: QuotaType(
+        "PRODUCE",
+        "Produce",
+        "byte-rate",
+        "Bytes a second of Produce requests.",
+        "it sent more than {limit:,.0f} bytes a second",
+    ),
+    CONSUMER_BYTE_RATE: QuotaType(
+        "FETCH",
+        "Fetch",
+        "byte-rate",
+        "Bytes a second of Fetch responses.",
+        "it fetches more than {limit:,.0f} bytes a second",
+    ),
+    REQUEST_PERCENTAGE: QuotaType(
+        "REQUEST",
+        "Request",
+        "request-time",
+        "Time of requests, in percent of a second.",
+        "its requests took more than {limit:g} % of the time",
+        lasts_one_window=True,
+    ),
+}
+"""Client quotas by the keys of their limits."""

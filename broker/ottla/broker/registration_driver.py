@@ -1,0 +1,104 @@
+"""Recovers the logs of a starting broker, and registers the broker at the controller. This happens
+after it has read the metadata and before its first heartbeat."""
+
+import socket
+from pathlib import Path
+
+from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
+from ottla.broker.cluster.membership.registration import (
+    advertised_endpoints,
+    registration_request,
+    registrations_with_losses,
+)
+from ottla.broker.network.server.server_seam import Server
+from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.model.ids import Offset
+from ottla.model.seams import Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.proto import controller_pb2 as pb
+from ottla.storage.manager.log_manager_driver import LogManager
+
+MACHINE_ID_FILE = Path("/etc/machine-id")
+
+
+class Registration:
+    """One incarnation of a broker: the recovery of its logs, and its registration at the
+    controller."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        rng: Rng,
+        server: Server,
+        member: QuorumMember,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        lifecycle: LifecycleDriver,
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._rng = rng
+        self._server = server
+        self._member = member
+        self._logs = logs
+        self._replicas = replicas
+        self._lifecycle = lifecycle
+        self._request = pb.RegisterRequest()
+        self._known_losses = set(logs.losses)
+
+    async def register(self) -> Offset:
+        """Recover the logs and register.  Returns the end offset of the registration's record."""
+        self._lifecycle.lifecycle.on_caught_up()
+        image, logs, replicas = self._member.image, self._logs, self._replicas
+        # Before the registration, since from then on a replica that lost records must not be
+        # elected.
+        await logs.open_logs(
+            lambda partition: replicas.log_config_of(image, partition),
+            await replicas.placements_of(image),
+        )
+        self._request, self._known_losses = self._new_request(), set(logs.losses)
+        requests = registrations_with_losses(self._request, self._known_losses)
+        return Offset(await self._lifecycle.register(requests) + 1)
+
+    async def settle(self, registered: Offset) -> None:
+        """Move stray logs out of use, and report lost replicas that were found only with the new
+        image. Needs an image that contains the registration at offset `registered`."""
+        # Publishers start at our registration, from which the image's content about us is valid.
+        await self._member.wait_applied(registered)
+        image, logs, replicas = self._member.image, self._logs, self._replicas
+        await logs.settle(
+            lambda at, topic_id: replicas.is_stray(image, at, topic_id),
+            lambda at: replicas.directory_id_of(image, at),
+            await replicas.placements_of(image),
+        )
+        if missed := logs.losses.keys() - self._known_losses:  # Found with the new image.
+            await self._lifecycle.amend(registrations_with_losses(self._request, missed))
+
+    def _new_request(self) -> pb.RegisterRequest:
+        hostname = socket.gethostname()
+        ports = {name: address[1] for name, address in self._server.addresses.items()}
+        return registration_request(
+            self._config,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._rng.uuid(),
+            endpoints=advertised_endpoints(self._config, ports, hostname),
+            host=_machine_id() or hostname,
+            directory_ids=[
+                directory.directory_id
+                for directory in self._logs.directories
+                if directory.is_live and directory.directory_id is not None
+            ],
+            cordoned_ids=self._lifecycle.lifecycle.cordoned_directories,
+            previous_broker_epoch=self._logs.previous_broker_epoch,
+        )
+
+
+def _machine_id() -> str:
+    """Return the id of the machine, which is a failure domain, or an empty text if it has none."""
+    try:
+        return MACHINE_ID_FILE.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,26 @@
+"""Interface to the source of new producer ids, for the transaction coordinator and its handlers.
+Pure."""
+
+from typing import Protocol
+
+from ottla.model.ids import ProducerId
+
+
+class ProducerIdSupply(Protocol):
+    """Source of producer ids, each of which is handed out once."""
+
+    @property
+    def has_some(self) -> bool:
+        """True if an id is available."""
+        ...
+
+    def take(self) -> ProducerId:
+        """Return a new id.
+
+        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is available.
+        """
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until an id is available, or until the timeout."""
+        ...

@@ -1,0 +1,213 @@
+"""Plans of reassignments: spread over brokers, away from one broker, or read from a file.  Pure.
+
+A plan moves few replicas: a replica stays unless its broker must have none, or has more than its
+share.  Invariants: OneReplicaABroker, SharesWithinOne (counts of replicas, as far as racks allow).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.model.errors import ConfigError
+from ottla.model.ids import TopicPartition
+
+VERSION = 1
+"""Version of the JSON file that kafka-reassign-partitions reads and writes."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaAssignment:
+    """The replicas of one partition, as broker ids, the preferred leader first."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the partition in messages."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The replicas of one partition before and after a reassignment."""
+
+    before: ReplicaAssignment
+    after: ReplicaAssignment
+
+    @property
+    def at(self) -> TopicPartition:
+        """The partition that moves."""
+        return TopicPartition(self.before.topic, self.before.partition)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """Brokers that must copy the partition."""
+        return tuple(one for one in self.after.replicas if one not in self.before.replicas)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """Brokers that delete the partition."""
+        return tuple(one for one in self.before.replicas if one not in self.after.replicas)
+
+
+def spread(
+    places: Iterable[ReplicaAssignment], racks: Mapping[int, str | None], copies: int | None = None
+) -> list[ReplicaAssignment]:
+    """Return the partitions spread evenly over the brokers of `racks`.
+
+    Each partition has `copies` replicas, or its present number if that is None.
+    """
+    ordered = sorted(places)
+    wanted = {one: copies or len(one.replicas) for one in ordered}
+    _check(racks, max(wanted.values(), default=1))
+    kept = {
+        one: [broker for broker in one.replicas if broker in racks][: wanted[one]]
+        for one in ordered
+    }
+    load = Counter(dict.fromkeys(racks, 0))
+    load.update(broker for replicas in kept.values() for broker in replicas)
+    for place, replicas in kept.items():
+        while len(replicas) < wanted[place]:
+            newcomer = _best(racks, replicas, load)
+            replicas.append(newcomer)
+            load[newcomer] += 1
+    _level(list(kept.values()), racks, load)
+    return _with_leaders(kept, -(-len(ordered) // len(racks)))
+
+
+def without(
+    places: Iterable[ReplicaAssignment], broker: int, racks: Mapping[int, str | None]
+) -> list[ReplicaAssignment]:
+    """Return the partitions with every replica of one broker moved to a broker of `racks`."""
+    ordered = sorted(places)
+    others = {one: rack for one, rack in racks.items() if one != broker}
+    _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
+    load = Counter(one for place in ordered for one in place.replicas)
+    moved = []
+    for place in ordered:
+        replicas = list(place.replicas)
+        if broker in replicas:
+            stays = [one for one in replicas if one != broker]
+            newcomer = _best(others, stays, load)
+            load[newcomer] += 1
+            replicas[replicas.index(broker)] = newcomer
+        moved.append(ReplicaAssignment(place.topic, place.partition, tuple(replicas)))
+    return moved
+
+
+def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignment]) -> list[Move]:
+    """Return the partitions whose replicas differ between the two assignments, in order."""
+    known = {(one.topic, one.partition): one for one in before}
+    moves = [
+        Move(known[one.topic, one.partition], one)
+        for one in sorted(after)
+        if (one.topic, one.partition) in known
+    ]
+    return [move for move in moves if move.before != move.after]
+
+
+def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
+    """Parse the JSON file of kafka-reassign-partitions.  Raises ConfigError with the reason if it
+    is invalid."""
+    try:
+        found = json.loads(text)
+        return [
+            ReplicaAssignment(
+                str(row["topic"]), int(row["partition"]), tuple(map(int, row["replicas"]))
+            )
+            for row in found["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "--plan",
+            f"{name} is no plan ({error!r}); it must be JSON such as "
+            '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]}',
+        ) from None
+
+
+def as_plan(places: Iterable[ReplicaAssignment]) -> dict[str, Any]:
+    """Return assignments in the JSON form of kafka-reassign-partitions."""
+    return {
+        "version": VERSION,
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition, "replicas": list(one.replicas)}
+            for one in places
+        ],
+    }
+
+
+def _check(brokers: Collection[int], copies: int) -> None:
+    if len(brokers) < copies:
+        names = ", ".join(map(str, sorted(brokers))) or "none"
+        raise ConfigError(
+            "--brokers",
+            f"leaves {len(brokers)} ({names}) for {copies} replicas of a partition; name more",
+        )
+
+
+def _best(racks: Mapping[int, str | None], taken: Sequence[int], load: Counter[int]) -> int:
+    """Return the best broker for one more replica. A broker on another rack is preferred, then the
+    one with the fewest replicas."""
+    used = Counter(racks.get(one) for one in taken)
+    return min(
+        (one for one in racks if one not in taken),
+        key=lambda one: (used[racks[one]] if racks[one] else 0, load[one], one),
+    )
+
+
+def _level(
+    partitions: Sequence[list[int]], racks: Mapping[int, str | None], load: Counter[int]
+) -> None:
+    """Move single replicas from the most to the least loaded broker while that reduces the
+    difference."""
+    is_stuck = False
+    while not is_stuck:
+        is_stuck = True
+        for giver in sorted(racks, key=lambda one: (-load[one], one)):
+            taker = min(racks, key=lambda one: (load[one], one))
+            if load[giver] - load[taker] < 2:
+                break
+            found = _giving(partitions, racks, giver, taker)
+            if found is not None:
+                found[found.index(giver)] = taker
+                load[giver] -= 1
+                load[taker] += 1
+                is_stuck = False
+                break
+
+
+def _giving(
+    partitions: Sequence[list[int]], racks: Mapping[int, str | None], giver: int, taker: int
+) -> list[int] | None:
+    """Return a partition whose replica may move from the giver to the taker.  Partitions that the
+    giver does not lead are preferred."""
+    found = None
+    for replicas in partitions:
+        if giver not in replicas or taker in replicas:
+            continue
+        used = {racks[one] for one in replicas if one != giver and racks[one]}
+        if racks[taker] in used and racks[giver] not in used:
+            continue  # the move would place two replicas on one rack
+        if replicas[0] != giver:
+            return replicas
+        found = found or replicas
+    return found
+
+
+def _with_leaders(
+    kept: Mapping[ReplicaAssignment, Sequence[int]], share: int
+) -> list[ReplicaAssignment]:
+    leads: Counter[int] = Counter()
+    placed = []
+    for place, replicas in kept.items():
+        first = replicas[0]
+        if first != place.replicas[0] or leads[first] >= share:
+            first = min(replicas, key=lambda one: (leads[one], replicas.index(one)))
+        leads[first] += 1
+        others = [one for one in replicas if one != first]
+        placed.append(ReplicaAssignment(place.topic, place.partition, (first, *others)))
+    return placed

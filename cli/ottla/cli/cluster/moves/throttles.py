@@ -1,0 +1,116 @@
+"""The replicas that a throttled move names, and the set throttles that no move needs.  Pure.
+
+A move that adds replicas is throttled as by kafka-reassign-partitions.  On the leader's side it
+names every present replica, since each may lead; on the follower's side, the added replicas.  The
+rates are set on all of these brokers.  Rates are set before lists, and lists are removed before
+rates.  A command that is killed therefore leaves rates behind, whatever else it leaves, and `ottla
+status` looks for rates.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.cli.common import number_of
+from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+RATES = (LEADER_RATE, FOLLOWER_RATE)
+LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+
+
+class MovingReplicas(NamedTuple):
+    """A partition that moves: its present replicas, and those being added."""
+
+    at: TopicPartition
+    holding: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentThrottle:
+    """The throttle of several moves: rates of brokers, and lists of replicas."""
+
+    brokers: tuple[NodeId, ...]
+    """Brokers on which the rates are set."""
+    lists: Mapping[str, Mapping[str, ThrottledReplicas]]
+    """The throttled replicas by topic and setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetLists:
+    """The lists of throttled replicas that are currently set for one topic."""
+
+    topic: str
+    lists: Mapping[str, ThrottledReplicas]
+
+
+@dataclass(slots=True)
+class LeftOver:
+    """Throttles that no move needs."""
+
+    removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
+    """Entries to remove, by topic and setting."""
+    emptied: set[tuple[str, str]] = field(default_factory=set)
+    """(topic, setting) of lists that become empty."""
+    every: list[str] = field(default_factory=list)
+    """Topics that throttle all their replicas. No command of `ottla` sets this."""
+
+
+def rate_of(option: str, text: str) -> int:
+    """Parse a rate such as 20M (millions of bytes a second) or 20Mi.
+
+    Raises ConfigError if the text is no rate above 0.
+    """
+    value = number_of(text)
+    if value is None or not 1 <= value < 1 << 63:
+        raise ConfigError(option, f"is {text!r}; give bytes a second, such as 20M or 20Mi")
+    return int(value)
+
+
+def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
+    """Return the throttle of these moves.  A move that copies no replica needs none."""
+    named: dict[str, dict[str, set[tuple[int, int]]]] = defaultdict(
+        lambda: {key: set() for key in LISTS}
+    )
+    brokers: set[int] = set()
+    for at, holding, adding in moves:
+        if not adding:
+            continue
+        brokers.update(holding, adding)
+        sides = named[at.topic]
+        sides[LEADER_REPLICAS].update((at.partition, broker) for broker in holding)
+        sides[FOLLOWER_REPLICAS].update((at.partition, broker) for broker in adding)
+    return ReassignmentThrottle(
+        tuple(NodeId(broker) for broker in sorted(brokers)),
+        {
+            topic: {key: ThrottledReplicas(frozenset(found)) for key, found in sides.items()}
+            for topic, sides in sorted(named.items())
+        },
+    )
+
+
+def left_over(found: Iterable[SetLists], moving: Collection[TopicPartition]) -> LeftOver:
+    """Return the entries of the lists whose partitions do not move."""
+    left = LeftOver()
+    for topic, lists in ((one.topic, one.lists) for one in found):
+        for key, replicas in lists.items():
+            if replicas.is_all:
+                left.every += [topic] if topic not in left.every else []
+                continue
+            gone = frozenset(
+                one for one in replicas.named if TopicPartition(topic, one[0]) not in moving
+            )
+            if gone:
+                left.removals.setdefault(topic, {})[key] = ThrottledReplicas(gone)
+                if gone == replicas.named:
+                    left.emptied.add((topic, key))
+    return left

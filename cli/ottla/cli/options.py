@@ -1,0 +1,83 @@
+"""Declarations of options, from which parsers, help and pages are generated."""
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+REPEATED = "..."
+
+
+class Option(NamedTuple):
+    """An option or a positional argument, as argparse declares it."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare the option in a parser or in an argument group."""
+        parser.add_argument(*self.names, **self.settings)
+
+
+class OneOf(NamedTuple):
+    """Mutually exclusive options."""
+
+    options: tuple[Option, ...]
+    is_required: bool
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare the group and its options in a parser."""
+        group = parser.add_mutually_exclusive_group(required=self.is_required)
+        for each in self.options:
+            each.add_to(group)
+
+
+class Section(NamedTuple):
+    """Options under their own title in the help."""
+
+    title: str
+    options: tuple[Option, ...]
+
+    def add_to(self, parser: argparse._ActionsContainer) -> None:
+        """Declare the section and its options in a parser."""
+        group = parser.add_argument_group(self.title)
+        for each in self.options:
+            each.add_to(group)
+
+
+Declared = Option | OneOf | Section
+
+
+def option(spelling: str, meaning: str, **settings: Any) -> Option:
+    """Return an option declared by one string: its names, its metavar, and `...` if it may be
+    repeated.
+
+    `--force` is a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME ...` is
+    a positional argument `names` that is shown as NAME. An option with choices needs no metavar.
+    """
+    words = spelling.split()
+    is_repeated = words[-1] == REPEATED
+    if is_repeated:
+        words.pop()
+    is_positional = not words[0].startswith("-")
+    names = words[:1] if is_positional else [word for word in words if word.startswith("-")]
+    declared: dict[str, Any] = {"help": meaning}
+    if len(words) > len(names):
+        declared["metavar"] = words[-1]
+    elif not is_positional and not settings.keys() & {"choices", "action", "metavar", "nargs"}:
+        declared["action"] = "store_true"
+    if is_repeated and is_positional:
+        declared["nargs"] = "+"
+    elif is_repeated:
+        declared |= {"action": "append", "default": []}
+    return Option(tuple(names), declared | settings)
+
+
+def one_of(*options: Option, required: bool = False) -> OneOf:
+    """Return mutually exclusive options."""
+    return OneOf(options, required)
+
+
+def declare_options(parser: argparse.ArgumentParser, options: Iterable[Declared]) -> None:
+    """Declare options in a parser."""
+    for each in options:
+        each.add_to(parser)

@@ -1,0 +1,233 @@
+"""`ottla export TOPIC --to …`: exports a topic as a table, each record exactly once."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import (
+    CONNECTION,
+    FORMAT,
+    bootstrap_of,
+    login_settings_of,
+    number_of,
+    print_json,
+)
+from ottla.cli.options import Declared, option
+from ottla.cli.pipelines.pipeline_common import key_and_value
+from ottla.cli.terminal import draw, is_watched, note, say, wipe
+from ottla.cli.times import parse_duration
+from ottla.model.errors import ConfigError
+from ottla.model.install_hint import install_hint
+
+if TYPE_CHECKING:
+    from ottla.pipeline.export.export import ExportFigures, ExportOptions
+    from ottla.pipeline.export.table_sink import TableSink
+
+ICEBERG = "iceberg:"
+COMMIT_INTERVAL = "1m"
+FILE_SIZE = "128Mi"
+DRAW_S = 0.5
+ENDING = "committing the rows so far; once more to end without that"
+
+OPTIONS: tuple[Declared, ...] = (
+    option("topic TOPIC", "topic to export"),
+    option(
+        "--to DIR|iceberg:CATALOG.TABLE",
+        "directory of Parquet files, or a table in a catalog of pyiceberg",
+        required=True,
+    ),
+    option("--follow", "wait for new records until interrupted (default: end at the topic's end)"),
+    option("--json", "values are JSON objects, which become typed columns (default: bytes)"),
+    option(
+        "--schema DDL|FILE",
+        "with --json: columns, such as 'id BIGINT, name STRING' (default: inferred from the first "
+        "records)",
+    ),
+    option(
+        "--isolation-level",
+        "which records of transactions to export (default: %(default)s)",
+        choices=("read_committed", "read_uncommitted"),
+        default="read_committed",
+    ),
+    option(
+        "--file-size SIZE",
+        "size at which a file is finished and committed (default: %(default)s)",
+        default=FILE_SIZE,
+    ),
+    option(
+        "--commit-interval DURATION",
+        "with --follow: longest time that rows wait for a commit (default: %(default)s)",
+        default=COMMIT_INTERVAL,
+    ),
+    option(
+        "--compression",
+        "codec of Parquet (default: %(default)s)",
+        choices=("zstd", "snappy", "lz4", "gzip", "none"),
+        default="zstd",
+    ),
+    option(
+        "--catalog-option KEY=VALUE ...",
+        "option of the Iceberg catalog, such as uri or warehouse; may be repeated (default: those "
+        "of ~/.pyiceberg.yaml and PYICEBERG_CATALOG__…)",
+    ),
+    *CONNECTION,
+    FORMAT,
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export until the topic's end, or until interrupted."""
+    require_tables(is_iceberg=arguments.to.startswith(ICEBERG))
+    from ottla.pipeline.export.export import TopicExport
+    from ottla.pipeline.run.watching import QueriesEnding, asked_by_signals
+
+    options = export_options(arguments)
+    ending = QueriesEnding()
+
+    def on_request() -> None:
+        if ending.at_once:
+            # The table has its last commit whenever the process ends.
+            raise KeyboardInterrupt
+        note(ENDING)
+
+    shown = ExportShown(arguments.topic)
+    start_s = time.monotonic()
+    with open_sink(arguments) as sink:
+        exporter = TopicExport(sink, options, show=shown, is_ending=lambda: ending.after_batch)
+        with asked_by_signals(ending, on_request):
+            try:
+                figures = exporter.run()
+            finally:
+                shown.end()
+    seconds = time.monotonic() - start_s
+    if arguments.format == "json":
+        print_json(summary(arguments, figures, seconds))
+    else:
+        files = "1 file" if figures.file_count == 1 else f"{figures.file_count:,} files"
+        behind = f", {figures.behind_count:,} behind" if figures.behind_count else ""
+        say(f"{figures.committed_count:,} rows in {files} added to {arguments.to}{behind}")
+    return 0
+
+
+def summary(
+    arguments: argparse.Namespace, figures: "ExportFigures", seconds: float
+) -> dict[str, Any]:
+    """Return the result as JSON."""
+    position = figures.position
+    offsets = {} if position is None else position.next_offsets
+    return {
+        "topic": arguments.topic,
+        "to": arguments.to,
+        "row_count": figures.committed_count,
+        "file_count": figures.file_count,
+        "behind_count": figures.behind_count,
+        "next_offsets": {str(number): offsets[number] for number in sorted(offsets)},
+        "seconds": round(seconds, 3),
+    }
+
+
+def require_tables(*, is_iceberg: bool) -> None:
+    """Raise ConfigError if the extra [tables] is not installed."""
+    try:
+        import numpy  # noqa: F401
+        import pyarrow  # noqa: F401
+
+        if is_iceberg:
+            import pyiceberg  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            error.name or "pyarrow", f"is not installed; install it with: {install_hint('tables')}"
+        ) from None
+
+
+def export_options(arguments: argparse.Namespace) -> "ExportOptions":
+    """Return the options of the command line."""
+    from ottla.pipeline.export.export import ExportOptions
+
+    file_bytes = number_of(arguments.file_size)
+    if file_bytes is None or file_bytes < 1:
+        raise ConfigError("--file-size", f"is {arguments.file_size!r}; it must be such as 128Mi")
+    return ExportOptions(
+        topic=arguments.topic,
+        read=read_options(arguments),
+        is_json=arguments.json,
+        value_type=value_type_option(arguments),
+        follows=arguments.follow,
+        file_bytes=int(file_bytes),
+        commit_interval_s=parse_duration("--commit-interval", arguments.commit_interval),
+        compression=arguments.compression,
+    )
+
+
+def value_type_option(arguments: argparse.Namespace) -> Any:
+    """Return the type of JSON values that --schema has, or None."""
+    from ottla.pipeline.export.value_schema import value_type_of
+
+    if arguments.schema is None:
+        return None
+    if not arguments.json:
+        raise ConfigError("--schema", "needs --json")
+    path = Path(arguments.schema)
+    is_file = "\n" not in arguments.schema and path.is_file()
+    return value_type_of("--schema", path.read_text() if is_file else arguments.schema)
+
+
+def read_options(arguments: argparse.Namespace) -> Any:
+    """Return the options of a read: addresses, login and isolation level."""
+    from ottla.pipeline.read.read_options import ReadOptions
+
+    addresses = bootstrap_of(arguments)
+    return ReadOptions(
+        bootstrap=",".join(f"{host}:{port}" for host, port in addresses),
+        isolation_level=arguments.isolation_level,
+        client=tuple(sorted(login_settings_of(arguments).items())),
+    )
+
+
+@contextmanager
+def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
+    """Open the place that the rows go to."""
+    if arguments.to.startswith(ICEBERG):
+        from ottla.pipeline.export.iceberg_table import open_iceberg_table
+
+        options = dict(key_and_value("--catalog-option", one) for one in arguments.catalog_option)
+        with open_iceberg_table(arguments.to, options) as table:
+            yield table
+        return
+    from ottla.pipeline.export.parquet_directory import open_directory
+
+    if arguments.catalog_option:
+        raise ConfigError("--catalog-option", f"needs --to {ICEBERG}CATALOG.TABLE")
+    with open_directory(Path(arguments.to)) as sink:
+        yield sink
+
+
+class ExportShown:
+    """Progress of an export on a terminal."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._is_drawn = is_watched()
+        self._start_s = time.monotonic()
+        self._drawn_s = 0.0
+
+    def __call__(self, figures: "ExportFigures") -> None:
+        """Draw the figures, at most twice a second."""
+        now_s = time.monotonic()
+        if not self._is_drawn or now_s - self._drawn_s < DRAW_S:
+            return
+        self._drawn_s = now_s
+        total = figures.row_count + figures.behind_count
+        rate = figures.row_count / max(now_s - self._start_s, DRAW_S)
+        draw(
+            f"{self._topic}  {figures.row_count:,} of {total:,} rows  "
+            f"{figures.row_count * 100 // max(total, 1)} %  {rate:,.0f} rows/s"
+        )
+
+    def end(self) -> None:
+        """Erase the drawn line."""
+        if self._is_drawn:
+            wipe()

@@ -1,0 +1,101 @@
+"""Declarations of commands: each verb with its options and its handler.
+
+The module of a command has either `VERBS`, or `OPTIONS` and `run`. It may also have an `EPILOG`.
+Parsers, help, completion scripts and docs/reference/cli.md are generated from these declarations.
+"""
+
+import argparse
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, run_async
+from ottla.cli.imports import importing
+from ottla.cli.options import Declared, declare_options
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+
+    AdminFunction = Callable[[Admin, argparse.Namespace], Awaitable[int]]
+    AdminBody = AdminFunction | str
+
+Handler = Callable[[argparse.Namespace], int]
+
+
+class Verb(NamedTuple):
+    """A verb of a command.  A verb with sub-verbs has no handler."""
+
+    name: str
+    summary: str
+    handler: Handler | None
+    options: tuple[Declared, ...]
+    settings: Mapping[str, Any]
+    verbs: "tuple[Verb, ...]" = ()
+
+
+def verb(name: str, summary: str, handler: Handler, *options: Declared, **settings: Any) -> Verb:
+    """Return a verb.  `settings` are passed to its argparse parser."""
+    return Verb(name, summary, handler, options, settings)
+
+
+def admin_verb(
+    name: str,
+    summary: str,
+    body: "AdminBody",
+    *options: Declared,
+    has_format: bool = True,
+    **settings: Any,
+) -> Verb:
+    """Return a verb whose body gets an Admin. The verb also has the options of the connection."""
+    common = (*CONNECTION, FORMAT) if has_format else CONNECTION
+    return Verb(name, summary, partial(run_admin, body), (*options, *common), settings)
+
+
+def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any) -> int:
+    """Run a body with an Admin of the cluster that the options name. Returns its exit code.
+
+    A body may be given as text, `module:function`; it is imported here.
+    """
+    with importing():
+        from ottla.client.admin import open_admin
+
+        if isinstance(body, str):
+            name, _, function = body.partition(":")
+            body = getattr(import_module(name), function)
+    asked = cast("AdminFunction", body)
+
+    async def ask() -> int:
+        async with open_admin(bootstrap_of(arguments), **settings) as admin:
+            return await asked(admin, arguments)
+
+    return run_async(ask)
+
+
+def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
+    """Return a verb with sub-verbs."""
+    return Verb(name, summary, None, (), {}, verbs)
+
+
+def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
+    """Declare a command in its parser.  The parsed arguments have its `handler`."""
+    parser.epilog = getattr(module, "EPILOG", None)
+    verbs: tuple[Verb, ...] | None = getattr(module, "VERBS", None)
+    if verbs is not None:
+        declare_verbs(parser, verbs)
+        return
+    declare_options(parser, module.OPTIONS)
+    parser.set_defaults(handler=module.run)
+
+
+def declare_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:
+    """Declare the verbs of a command in its parser; one of them is required."""
+    rows = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for each in verbs:
+        own = rows.add_parser(each.name, help=each.summary, **each.settings)
+        declare_options(own, each.options)
+        if each.verbs:
+            declare_verbs(own, each.verbs)
+        else:
+            own.set_defaults(handler=each.handler)

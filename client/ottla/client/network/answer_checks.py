@@ -1,0 +1,29 @@
+"""Validation of brokers' responses.
+
+An unexpected structure or number raises one of this client's errors.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+from ottla.model.errors import ProtocolError
+
+E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
+
+
+def only(rows: Sequence[T], what: str) -> T:
+    """Return the only row of a response.  Raises ProtocolError if there are none or several."""
+    if len(rows) != 1:
+        raise ProtocolError(f"one {what} was requested, and {len(rows)} came")
+    return rows[0]
+
+
+def known(kind: type[E], value: Any, otherwise: T) -> E | T:
+    """Return the enum member with a value, or `otherwise` if this release does not know the
+    value."""
+    try:
+        return kind(value)
+    except ValueError:
+        return otherwise

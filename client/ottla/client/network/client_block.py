@@ -1,0 +1,84 @@
+"""The `async with` block of a client: what `open_producer` and the other functions return.
+
+The client exists only inside the block.  Any other use of the returned object raises an error that
+says to write `async with`.  A block that was entered by hand and never left is reported by a
+ResourceWarning.
+"""
+
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ClientBlock(AbstractAsyncContextManager[T]):
+    """The block of one client: opens the client at its start, and closes it at its end."""
+
+    def __init__(self, function_name: str, manager: AbstractAsyncContextManager[T]) -> None:
+        self._function_name = function_name
+        self._manager = manager
+        self._is_open = False
+
+    async def __aenter__(self) -> T:
+        client = await self._manager.__aenter__()
+        self._is_open = True
+        return client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        self._is_open = False
+        return await self._manager.__aexit__(kind, error, traceback)
+
+    def __del__(self) -> None:
+        # Absent if the constructor failed.
+        if getattr(self, "_is_open", False):
+            warnings.warn(
+                f"a client of {self._function_name} was never closed, so that buffered records may "
+                f"be lost; {self._cure()}, or close it by an AsyncExitStack",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def _cure(self) -> str:
+        name = self._function_name
+        return f"write `async with {name}(…) as {name.removeprefix('open_')}:`"
+
+    if not TYPE_CHECKING:  # type checkers report these uses themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"{self._function_name}(…) has no {name!r} before its block; {self._cure()}"
+            )
+
+        def _refuse(self, *_: object) -> NoReturn:
+            raise TypeError(f"{self._function_name}(…) is used as a block; {self._cure()}")
+
+        __enter__ = __exit__ = __await__ = __aiter__ = __iter__ = _refuse
+
+
+def client_block(
+    function: Callable[P, AsyncIterator[T]],
+) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """Return a function that opens a client for a block, as `asynccontextmanager` does."""
+    opened = asynccontextmanager(function)
+
+    @wraps(function)
+    def open_block(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+        return ClientBlock(function.__name__, opened(*args, **kwargs))
+
+    return open_block
+
+
+__all__ = ["ClientBlock", "client_block"]

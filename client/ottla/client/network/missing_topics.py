@@ -1,0 +1,91 @@
+"""Decides when a client reports topics that do not exist.
+
+Pure.  A subject is the name of a topic, or a pattern that matches no topic.  A subject is reported
+after it has been missing for `GRACE_MS`, because a topic is unknown for a moment while it is
+created.  It is reported only once, and again only if it has existed in the meantime.
+"""
+
+from collections.abc import Collection
+
+from ottla.model.errors import ErrorCode, RefusedError
+
+GRACE_MS = 1_000
+"""Time in ms for which a topic must be missing before it is reported.  A smaller value reports
+topics that are just being created; a larger value leaves the application without an explanation for
+longer."""
+
+
+class MissingTopics:
+    """The missing topic names and patterns of one client, and which of them were already
+    reported."""
+
+    def __init__(self, grace_ms: int = GRACE_MS) -> None:
+        self._grace_ms = grace_ms
+        self._since_ms: dict[str, int] = {}
+        """Start of the grace period of each subject that is missing and not reported."""
+        self._reported: set[str] = set()
+
+    def retain(self, unknown: Collection[str], now_ms: int) -> None:
+        """Replace the missing subjects by those that the client's metadata lacks now."""
+        self._reported.intersection_update(unknown)
+        for subject in self._since_ms.keys() - unknown:
+            del self._since_ms[subject]
+        for subject in unknown:
+            if subject not in self._reported:
+                self._since_ms.setdefault(subject, now_ms)
+
+    def due_ms(self) -> int | None:
+        """Return the time, in ms, at which the client needs another response of the cluster, or
+        None."""
+        return min(self._since_ms.values()) + self._grace_ms if self._since_ms else None
+
+    def on_missing(self, subject: str, now_ms: int, *, is_repeated: bool = False) -> bool:
+        """Process a response that shows that a subject is missing.  Returns True if the subject has
+        to be reported.
+
+        With `is_repeated`, the subject is reported again after each grace period.
+        """
+        if subject in self._reported:
+            return False
+        if now_ms < self._since_ms.setdefault(subject, now_ms) + self._grace_ms:
+            return False
+        if is_repeated:
+            self._since_ms[subject] = now_ms
+        else:
+            del self._since_ms[subject]
+            self._reported.add(subject)
+        return True
+
+    def postpone(self, subject: str, now_ms: int) -> None:
+        """Process a response that does not show whether a subject is missing.  The grace period of
+        the subject starts again."""
+        if subject in self._since_ms:
+            self._since_ms[subject] = now_ms
+
+    def stop_waiting(self, subject: str) -> None:
+        """Process the end of a call that waited for a topic.  The next call waits for the full
+        grace period again."""
+        self._since_ms.pop(subject, None)
+
+    def on_found(self, subject: str) -> None:
+        """Process a response that shows that a subject exists."""
+        self._since_ms.pop(subject, None)
+        self._reported.discard(subject)
+
+
+def missing_topic_error(topic: str) -> RefusedError:
+    """Return the error for a missing topic, with its name and the remedy."""
+    return RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"there is no topic {topic!r}; create it with 'ottla topic create {topic}', or set "
+        "auto.create.topics.enable on the brokers, so that the first record creates it",
+    )
+
+
+def missing_match_error(pattern: str) -> RefusedError:
+    """Return the error for a pattern that matches no topic, with the pattern and the remedy."""
+    return RefusedError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"no topic matches the pattern {pattern!r}, which must match whole names; create one with "
+        "'ottla topic create NAME', or correct the pattern",
+    )

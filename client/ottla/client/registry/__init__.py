@@ -1,0 +1,12 @@
+"""Schema registries: the wire format of records with a schema id, and the registry's client.
+
+schema_values.py    schemas, references and registered schemas
+registry_errors.py  errors of schemas, registries and records, one class for each cause
+framing.py          schema ids before payloads and in headers (pure)
+subjects.py         names of the subjects under which schemas are registered (pure)
+failover.py         order and pauses of the attempts of one call (pure)
+schema_registry.py  the registry's client over any transport: calls, caches, references
+http_registry.py    registries over HTTP, for trio, asyncio and blocking programs
+rest_store.py       a store of schemas in a directory, which answers a registry's calls
+file_registry.py    the registry of such a directory, for tests and offline programs
+"""

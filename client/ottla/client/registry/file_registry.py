@@ -1,0 +1,26 @@
+"""The schema registry of a directory, for tests and offline programs."""
+
+from pathlib import Path
+
+from ottla.client.registry.rest_store import RestStore
+from ottla.client.registry.schema_registry import RegistryCall, RegistryReply, SchemaRegistry
+
+
+class _StoreTransport:
+    """Transport to a store in this process.  Its coroutines never suspend."""
+
+    def __init__(self, store: RestStore) -> None:
+        self._store = store
+
+    async def exchange(self, call: RegistryCall) -> RegistryReply:
+        """Return the store's response."""
+        return self._store.answer(call)
+
+
+def file_registry(directory: str | Path) -> SchemaRegistry:
+    """Return the schema registry of a directory, which is created if it is missing.
+
+    It has the calls of `open_registry`, works in trio, asyncio and by `run_blocking`, and needs no
+    server.  `RestStore` describes its files.
+    """
+    return SchemaRegistry(_StoreTransport(RestStore(directory)))

@@ -1,0 +1,235 @@
+"""Avro records with a schema registry, through fastavro."""
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from ottla.client.registry.framing import RecordPart
+from ottla.client.registry.registry_errors import (
+    InvalidSchemaError,
+    MissingExtraError,
+    ValueMismatchError,
+)
+from ottla.client.registry.schema_registry import SchemaRegistry
+from ottla.client.registry.schema_values import RegisteredSchema, Schema, SchemaFormat
+from ottla.client.schemas.record_codecs import (
+    EncodedField,
+    FieldHeaders,
+    SchemaDeserializer,
+    SchemaSerializer,
+)
+from ottla.client.schemas.schema_readers import PayloadReader, SchemaReaders, require_format
+from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriters, schema_of
+
+T = TypeVar("T")
+
+
+class AvroSerializer(SchemaSerializer[T], Generic[T]):
+    """A serializer of one Avro schema.
+
+    `schema` is the schema as JSON text, or a Schema with references.  `to_dict` converts a value of
+    the application to the form that fastavro writes, which is a dict for an Avro record.
+
+    With `is_validated`, each value is checked completely before it is written.  Without it,
+    fastavro finds values of wrong types, but not an int that is out of range.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Schema,
+        to_dict: Callable[[T], Any] | None = None,
+        *,
+        config: SerializerConfig | None = None,
+        is_validated: bool = False,
+    ) -> None:
+        _fastavro()
+        own = schema_of(schema, SchemaFormat.AVRO)
+
+        async def this_schema(registry: SchemaRegistry, config: SerializerConfig) -> Schema:
+            return own
+
+        async def compile_writer(registry: SchemaRegistry, schema: Schema) -> Callable[[T], bytes]:
+            return _writer(await _parsed(registry, schema), to_dict, is_validated)
+
+        self._writers: SubjectWriters[T] = SubjectWriters(
+            registry,
+            config,
+            name=_name_of(own),
+            schema=this_schema,
+            compile_writer=compile_writer,
+        )
+
+    async def serialize(self, topic: str, part: RecordPart, value: T) -> EncodedField:
+        """Return a value as Avro with the id of its schema.
+
+        Raises ValueMismatchError if the value does not match the schema.
+        """
+        return await self._writers.encode(topic, part, value)
+
+
+class AvroDeserializer(SchemaDeserializer[T], Generic[T]):
+    """A deserializer of Avro records.
+
+    Each record is read with the schema that it was written with.  With `schema`, values are then
+    resolved to that schema, by Avro's rules.  `from_dict` converts the result of fastavro to a
+    value of the application.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Schema | None = None,
+        from_dict: Callable[[Any], T] | None = None,
+    ) -> None:
+        _fastavro()
+        own = None if schema is None else schema_of(schema, SchemaFormat.AVRO)
+
+        async def compile_reader(
+            registry: SchemaRegistry, registered: RegisteredSchema
+        ) -> PayloadReader[T]:
+            require_format(registered, SchemaFormat.AVRO)
+            reader_schema = None if own is None else await _parsed(registry, own)
+            return _reader(await _parsed(registry, registered.schema), reader_schema, from_dict)
+
+        self._readers: SchemaReaders[T] = SchemaReaders(registry, compile_reader)
+
+    async def prepare(
+        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
+    ) -> None:
+        """Load the schemas of some records."""
+        await self._readers.prepare(part, fields)
+
+    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
+        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
+        return self._readers.decode(part, data, headers)
+
+
+def _writer(
+    schema: Any, to_dict: Callable[[T], Any] | None, is_validated: bool
+) -> Callable[[T], bytes]:
+    write, validate = _fastavro().schemaless_writer, _fastavro().validation.validate
+
+    def write_value(value: T) -> bytes:
+        plain = value if to_dict is None else to_dict(value)
+        if is_validated:
+            validate(plain, schema)
+        out = io.BytesIO()
+        write(out, schema, plain)
+        return out.getvalue()
+
+    return write_value
+
+
+def _reader(
+    schema: Any, reader_schema: Any, from_dict: Callable[[Any], T] | None
+) -> PayloadReader[T]:
+    read = _fastavro().schemaless_reader
+
+    def read_payload(payload: bytes, indexes: tuple[int, ...]) -> T:
+        source = io.BytesIO(payload)
+        value: Any = read(source, schema, reader_schema)
+        if source.tell() != len(payload):
+            raise ValueMismatchError(f"{len(payload) - source.tell()} bytes follow the value")
+        found: T = value if from_dict is None else from_dict(value)
+        return found
+
+    return read_payload
+
+
+class _ImportedSchemas:
+    """Schemas by name, as fastavro's `load_schema` asks for them."""
+
+    def __init__(self, schemas: dict[str, Any]) -> None:
+        self._schemas = schemas
+
+    def load(self, name: str) -> Any:
+        """Return the schema with a name."""
+        if name not in self._schemas:
+            raise InvalidSchemaError(f"{name} is not among the references of the schema")
+        return self._schemas[name]
+
+
+async def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
+    """Return a schema as fastavro parses it, with all schemas that it imports."""
+    fastavro = _fastavro()
+    if not schema.references:
+        found = fastavro.parse_schema(json.loads(schema.text))
+        refuse_unbounded_arrays(found)
+        return found
+    imported = await registry.imported_schemas(schema)
+    texts = {name: json.loads(one.text) for name, one in imported.items()}
+    root = "the schema itself"
+    texts[root] = json.loads(schema.text)
+    found = fastavro.schema.load_schema(root, repo=_ImportedSchemas(texts))
+    refuse_unbounded_arrays(found)
+    return found
+
+
+def refuse_unbounded_arrays(schema: Any) -> None:
+    """Raise InvalidSchemaError if a schema has an array of items that take no bytes.
+
+    Five bytes of a record can announce millions of such items, such as nulls, and fastavro creates
+    them all.  Other arrays end with the bytes of their record.
+    """
+    _MinimumSizes().size_of(schema)
+
+
+class _MinimumSizes:
+    """Number of bytes that a value of a schema takes at least: 0, or 1 for any larger number."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, int] = {}
+
+    def size_of(self, schema: Any) -> int:
+        """Return the size for a schema that fastavro has parsed."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self.size_of(branch)
+            return 1  # the number of the branch
+        if isinstance(schema, str):
+            return 0 if schema == "null" else self._named.get(schema, 1)
+        match schema["type"]:
+            case "array":
+                if self.size_of(schema["items"]) == 0:
+                    raise InvalidSchemaError("an array has items that take no bytes")
+                return 1
+            case "map":
+                self.size_of(schema["values"])
+                return 1
+            case "record" | "error":
+                # What contains the record within itself (an array, a map, a union) takes a byte.
+                self._named[schema["name"]] = 1
+                size = max((self.size_of(one["type"]) for one in schema["fields"]), default=0)
+                self._named[schema["name"]] = size
+                return size
+            case "fixed":
+                self._named[schema["name"]] = min(schema["size"], 1)
+                return self._named[schema["name"]]
+            case "enum":
+                return 1
+            case inner:
+                return self.size_of(inner)
+
+
+def _name_of(schema: Schema) -> str:
+    """Return the full name of a schema, or the empty text if it has none."""
+    try:
+        found = json.loads(schema.text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchemaError(f"the Avro schema is not JSON: {error}") from error
+    if not isinstance(found, dict) or "name" not in found:
+        return found if isinstance(found, str) else ""
+    name, namespace = str(found["name"]), found.get("namespace")
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+        import fastavro.schema
+        import fastavro.validation
+    except ImportError as error:
+        raise MissingExtraError("fastavro", "Avro") from error
+    return fastavro

@@ -1,0 +1,273 @@
+"""Protobuf records with a schema registry.
+
+Schemas are registered as a FileDescriptorProto in base64, as Confluent's Python and JavaScript
+serializers do; registries convert it.  Each imported `.proto` file is registered under its own name
+as subject, except the well-known ones, which every reader has.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.message import DecodeError, Message
+
+from ottla.client.registry.framing import RecordPart
+from ottla.client.registry.registry_errors import InvalidSchemaError, ValueMismatchError
+from ottla.client.registry.schema_registry import SchemaRegistry
+from ottla.client.registry.schema_values import (
+    RegisteredSchema,
+    Schema,
+    SchemaFormat,
+    SchemaReference,
+)
+from ottla.client.schemas.record_codecs import (
+    EncodedField,
+    FieldHeaders,
+    SchemaDeserializer,
+    SchemaSerializer,
+)
+from ottla.client.schemas.schema_readers import PayloadReader, SchemaReaders, require_format
+from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriters
+
+M = TypeVar("M", bound=Message)
+
+WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
+"""Files that are never registered, as Confluent's serializers decide it."""
+_WELL_KNOWN_FILE = re.compile(r"google/(?:protobuf|type)/[a-z][a-z0-9_]*\.proto")
+
+MessageClassAt = Callable[[tuple[int, ...]], type[Message]]
+"""Function of message indexes that returns the class of a message."""
+
+
+class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
+    """A serializer of the messages of one class, as `protoc` generates it."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        message_type: type[M],
+        *,
+        config: SerializerConfig | None = None,
+    ) -> None:
+        # Generated classes have another type of descriptor, with the same attributes.
+        descriptor: Any = message_type.DESCRIPTOR
+
+        async def file_schema(registry: SchemaRegistry, config: SerializerConfig) -> Schema:
+            return await _FileRegistration(registry, config).schema_of(descriptor.file)
+
+        async def compile_writer(registry: SchemaRegistry, schema: Schema) -> Callable[[M], bytes]:
+            return _writer(message_type)
+
+        self._writers: SubjectWriters[M] = SubjectWriters(
+            registry,
+            config,
+            name=descriptor.full_name,
+            schema=file_schema,
+            compile_writer=compile_writer,
+            indexes=indexes_of(descriptor),
+        )
+
+    async def serialize(self, topic: str, part: RecordPart, value: M) -> EncodedField:
+        """Return a message as bytes with the id of its schema.
+
+        Raises ValueMismatchError if the value is no message of the class.
+        """
+        return await self._writers.encode(topic, part, value)
+
+
+class ProtobufDeserializer(SchemaDeserializer[M], Generic[M]):
+    """A deserializer of Protobuf messages.
+
+    With `message_type`, all records are messages of that class.  A record of another message is an
+    error, unless `is_name_checked` is false.  Without `message_type`, each record becomes a message
+    of the class that its schema describes, which needs a registry that returns serialized schemas
+    (Confluent's, Redpanda's).
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        message_type: type[M] | None = None,
+        *,
+        is_name_checked: bool = True,
+    ) -> None:
+        async def compile_reader(
+            registry: SchemaRegistry, registered: RegisteredSchema
+        ) -> PayloadReader[M]:
+            require_format(registered, SchemaFormat.PROTOBUF)
+            if message_type is not None and not is_name_checked:
+                return _typed_reader(message_type, None)
+            file = _file_of(registered.schema)
+            if file is None and message_type is None:
+                raise InvalidSchemaError(
+                    "the registry returned the schema as text, not serialized; read it with a "
+                    "message_type"
+                )
+            class_at = None if file is None else await _class_finder(registry, registered, file)
+            if message_type is not None:
+                return _typed_reader(message_type, class_at)
+            assert class_at is not None
+            return cast("PayloadReader[M]", _untyped_reader(class_at))
+
+        self._readers: SchemaReaders[M] = SchemaReaders(
+            registry, compile_reader, has_indexes=True, is_serialized=True
+        )
+
+    async def prepare(
+        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
+    ) -> None:
+        """Load the schemas of some records."""
+        await self._readers.prepare(part, fields)
+
+    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> M:
+        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
+        return self._readers.decode(part, data, headers)
+
+
+class _FileRegistration:
+    """The schemas of `.proto` files; imported files are registered on the way."""
+
+    def __init__(self, registry: SchemaRegistry, config: SerializerConfig) -> None:
+        self._registry = registry
+        self._config = config
+        self._references: dict[str, SchemaReference] = {}
+
+    async def schema_of(self, file: FileDescriptor) -> Schema:
+        """Return the schema of a file, with references to the files that it imports."""
+        references = [
+            await self._reference_to(one)
+            for one in file.dependencies
+            if not one.name.startswith(WELL_KNOWN)
+        ]
+        text = base64.standard_b64encode(file.serialized_pb).decode()
+        return Schema(text, SchemaFormat.PROTOBUF, tuple(references))
+
+    async def _reference_to(self, file: FileDescriptor) -> SchemaReference:
+        found = self._references.get(file.name)
+        if found is None:
+            schema = await self.schema_of(file)
+            is_normalized = self._config.normalize
+            if self._config.auto_register:
+                await self._registry.register(file.name, schema, is_normalized=is_normalized)
+            # Registries return a version for sure only when a schema is looked up.
+            registered = await self._registry.look_up(
+                file.name, schema, is_normalized=is_normalized
+            )
+            if registered.version is None:
+                raise InvalidSchemaError(f"the registry returned no version of {file.name}")
+            found = SchemaReference(file.name, file.name, registered.version)
+            self._references[file.name] = found
+        return found
+
+
+def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
+    """Return the path to a message in its file."""
+    indexes: list[int] = []
+    at: Descriptor | None = descriptor
+    while at is not None:
+        outer: Descriptor | None = at.containing_type
+        siblings = list(
+            at.file.message_types_by_name.values() if outer is None else outer.nested_types
+        )
+        names = [one.full_name for one in siblings]
+        indexes.insert(0, names.index(at.full_name))
+        at = outer
+    return tuple(indexes)
+
+
+def _writer(message_type: type[M]) -> Callable[[M], bytes]:
+    def write_value(value: M) -> bytes:
+        if not isinstance(value, message_type):
+            raise ValueMismatchError(
+                f"the value is a {type(value).__name__}, not a {message_type.__name__}"
+            )
+        return value.SerializeToString()
+
+    return write_value
+
+
+def _typed_reader(message_type: type[M], class_at: MessageClassAt | None) -> PayloadReader[M]:
+    full_name = message_type.DESCRIPTOR.full_name
+
+    def read_payload(payload: bytes, indexes: tuple[int, ...]) -> M:
+        if class_at is not None:
+            found = class_at(indexes).DESCRIPTOR.full_name
+            if found != full_name:
+                raise ValueMismatchError(f"the record is a {found}, and is read as {full_name}")
+        return message_type.FromString(payload)
+
+    return read_payload
+
+
+def _untyped_reader(class_at: MessageClassAt) -> PayloadReader[Message]:
+    return lambda payload, indexes: class_at(indexes).FromString(payload)
+
+
+def _file_of(schema: Schema) -> FileDescriptorProto | None:
+    """Return a file of a schema in base64, or None if the schema is `.proto` text."""
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+async def _class_finder(
+    registry: SchemaRegistry, registered: RegisteredSchema, file: FileDescriptorProto
+) -> MessageClassAt:
+    """Return a function that finds the classes of a registered file."""
+    imported = await registry.imported_schemas(registered.schema, is_serialized=True)
+    pool = descriptor_pool.DescriptorPool()
+    for name, schema in imported.items():
+        imported_file = _file_of(schema)
+        if imported_file is None:
+            raise InvalidSchemaError(f"{name}: the registry returned text, not a serialized file")
+        _add(pool, imported_file, name)
+    # A schema has no name in a registry; it must not be the name of an imported one.
+    _add(pool, file, f"schema {registered.id} itself")
+    classes: dict[tuple[int, ...], type[Message]] = {}
+
+    def class_at(indexes: tuple[int, ...]) -> type[Message]:
+        found = classes.get(indexes)
+        if found is None:
+            name = _name_at(file, indexes)
+            found = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+            classes[indexes] = found
+        return found
+
+    return class_at
+
+
+def _add(pool: Any, file: FileDescriptorProto, name: str) -> None:
+    """Add a file to a pool, after the well-known files that it imports."""
+    for dependency in file.dependency:
+        if _WELL_KNOWN_FILE.fullmatch(dependency):
+            _add_well_known(pool, dependency)
+    file.name = name
+    pool.Add(file)
+
+
+def _add_well_known(pool: Any, name: str) -> None:
+    module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    file: FileDescriptor = module.DESCRIPTOR
+    for one in file.dependencies:
+        _add_well_known(pool, one.name)
+    pool.AddSerializedFile(file.serialized_pb)  # has no effect the second time
+
+
+def _name_at(file: FileDescriptorProto, indexes: tuple[int, ...]) -> str:
+    """Return the full name of a message.  Raises ValueMismatchError if the path leads to none."""
+    names = [file.package] if file.package else []
+    messages: Iterable[DescriptorProto] = file.message_type
+    for index in indexes:
+        siblings = list(messages)
+        if index >= len(siblings):
+            raise ValueMismatchError(f"the schema has no message at {list(indexes)}")
+        names.append(siblings[index].name)
+        messages = siblings[index].nested_type
+    return ".".join(names)

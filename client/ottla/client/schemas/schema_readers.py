@@ -1,0 +1,97 @@
+"""The schemas of records that a deserializer reads, by their ids."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+from ottla.client.registry.framing import RecordPart, decode_frame
+from ottla.client.registry.registry_errors import FramingError, SchemaError, ValueMismatchError
+from ottla.client.registry.schema_registry import CACHED_SCHEMAS_MAX, SchemaRegistry
+from ottla.client.registry.schema_values import RegisteredSchema, SchemaFormat, SchemaKey
+from ottla.client.schemas.record_codecs import FieldHeaders
+from ottla.client.schemas.subject_writers import compiled
+
+T = TypeVar("T")
+
+PayloadReader = Callable[[bytes, tuple[int, ...]], T]
+"""Function of a payload and its message indexes (empty unless Protobuf) that returns a value."""
+
+
+class SchemaReaders(Generic[T]):
+    """The readers of one deserializer.  A reader is made when its schema is first found."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        compile_reader: Callable[[SchemaRegistry, RegisteredSchema], Awaitable[PayloadReader[T]]],
+        *,
+        has_indexes: bool = False,
+        is_serialized: bool = False,
+    ) -> None:
+        self._registry = registry
+        self._compile = compile_reader
+        self._has_indexes = has_indexes
+        self._is_serialized = is_serialized
+        self._readers: dict[SchemaKey, PayloadReader[T]] = {}
+        self._failures: dict[SchemaKey, SchemaError] = {}
+        """Failures of the last `prepare`, at most one: records behind it are not returned now."""
+
+    async def prepare(
+        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
+    ) -> None:
+        """Load the schemas of some keys or values, up to the first that cannot be loaded."""
+        self._failures.clear()
+        # Readers of this call stay, however many there are; each is a registered schema.
+        for key in list(self._readers)[:-CACHED_SCHEMAS_MAX]:
+            del self._readers[key]
+        for data, headers in fields:
+            if data is None:
+                continue
+            try:
+                key = decode_frame(part, data, headers, has_indexes=self._has_indexes).key
+            except FramingError:
+                return  # `decode` raises it again
+            if key in self._readers:
+                continue
+            try:
+                await self._load(key)
+            except SchemaError as error:
+                self._failures[key] = error
+                return
+
+    def decode(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
+        """Return the value of a key or value whose schema was prepared.
+
+        Raises SchemaError if it cannot be read.
+        """
+        frame = decode_frame(part, data, headers, has_indexes=self._has_indexes)
+        read = self._readers.get(frame.key)
+        if read is None:
+            failure = self._failures.get(frame.key)
+            raise (
+                SchemaError(f"schema {frame.key} was not prepared") if failure is None else failure
+            )
+        try:
+            return read(data[frame.start :], frame.indexes)
+        except SchemaError:
+            raise
+        except Exception as error:
+            # The codecs raise errors of many types for malformed bytes.
+            raise ValueMismatchError(
+                f"the bytes do not match schema {frame.key}: {type(error).__name__}: "
+                f"{str(error)[:500]}"
+            ) from error
+
+    async def _load(self, key: SchemaKey) -> None:
+        if isinstance(key, int):
+            registered = await self._registry.schema_by_id(key, is_serialized=self._is_serialized)
+        else:
+            registered = await self._registry.schema_by_guid(key, is_serialized=self._is_serialized)
+        work = self._compile(self._registry, registered)
+        self._readers[key] = await compiled(work, f"schema {key}")
+
+
+def require_format(registered: RegisteredSchema, kind: SchemaFormat) -> None:
+    """Raise ValueMismatchError if a record's schema has another format than its deserializer."""
+    found = registered.schema.format
+    if found is not kind:
+        raise ValueMismatchError(f"the record was written as {found}, and is read as {kind}")

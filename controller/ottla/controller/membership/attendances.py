@@ -1,0 +1,176 @@
+"""Detection of brokers whose process has certainly ended, before their sessions expire.
+
+Every broker keeps one call (`Attend`) open at the active controller, on the connection of its
+heartbeats.  When the process ends, the call is closed.  A network failure, a proxy or a GOAWAY of
+the transport may also close it, so the end of the call alone ends no session.  It only makes the
+controller probe the broker's address.  A session ends only if the connection is refused, because a
+kernel refuses connections to a port on which no process listens.  Invariants:
+
+* OnlyCertainDeathsEndSessions: a session is ended early only if all of this happened in one epoch
+  of this controller and one incarnation of the broker: its call was open and was cut off; its
+  address, which had accepted a connection of this controller before, now refuses one; and the
+  broker has not been heard from since then for `SILENCE_MS`, in which a living broker calls again.
+* A controller that has been active for less than one session timeout neither probes addresses nor
+  ends sessions, because brokers have just switched to it.
+* FewProbes: only addresses in the broker's own registration are probed.  An address is probed at
+  most once in `PROBE_INTERVAL_MS`, except for the few probes after a call was cut off.
+
+Pure, except for the `BrokerSessions` that it is given.  All state is lost with the leadership.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla.controller.membership.sessions import BrokerSessions
+from ottla.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, NodeId
+from ottla.model.values import frozen
+
+SILENCE_MS = 300
+"""Time in ms for which a broker must be silent after its call was cut off.  A shorter time may end
+the session of a broker that reconnects slowly.  A longer time delays each failover by the
+difference."""
+
+PROBE_INTERVAL_MS = 1_000
+"""Minimum interval in ms between probes of one broker's address.  With a shorter one, a broker that
+repeatedly opens and drops its call causes many connections.  With a longer one, a broker whose call
+was cut off soon after a probe is not probed, and its failover waits for the session timeout."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attendance:
+    """One call that a broker keeps open. Two calls are never equal, even if their fields are."""
+
+    broker: NodeId
+    broker_epoch: int
+    incarnation_id: UUID
+    endpoint: Endpoint
+    """Address at which other brokers reach the broker."""
+    controller_epoch: Epoch
+    """Epoch of the controller in which the call was made."""
+
+
+@frozen
+class Suspicion:
+    """Suspicion that a broker's process has ended, because its call was cut off."""
+
+    attendance: Attendance
+    contact_count: int
+    """Number of heartbeats in the broker's session when its call was cut off."""
+
+
+class Attendances:
+    """The calls that brokers keep open at this controller, and the evidence collected after a call
+    was cut off."""
+
+    def __init__(self, sessions: BrokerSessions) -> None:
+        self._sessions = sessions
+        self._epoch: Epoch | None = None
+        """Epoch in which this controller is active.  None while it is not."""
+        self._active_ms = 0
+        """Time since which this controller is active, in ms."""
+        self._latest: dict[NodeId, Attendance] = {}
+        self._accepting: dict[NodeId, int] = {}
+        """Broker epochs of the brokers whose address has accepted a connection of this
+        controller."""
+        self._probed_ms: dict[NodeId, int] = {}
+
+    def begin_turn(self, epoch: Epoch | None, now_ms: int) -> None:
+        """Drop all calls and evidence, because this controller has become active in `epoch`, or
+        inactive (None)."""
+        self._epoch, self._active_ms = epoch, now_ms
+        self._latest.clear()
+        self._accepting.clear()
+        self._probed_ms.clear()
+
+    def arrive(self, broker: BrokerRegistration, listener_name: str, epoch: Epoch) -> Attendance:
+        """Add a call that a broker keeps open, and return it. It replaces an earlier one.
+
+        Raises RefusedError if the broker has not registered the listener.
+        """
+        endpoint = broker.endpoint(listener_name)
+        if endpoint is None:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {broker.id} has registered no listener of the name it gives",
+            )
+        attendance = Attendance(broker.id, broker.epoch, broker.incarnation_id, endpoint, epoch)
+        self._latest[broker.id] = attendance
+        return attendance
+
+    def leave(self, attendance: Attendance) -> None:
+        """Remove a call that ended normally, or whose end no longer matters."""
+        if self.is_latest(attendance):
+            del self._latest[attendance.broker]
+
+    def latest_of(self, broker: NodeId) -> Attendance | None:
+        """Return the latest call of a broker, which is open or was cut off just now."""
+        return self._latest.get(broker)
+
+    def is_latest(self, attendance: Attendance) -> bool:
+        """Return whether this call is still the latest of its broker."""
+        return self._latest.get(attendance.broker) is attendance
+
+    # --- evidence while the broker is alive ---------------------------------------------------
+
+    def first_probe_wait_ms(self, attendance: Attendance, now_ms: int) -> int | None:
+        """Return the time in ms to wait before the broker's address is probed for the first time.
+
+        Returns None if no probe is needed: this controller is not active, the address has already
+        accepted a connection, or the call is not the broker's latest.
+        """
+        is_known = self._accepting.get(attendance.broker) == attendance.broker_epoch
+        if self._epoch is None or is_known or not self.is_latest(attendance):
+            return None
+        probed_ms = self._probed_ms.get(attendance.broker, now_ms - PROBE_INTERVAL_MS)
+        settled_ms = self._active_ms + self._sessions.session_timeout_ms
+        return max(0, settled_ms - now_ms, probed_ms + PROBE_INTERVAL_MS - now_ms)
+
+    def note_probe(self, attendance: Attendance, now_ms: int) -> None:
+        """Record that the broker's address is being probed."""
+        self._probed_ms[attendance.broker] = now_ms
+
+    def note_accepting(self, attendance: Attendance) -> None:
+        """Record that the broker's address accepted a connection while its call was open."""
+        if self.is_latest(attendance):
+            self._accepting[attendance.broker] = attendance.broker_epoch
+            del self._probed_ms[attendance.broker]  # this probe was not for a cut-off call
+
+    # --- after its call was cut off -----------------------------------------------------------
+
+    def suspect(
+        self, attendance: Attendance, image: MetadataImage, epoch: Epoch | None, now_ms: int
+    ) -> Suspicion | None:
+        """Return the suspicion that follows from a call that was cut off, or None if the call gives
+        no reason for one."""
+        probed_ms = self._probed_ms.get(attendance.broker, now_ms - PROBE_INTERVAL_MS)
+        if (
+            now_ms < self._active_ms + self._sessions.session_timeout_ms
+            or now_ms < probed_ms + PROBE_INTERVAL_MS
+            or self._accepting.get(attendance.broker) != attendance.broker_epoch
+        ):
+            return None
+        suspicion = Suspicion(attendance, self._sessions.contact_count(attendance.broker))
+        return suspicion if self.is_suspected(suspicion, image, epoch, now_ms) else None
+
+    def is_suspected(
+        self, suspicion: Suspicion, image: MetadataImage, epoch: Epoch | None, now_ms: int
+    ) -> bool:
+        """Return whether the suspicion is still justified: the broker has sent nothing since, and
+        neither its registration nor the controller's epoch has changed.
+
+        `image` and `epoch` are the present ones of the controller.
+        """
+        attendance = suspicion.attendance
+        broker = image.brokers.get(attendance.broker)
+        return (
+            epoch == self._epoch == attendance.controller_epoch
+            and broker is not None
+            and broker.epoch == attendance.broker_epoch
+            and broker.incarnation_id == attendance.incarnation_id
+            and broker.endpoint(attendance.endpoint.name) == attendance.endpoint
+            and self.is_latest(attendance)
+            and self._sessions.contact_count(broker.id) == suspicion.contact_count
+            and self._sessions.is_valid(broker, now_ms)
+        )

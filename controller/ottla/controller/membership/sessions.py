@@ -1,0 +1,141 @@
+"""Sessions of brokers: in-memory state of the active controller about heartbeats.
+
+Nothing is durable, and an inactive controller has no sessions.  When a controller becomes active,
+every unfenced broker of the image gets one full session; when it becomes inactive, the sessions are
+dropped. Times are of the monotonic clock.  Only time in which this process was running counts:
+while it was stopped, or busy with one long decision, it could not receive heartbeats.
+
+A long decision reads and renews sessions in another thread.  This is safe, because each change
+affects one entry, and loops over all entries use a copy of the list.
+"""
+
+from dataclasses import dataclass
+
+from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.model.ids import NO_OFFSET, NodeId, Offset
+
+
+@dataclass(slots=True)
+class Session:
+    """Session of one broker: its last heartbeat, and the data that its heartbeats have reported."""
+
+    broker_epoch: int
+    contact_ms: int
+    contact_count: int = 0
+    """Number of heartbeats that the broker has sent in this session."""
+    metadata_offset: Offset = NO_OFFSET
+    """Last metadata offset that the broker has reported as applied."""
+    shutdown_offset: Offset | None = None
+    """Metadata offset that all other brokers must apply before this broker may shut down.  None
+    unless it is shutting down."""
+
+
+LOOKS_PER_SESSION = 20
+"""Number of suspension checks per session timeout. With fewer, longer suspensions remain
+undetected; with more, the process wakes up more often."""
+
+
+class BrokerSessions:
+    """The sessions of all brokers that have sent heartbeats."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        assert session_timeout_ms > 0
+        self.session_timeout_ms = session_timeout_ms
+        self.look_interval_ms = max(1, session_timeout_ms // LOOKS_PER_SESSION)
+        """Longest permitted interval between two calls of `look`, in ms. Otherwise `look` takes the
+        interval for a suspension."""
+        self._sessions: dict[NodeId, Session] = {}
+        self._looked_ms: int | None = None
+
+    def look(self, now_ms: int) -> int:
+        """Detect a suspension of this process (SIGSTOP, a paused VM) since the last call, and
+        extend all sessions by it. Returns its length in ms, or 0."""
+        looked_ms, self._looked_ms = self._looked_ms, now_ms
+        stall_ms = 0 if looked_ms is None else now_ms - looked_ms
+        if stall_ms <= 2 * self.look_interval_ms:
+            return 0
+        for session in list(self._sessions.values()):
+            session.contact_ms = min(session.contact_ms + stall_ms, now_ms)
+        return stall_ms
+
+    def reset(self, image: MetadataImage, now_ms: int) -> None:
+        """Give every unfenced broker of the image a full session. Called when this controller
+        becomes active."""
+        self._looked_ms = now_ms
+        self._sessions = {
+            broker.id: Session(broker.epoch, now_ms)
+            for broker in image.brokers.values()
+            if not broker.is_fenced
+        }
+
+    def touch(
+        self, broker: NodeId, broker_epoch: int, metadata_offset: Offset, now_ms: int
+    ) -> Session:
+        """Renew the session of a broker, and return it."""
+        session = self._sessions.get(broker)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._sessions[broker] = Session(broker_epoch, now_ms)
+        session.contact_ms = max(session.contact_ms, now_ms)
+        session.contact_count += 1
+        session.metadata_offset = max(session.metadata_offset, metadata_offset)
+        return session
+
+    def of(self, broker: BrokerRegistration) -> Session:
+        """Return the session of a broker that has just sent a heartbeat."""
+        session = self._sessions[broker.id]
+        assert session.broker_epoch == broker.epoch
+        return session
+
+    def forget(self, broker: NodeId) -> None:
+        """Delete the session of a broker that has shut down."""
+        self._sessions.pop(broker, None)
+
+    def end(self, broker: NodeId, now_ms: int) -> int:
+        """End a session now. Returns how many ms of the session were left."""
+        session = self._sessions[broker]
+        left_ms = max(0, session.contact_ms + self.session_timeout_ms - now_ms)
+        session.contact_ms -= left_ms
+        return left_ms
+
+    def contact_count(self, broker: NodeId) -> int:
+        """Return the number of heartbeats in a broker's session, or 0 if it has none."""
+        session = self._sessions.get(broker)
+        return 0 if session is None else session.contact_count
+
+    def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
+        """Return whether the broker has a session that belongs to this registration and has not
+        expired."""
+        session = self._sessions.get(broker.id)
+        return (
+            session is not None
+            and session.broker_epoch == broker.epoch
+            and now_ms < session.contact_ms + self.session_timeout_ms
+        )
+
+    def expired(self, image: MetadataImage, now_ms: int) -> tuple[BrokerRegistration, ...]:
+        """Return the unfenced brokers whose session has expired."""
+        return tuple(
+            broker
+            for broker in image.brokers.values()
+            if not broker.is_fenced and not self.is_valid(broker, now_ms)
+        )
+
+    def next_expiry_ms(self, image: MetadataImage) -> int | None:
+        """Return the time, in ms, at which the next session expires if no heartbeat arrives
+        before."""
+        contacts = [
+            session.contact_ms
+            for broker, session in list(self._sessions.items())
+            if broker in image.brokers and not image.brokers[broker].is_fenced
+        ]
+        return min(contacts) + self.session_timeout_ms if contacts else None
+
+    def lowest_active_offset(self, image: MetadataImage) -> Offset | None:
+        """Return the highest metadata offset that every active broker has applied, or None if no
+        broker is active."""
+        offsets = [
+            session.metadata_offset
+            for broker, session in list(self._sessions.items())
+            if image.is_active(broker)
+        ]
+        return min(offsets) if offsets else None

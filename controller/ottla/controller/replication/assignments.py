@@ -1,0 +1,105 @@
+"""Initial states of new partitions, and checks of assignments that clients give."""
+
+from collections import Counter
+from uuid import UUID
+
+from ottla.controller.replication.placement import Placement, turn_after
+from ottla.metadata.directories import UNASSIGNED
+from ottla.metadata.image import MetadataImage, PartitionState, Topic
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+
+
+class NewTopics:
+    """Placement of the new topics of one request.  Topics are placed one after the other."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._placement = Placement(image.brokers.values())
+        self._turn = len(image.topics)
+
+    def place(self, partition_count: int, replication_factor: int) -> list[PartitionState]:
+        """Return the initial states of a new topic's partitions, with their replicas placed on
+        brokers.
+
+        Raises RefusedError(INVALID_REPLICATION_FACTOR) if there are too few brokers.
+        """
+        placed = self._placement.place(
+            partition_count=partition_count,
+            replication_factor=replication_factor,
+            turn=self._turn,
+        )
+        return [
+            new_partition(self._image, index, replicas) for index, replicas in enumerate(placed)
+        ]
+
+    def count(self) -> None:
+        """Count a topic that was created, so that the next topic starts at another broker."""
+        self._turn += 1
+
+
+def place_more(
+    image: MetadataImage, grown: Topic, partition_count: int, replication_factor: int
+) -> list[PartitionState]:
+    """Return the initial states of the partitions that are added to a topic, with their replicas
+    placed on brokers.
+
+    Raises RefusedError(INVALID_REPLICATION_FACTOR) if there are too few brokers.
+    """
+    brokers = list(image.brokers.values())
+    first = len(grown.partitions)
+    turn = turn_after(brokers, grown.partitions[first - 1].preferred_leader, first)
+    placed = Placement(brokers).place(
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        turn=len(image.topics) if turn is None else turn,
+    )
+    return [new_partition(image, index, replicas) for index, replicas in enumerate(placed, first)]
+
+
+def new_partition(
+    image: MetadataImage, partition_id: int, replicas: tuple[NodeId, ...]
+) -> PartitionState:
+    """Return the initial state of a partition.  The replicas on active brokers are in sync."""
+    isr = tuple(replica for replica in replicas if image.is_active(replica))
+    if not isr:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All brokers specified in the manual partition assignment for partition "
+            f"{partition_id} are fenced or in controlled shutdown.",
+        )
+    directories = tuple(directory_for(image, replica) for replica in replicas)
+    return PartitionState(replicas=replicas, directories=directories, isr=isr, leader=isr[0])
+
+
+def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
+    """Return the directory id of a new replica. A broker with several directories chooses the
+    directory itself."""
+    log_dirs = image.brokers[replica].log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
+
+
+def check_manual(
+    image: MetadataImage, replicas: tuple[NodeId, ...], replication_factor: int | None
+) -> None:
+    """Refuse an assignment with unknown or repeated brokers, or with a wrong number of brokers."""
+    problem = None
+    times = Counter(replicas)
+    repeated = min((one for one, count in times.items() if count > 1), default=None)
+    unknown = next((one for one in replicas if one not in image.brokers), None)
+    if not replicas:
+        problem = "an empty replica list."
+    elif repeated is not None:
+        problem = f"the broker {repeated} more than once."
+    elif unknown is not None:
+        problem = f"broker {unknown}, but no such broker is registered."
+    elif replication_factor not in (None, len(replicas)):
+        problem = (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {replication_factor} replica(s)."
+        )
+    if problem is not None:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {problem}",
+        )

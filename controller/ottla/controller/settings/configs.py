@@ -1,0 +1,315 @@
+"""Dynamic settings of topics, brokers, the whole cluster, groups and client metrics.
+
+Each resource of a request succeeds or fails as a whole.  If a setting already has the requested
+value, no record is written.  Invariant OneMinIsr: with eligible leader replicas (ELRs), all
+controllers must agree on min.insync.replicas.  A single broker therefore cannot have its own value,
+and a change of the value drops the ELRs that were chosen under the old value.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ottla.controller.decision import Context, Decision, Draft
+from ottla.controller.replication.elections import elect_leaderless
+from ottla.controller.replication.topics import check_topic_name
+from ottla.controller.requester import Requester
+from ottla.controller.settings_in_force import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION,
+    is_elr_enabled,
+    topic_setting,
+)
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import Record, clear_elr_record, config_record
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.explanations import Explanations
+from ottla.model.ids import parse_node_id
+from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.declare import SettingKind
+from ottla.model.settings.dynamic import check_texts, definitions_of
+from ottla.model.settings.resources import AlterOperation, ConfigKind
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as ReplacedResource,
+)
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+Changes = dict[str, str | None]
+"""New values by key, as text.  None removes the setting."""
+
+
+def incremental_alter_configs(
+    image: MetadataImage, context: Context, request: IncrementalAlterConfigsRequest
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Decide an IncrementalAlterConfigs request: change the settings in the request and leave all
+    others as they are."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    draft = Draft(image)
+    explanations = Explanations()
+    responses = []
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+
+        changes = partial(_incremental, draft.image, context, key, resource.configs)
+        made, code, message = _alter(draft.image, context, key, times[key], changes)
+        draft.add(made)
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=explanations.of(message),
+                resource_type=key[0],
+                resource_name=key[1],
+            )
+        )
+    draft.add(_elections_due(draft.image, context, draft.records))
+    if request.validate_only:
+        draft = Draft(image)
+    return draft.decision(IncrementalAlterConfigsResponse(responses=responses), is_atomic=True)
+
+
+def alter_configs(
+    image: MetadataImage, context: Context, request: AlterConfigsRequest
+) -> Decision[AlterConfigsResponse]:
+    """Replace all settings of each resource by those in the request (the deprecated API
+    AlterConfigs)."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    draft = Draft(image)
+    explanations = Explanations()
+    responses = []
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        wanted: Changes = {config.name: config.value for config in resource.configs}
+        gone: Changes = dict.fromkeys(draft.image.config(*key))
+        changes = partial(_replacing, gone, wanted)
+        made, code, message = _alter(draft.image, context, key, times[key], changes)
+        draft.add(made)
+        responses.append(
+            ReplacedResource(
+                error_code=code,
+                error_message=explanations.of(message),
+                resource_type=key[0],
+                resource_name=key[1],
+            )
+        )
+    draft.add(_elections_due(draft.image, context, draft.records))
+    if request.validate_only:
+        draft = Draft(image)
+    return draft.decision(AlterConfigsResponse(responses=responses), is_atomic=True)
+
+
+def _replacing(gone: Changes, wanted: Changes) -> Changes:
+    """Return the changes after which a resource has only the `wanted` settings. `gone` are the
+    changes that delete all its present ones. Raises RefusedError if a wanted value is null."""
+    if None in wanted.values():
+        raise _null_values(wanted)
+    return gone | wanted
+
+
+def _elections_due(
+    image: MetadataImage, context: Context, made: Sequence[Record]
+) -> Sequence[Record]:
+    """Return the elections that become possible because unclean elections are now allowed.
+
+    The partitions get their leaders at once.  In Kafka, they get them only at the next periodic
+    check.
+    """
+    if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
+        return elect_leaderless(image, context.config)
+    return ()
+
+
+Outcome = tuple[list[Record], ErrorCode, str | None]
+
+NAMELESS: dict[int, str] = {
+    ConfigKind.CLIENT_METRICS: "Subscription name can't be empty",
+    ConfigKind.GROUP: "Default group resources are not allowed.",
+}
+"""Error messages for changes without a resource name, by kind of resource.  Resources of these
+kinds have no common defaults."""
+
+
+def _alter(
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    times: int,
+    changes: Callable[[], Changes],
+) -> Outcome:
+    try:
+        if times > 1:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        _check_allowed(context.requester, resource)
+        resource_type = _check_resource(image, resource)
+        wanted = changes()
+        current = image.config(*resource)
+        check_texts(
+            resource_type,
+            _without_none(wanted),
+            _without_none({**current, **wanted}),
+            groups=context.config.groups,
+            is_of_all_brokers=resource == (ConfigKind.BROKER, ""),
+        )
+        _check_min_isr(image, resource, wanted)
+    except RefusedError as refusal:
+        return _refused(refusal)
+    records = [
+        config_record(*resource, key, text)
+        for key, text in sorted(wanted.items())
+        if current.get(key) != text
+    ]
+    changed = {record.config.key for record in records}
+    if is_elr_enabled(image) and MIN_INSYNC_REPLICAS in changed:
+        records.append(_forget_elrs(resource))
+    return records, ErrorCode.NONE, None
+
+
+def _refused(refusal: RefusedError) -> Outcome:
+    return [], refusal.code, refusal.message
+
+
+def _check_allowed(requester: Requester, resource: tuple[int, str]) -> None:
+    """Refuse a change that the client may not make.  This comes before all checks that would reveal
+    whether the resource exists."""
+    number, name = resource
+    if number == ConfigKind.TOPIC:
+        requester.check_topic(AclOperation.ALTER_CONFIGS, name)
+    elif number == ConfigKind.GROUP:
+        if not requester.allows(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, name):
+            raise RefusedError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif number in (ConfigKind.BROKER, ConfigKind.CLIENT_METRICS):
+        requester.check_cluster(AclOperation.ALTER_CONFIGS)
+
+
+def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKind:
+    number, name = resource
+    if number == ConfigKind.TOPIC:
+        if not name:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+            )
+        check_topic_name(name)
+        if name not in image.topic_ids:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return ConfigKind.TOPIC
+    if number == ConfigKind.BROKER:
+        node_id = parse_node_id(name)
+        if name and node_id is None:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+            )
+        if name and node_id not in image.brokers:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id {name}, which no broker has registered",
+            )
+        return ConfigKind.BROKER
+    if number in NAMELESS and not name:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, NAMELESS[number])
+    if number in NAMELESS:
+        return ConfigKind(number)
+    raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
+
+
+def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
+    resource_type, name = resource
+    is_about_brokers = resource_type == ConfigKind.BROKER and MIN_INSYNC_REPLICAS in wanted
+    if not is_about_brokers or not is_elr_enabled(image):
+        return
+    if name:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
+    if wanted[MIN_INSYNC_REPLICAS] is None:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
+
+
+def _forget_elrs(resource: tuple[int, str]) -> Record:
+    return clear_elr_record(resource[1] if resource[0] == ConfigKind.TOPIC else "")
+
+
+def _incremental(
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    configs: Sequence[AlterableConfig],
+) -> Changes:
+    names = Counter(config.name for config in configs)
+    if any(count > 1 for count in names.values()):
+        repeated = ", ".join(sorted(name for name, count in names.items() if count > 1))
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {repeated}"
+        )
+    changes: Changes = {}
+    for config in configs:
+        if config.config_operation not in tuple(AlterOperation):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {config.config_operation}."
+            )
+        operation = AlterOperation(config.config_operation)
+        if operation is AlterOperation.DELETE:
+            changes[config.name] = None
+        elif config.value is None:
+            raise _null_values({config.name: None})
+        elif operation is AlterOperation.SET:
+            changes[config.name] = config.value
+        else:
+            now = _list_in_force(image, context, resource, config.name, operation)
+            changes[config.name] = ",".join(_combined(operation, now, config.value))
+    return changes
+
+
+def _list_in_force(
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    key: str,
+    operation: AlterOperation,
+) -> list[str]:
+    number, name = resource
+    definition = definitions_of(ConfigKind(number)).get(key)
+    if definition is not None and definition.kind is not SettingKind.LIST:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {key} because its type is not LIST.",
+        )
+    if number == ConfigKind.TOPIC and definition is not None:
+        value = topic_setting(image, context.config, name, key).value
+    else:
+        value = image.config(*resource).get(key, definition.default if definition else None)
+    return _parts(value or "")
+
+
+def _combined(operation: AlterOperation, now: list[str], value: str) -> list[str]:
+    given = dict.fromkeys(_parts(value))
+    if operation is AlterOperation.APPEND:
+        had = set(now)
+        return [*now, *(part for part in given if part not in had)]
+    return [part for part in now if part not in given]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _without_none(texts: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def _null_values(wanted: Mapping[str, str | None]) -> RefusedError:
+    names = ", ".join(sorted(name for name, value in wanted.items() if value is None))
+    return RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {names}")

@@ -1,0 +1,140 @@
+"""The fault limits: decide which further faults a cluster must tolerate, given those already
+active.
+
+A broker that loses power or data on its disk has lost acknowledged records, which other replicas
+still have. Kafka keeps such records as long as one in-sync replica has them.  So only one broker at
+a time may be damaged that way, and only while all replicas of all partitions are in sync.
+
+Until all replicas are in sync again, no other broker may even be killed. To the controller a kill
+looks like a loss, so it would have to elect the damaged replica.  These rules do not apply to
+brokers that flush before they acknowledge. Controllers always flush.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from ottla.jepsen.processes.nodes import NodeRole, ProcessNode, ProcessState
+
+
+class FaultyNetwork(Protocol):
+    """The network of a cluster, with the faults that a nemesis injects."""
+
+    @property
+    def is_well(self) -> bool:
+        """Return whether no fault is injected."""
+        ...
+
+
+class LimitedCluster(Protocol):
+    """The cluster whose faults are limited."""
+
+    @property
+    def nodes(self) -> Mapping[str, ProcessNode]:
+        """All nodes, by name."""
+        ...
+
+    @property
+    def brokers(self) -> Iterable[ProcessNode]:
+        """The nodes that are brokers."""
+        ...
+
+    @property
+    def network(self) -> FaultyNetwork:
+        """The network between the nodes."""
+        ...
+
+    async def is_isr_full(self) -> bool:
+        """Return whether every replica of every partition is in sync."""
+        ...
+
+    async def why_not_full(self) -> str | None:
+        """Return the reason why a replica is not in sync; None if all are."""
+        ...
+
+
+class FaultLimits:
+    """Tracks which nodes a fault may hit, which fault is active on each node, and which broker has
+    lost records."""
+
+    def __init__(self, cluster: LimitedCluster, *, flush: bool) -> None:
+        self.flush = flush
+        self.damaged: ProcessNode | None = None
+        """The broker that lost records and is not known to have recovered them."""
+        self._cluster = cluster
+
+    def free(self) -> list[ProcessNode]:
+        """Return the running nodes on which no fault is active."""
+        return [
+            node
+            for node in self._cluster.nodes.values()
+            if node.held_by is None and node.state is ProcessState.RUNNING
+        ]
+
+    def hold(self, nodes: Iterable[ProcessNode], who: str) -> None:
+        """Reserve nodes for the fault named `who`. No other fault chooses them until `release`."""
+        for node in nodes:
+            assert node.held_by is None, f"{node.name} is {node.held_by}'s"
+            node.held_by = who
+
+    def release(self, nodes: Iterable[ProcessNode]) -> None:
+        """End the reservation of nodes."""
+        for node in nodes:
+            node.held_by = None
+
+    @contextmanager
+    def holding(self, nodes: Iterable[ProcessNode], who: str) -> Iterator[None]:
+        """Reserve nodes for the duration of a block."""
+        nodes = list(nodes)
+        self.hold(nodes, who)
+        try:
+            yield
+        finally:
+            self.release(nodes)
+
+    async def why_not_kill(self, nodes: Iterable[ProcessNode]) -> str | None:
+        """Return the reason why nodes may not be killed or restarted uncleanly now, or None if they
+        may."""
+        if self.damaged is not None and await self._cluster.is_isr_full():
+            self.damaged = None
+        others = [
+            node for node in nodes if node.role is NodeRole.BROKER and node is not self.damaged
+        ]
+        if self.damaged is None or not others:
+            return None
+        return f"{self.damaged.name} has lost records and has not copied them again"
+
+    async def why_not_damage(self, nodes: Iterable[ProcessNode]) -> str | None:
+        """Return the reason why nodes may not lose unflushed data now, or None if they may.
+
+        If None is returned and one of the nodes is a broker that does not flush, this broker counts
+        as damaged from then on. The caller must damage it without an `await` in between.
+        """
+        brokers = [node for node in nodes if node.role is NodeRole.BROKER]
+        if self.flush or not brokers:
+            return None
+        return await self._why_not_lose(brokers)
+
+    async def why_not_corrupt(self, node: ProcessNode) -> str | None:
+        """Return the reason why a replica may not lose flushed data now, or None if it may. Brokers
+        that flush are no exception here."""
+        assert node.role is NodeRole.BROKER, "a controller with a damaged disk may not vote"
+        return await self._why_not_lose([node])
+
+    async def _why_not_lose(self, brokers: list[ProcessNode]) -> str | None:
+        reason = self._why_not_alone(brokers) or await self._cluster.why_not_full()
+        # The state may have changed while the cluster was asked.
+        reason = reason or self._why_not_alone(brokers)
+        if reason is None:
+            self.damaged = brokers[0]
+        return reason
+
+    def _why_not_alone(self, brokers: list[ProcessNode]) -> str | None:
+        if len(brokers) > 1:
+            return "two brokers that do not flush may not lose records at the same time"
+        if not self._cluster.network.is_well:
+            return "links are faulty, so the in-sync replicas are not certain"
+        for node in self._cluster.brokers:
+            if node.state is not ProcessState.RUNNING or (node.held_by and node is not brokers[0]):
+                return f"{node.name} is not healthy"
+        return None

@@ -1,0 +1,64 @@
+"""Planted bugs that runs on real processes reveal: for each, its run, and the anomalies that
+identify it.
+
+A harness that finds no bugs proves nothing, unless it is shown to find planted ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.jepsen.processes.runs.run_plan import RunPlan
+
+
+@dataclass(frozen=True, slots=True)
+class BugRun:
+    """The run that reveals a planted bug, and its anomalies. Any one of them identifies the bug."""
+
+    plan: RunPlan
+    anomalies: tuple[str, ...]
+
+
+def found_by(bug: BugRun, results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the first finding that identifies the bug and has operations that prove it."""
+    for found in results:
+        for verdict in found["verdicts"]:
+            if verdict["valid"] is not False:
+                continue
+            for finding in verdict["findings"]:
+                if finding["anomaly"] in bug.anomalies and finding["operations"]:
+                    return dict(finding)
+    return None
+
+
+def _planted(
+    bug: str, workload: str, nemesis: str, anomalies: tuple[str, ...]
+) -> tuple[str, BugRun]:
+    plan = RunPlan(
+        workloads=(workload,),
+        nemeses=(nemesis,),
+        seconds=60.0,
+        planted=bug,
+        # A broken cluster may be slow as well. Only its results count here.
+        ops_per_s_min=50.0,
+    )
+    return bug, BugRun(plan, anomalies)
+
+
+PLANTED = dict(
+    (
+        # A leader cut off from its followers continues to acknowledge, and the others elect a new
+        # leader.
+        _planted("acknowledged-at-append", "queue", "partition-leader", ("lost-write",)),
+        _planted("watermark-at-leader-end", "queue", "partition-leader", ("inconsistent-offsets",)),
+        # A broken connection makes the client send again.
+        _planted("duplicates-appended", "queue", "reset", ("duplicate",)),
+        # So does a dead broker. The next leader has the records, but not their producer ids and
+        # sequence numbers.
+        _planted("replication-sequences-unseen", "queue", "kill", ("duplicate",)),
+        _planted("commit-answered-at-append", "offsets", "partition-leader", ("nonlinearizable",)),
+        _planted(
+            "producer-ids-again", "producer-ids", "partition-controller", ("duplicate-producer-id",)
+        ),
+    )
+)

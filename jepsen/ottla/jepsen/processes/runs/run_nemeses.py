@@ -1,0 +1,105 @@
+"""The nemeses of a run: their names and factories, and those that this machine does not allow.
+
+The name `partition` stands for all kinds of network partitions, which then take turns.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.processes.abilities import Abilities, probe
+from ottla.jepsen.processes.cluster import ProcessCluster
+from ottla.jepsen.processes.nemeses.nemesis import Nemesis
+from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
+from ottla.jepsen.processes.runs.run_plan import NO_NEMESIS, RunPlan
+from ottla.jepsen.processes.runs.run_status import Say
+from ottla.jepsen.processes.runs.run_verdict import RunCourse
+from ottla.jepsen.workloads.table import WORKLOADS
+from ottla.model.errors import ConfigError
+
+PARTITION = "partition"
+
+
+def needs_flush(name: str) -> bool:
+    """Return whether a nemesis may be used only with brokers that flush every message."""
+    return any(CLASSES[each].needs_flush for each in expanded([name]) if each != NO_NEMESIS)
+
+
+async def nemesis_rows() -> list[dict[str, Any]]:
+    """Return for each nemesis its name, its description, and the reason why this machine does not
+    allow it (None: it does)."""
+    with tempfile.TemporaryDirectory(prefix="ottla-jepsen-") as scratch:
+        abilities = await probe(Path(scratch))
+    rows = [
+        {
+            "nemesis": name,
+            "what": (kind.__doc__ or "").partition("\n")[0].rstrip("."),
+            "not_here": _lacking(name, abilities) or None,
+        }
+        for name, kind in CLASSES.items()
+    ]
+    all_kinds = {"nemesis": PARTITION, "what": "All kinds of network partitions, in turns"}
+    return [*rows, {**all_kinds, "not_here": None}]
+
+
+def _lacking(name: str, abilities: Abilities) -> str:
+    return "; ".join(
+        f"{ability}: {abilities.missing[ability]}"
+        for ability in sorted(CLASSES[name].needs)
+        if ability not in abilities
+    )
+
+
+def nemesis_names() -> tuple[str, ...]:
+    """Return the names of all nemeses, beginning with the one that does nothing."""
+    return (NO_NEMESIS, *NEMESES)
+
+
+def expanded(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the nemeses for which the names stand, without repetitions."""
+    found: dict[str, None] = {}
+    for name in names:
+        kinds = [each for each in NEMESES if each.startswith(f"{PARTITION}-")]
+        found.update(dict.fromkeys(kinds if name == PARTITION else [name]))
+    return tuple(found)
+
+
+def check_names(plan: RunPlan) -> None:
+    """Raise ConfigError if a workload or a nemesis does not exist."""
+    for option, names, known in (
+        ("--workload", plan.workloads, tuple(WORKLOADS)),
+        ("--nemesis", expanded(plan.nemeses), nemesis_names()),
+    ):
+        for name in names:
+            if name not in known:
+                raise ConfigError(option, f"is {name!r}; it must be one of {', '.join(known)}")
+    for name in expanded(plan.faults):
+        if CLASSES[name].needs_flush and not plan.flush:
+            raise ConfigError(
+                "--nemesis", f"{name} is within the guarantees of Kafka only with --flush"
+            )
+
+
+def make_nemeses(
+    plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, course: RunCourse, say: Say
+) -> list[Nemesis]:
+    """Return the nemeses that this machine allows. Reports the others, each with the reason."""
+    made: list[Nemesis] = []
+    for name in expanded(plan.faults):
+        assert cluster is not None, "faults need a cluster that the run starts itself"
+        lacking = _lacking(name, cluster.abilities)
+        if lacking:
+            course.skipped[name] = lacking
+            say(f"SKIPPED: this machine does not allow {name} ({lacking})")
+        else:
+            made.append(NEMESES[name](cluster, Random(f"{plan.seed}/{name}"), facts))
+    return made
+
+
+def say_abilities(cluster: ProcessCluster, say: Say) -> None:
+    """Report which faults are only approximated on this machine."""
+    for ability, reason in sorted(cluster.abilities.missing.items()):
+        say(f"this machine has no {ability} ({reason}); their faults are approximated or skipped")

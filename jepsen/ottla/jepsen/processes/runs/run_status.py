@@ -1,0 +1,41 @@
+"""Progress of a run, for its display."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class RunPhase(StrEnum):
+    """Current phase of a run."""
+
+    SET_UP = "set-up"
+    LOAD = "load"
+    HEAL = "heal"
+    FINAL = "final reads"
+    COLLECT = "collect"
+    JUDGE = "judge"
+
+
+@dataclass(slots=True)
+class Status:
+    """Progress of a run at one moment."""
+
+    phase: RunPhase = RunPhase.SET_UP
+    phase_s: float = 0.0
+    """Seconds since the phase began."""
+    phase_s_max: float = 0.0
+    """Duration of the phase, or 0 if it is unknown."""
+    operation_count: int = 0
+    ops_per_s: float = 0.0
+    """Operations per second since the previous status."""
+    fault: str = ""
+    """Name of the nemesis whose fault is active, or ""."""
+    fault_count: int = 0
+    anomalies: Counter[str] = field(default_factory=Counter)
+    """Anomalies seen so far. The checkers search for more."""
+
+
+Show = Callable[[Status], None]
+Say = Callable[[str], None]
+"""Callback that shows one sentence to the user."""

@@ -1,0 +1,104 @@
+"""Checks that a run is meaningful: enough load, enough faults, a healthy cluster at the end,
+complete final reads.
+
+Pure.  Its findings make a run invalid or unknown, beside the checkers' findings in the history. A
+cluster that had no faults or hardly any load shows nothing, so its verdict is unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.processes.runs.run_plan import RunPlan
+
+CHECKER = "run"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunCourse:
+    """Facts about how a run went, as recorded for one of its workloads."""
+
+    seconds: float = 0.0
+    """Duration of the load, until the last fault was healed."""
+    operation_count: int = 0
+    """Number of operations during the load, over all workloads on the cluster."""
+    own_operation_count: int = 0
+    """Number of operations of this workload during the load."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """Number of injected faults, by nemesis."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Nemeses that this machine does not allow, each with the reason."""
+    fault_errors: list[str] = field(default_factory=list)
+    """Errors of faults that could not be injected or healed."""
+    broken_clients: dict[str, int] = field(default_factory=dict)
+    """Counts of exceptions that clients raised although they never may."""
+    is_interrupted: bool = False
+    is_read: bool = False
+    """True if the final reads reached the end of every log."""
+    unhealthy: str = ""
+    """Reason why the cluster was not healthy after the last fault; empty if it was."""
+    died: list[str] = field(default_factory=list)
+    """Nodes that ended by themselves."""
+
+    @property
+    def own_ops_per_s(self) -> float:
+        """Operations per second of this workload."""
+        return self.own_operation_count / self.seconds if self.seconds else 0.0
+
+    @property
+    def ops_per_s(self) -> float:
+        """Operations per second of all workloads."""
+        return self.operation_count / self.seconds if self.seconds else 0.0
+
+    @property
+    def fault_count(self) -> int:
+        """Number of injected faults of all kinds."""
+        return sum(self.faults.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the course in the form of test.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "RunCourse":
+        """Parse the course in test.json."""
+        names = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in found.items() if name in names})
+
+
+def judge_course(plan: RunPlan, course: RunCourse) -> Verdict:
+    """Return the verdict on whether the run is meaningful."""
+    findings = Findings(CHECKER)
+    findings.figures.update(
+        ops_per_s=round(course.ops_per_s, 1),
+        faults=dict(course.faults),
+        skipped=dict(course.skipped),
+    )
+    if course.is_interrupted:
+        findings.undecided.append("it was interrupted")
+    elif course.ops_per_s < plan.ops_per_s_min:
+        findings.add_shortage(
+            "too-few-operations",
+            f"{course.ops_per_s:.0f} operations per second; a valid run has at least "
+            f"{plan.ops_per_s_min:g} (--min-ops)",
+        )
+    if not course.is_interrupted and course.fault_count < plan.fault_count_min:
+        findings.add_shortage(
+            "too-few-faults",
+            f"{course.fault_count} faults were injected; a valid run has at least "
+            f"{plan.fault_count_min} (--min-faults)",
+        )
+    for name, why in course.skipped.items():
+        findings.undecided.append(f"this machine does not allow {name}: {why}")
+    for error in course.fault_errors:
+        findings.undecided.append(error)
+    for error, count in sorted(course.broken_clients.items()):
+        findings.add("client-broke", f"{error} ({count} times)")
+    for node in course.died:
+        findings.add("node-died", f"{node}, though the harness did not end it")
+    if course.unhealthy:
+        findings.add("not-healthy-again", course.unhealthy)
+    if not course.is_read and not course.is_interrupted:
+        findings.undecided.append("the final reads did not reach the end of every log")
+    return findings.verdict(RunFacts())

@@ -1,0 +1,182 @@
+"""A replicated log in memory. It has entries instead of batches, and a crash loses unflushed
+entries.
+
+It implements `LogView`. Its other methods do what a driver does to its storage.  The core reads
+plain attributes because it reads them very often. Every change updates them.
+"""
+
+from typing import NamedTuple
+
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+
+
+class MemoryEntry(NamedTuple):
+    """One entry of the log: a record that is also a batch of its own."""
+
+    epoch: Epoch
+    value: str
+    is_leader_change: bool = False
+    """True for the control record that opens an epoch."""
+
+
+class Entries(tuple[MemoryEntry, ...]):
+    """A sequence of entries in the role of `Records`. Each entry counts as one byte."""
+
+    __slots__ = ()
+
+    def read(self) -> bytes:
+        """Return the entries as readable text."""
+        return repr(tuple(self)).encode()
+
+
+class MemoryLog:
+    """The log of one replica, with its snapshots. The content of a snapshot is the list of its
+    entries."""
+
+    __slots__ = (
+        "_entries",
+        "_part",
+        "_snapshots",
+        "earliest_snapshot_id",
+        "end_offset",
+        "flushed_offset",
+        "last_epoch",
+        "latest_snapshot_id",
+        "start_offset",
+    )
+
+    def __init__(self) -> None:
+        self._entries: list[MemoryEntry] = []
+        self._snapshots: dict[OffsetAndEpoch, Entries] = {}
+        self._part: list[MemoryEntry] = []
+        self.start_offset = Offset(0)
+        """The first offset still in the log."""
+        self.end_offset = Offset(0)
+        """One past the last offset appended."""
+        self.flushed_offset = Offset(0)
+        """One past the last offset that survives a crash."""
+        self.last_epoch = Epoch(0)
+        """The epoch of the last entry, of the snapshot below an empty log, or 0."""
+        self.latest_snapshot_id: OffsetAndEpoch | None = None
+        self.earliest_snapshot_id: OffsetAndEpoch | None = None
+
+    # --- read by the core ---------------------------------------------------------------------
+
+    def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
+        """Return the largest epoch <= `epoch` in the log, and its end offset."""
+        entries = self._entries
+        count = len(entries)
+        while count and entries[count - 1].epoch > epoch:
+            count -= 1
+        found = entries[count - 1].epoch if count else self._epoch_before_start()
+        return OffsetAndEpoch(Offset(self.start_offset + count), found)
+
+    def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Return the number of entries in a snapshot."""
+        snapshot = self._snapshots.get(snapshot_id)
+        return None if snapshot is None else len(snapshot)
+
+    # --- called by the driver -----------------------------------------------------------------
+
+    def entry(self, offset: int) -> MemoryEntry | None:
+        """Return the entry at an offset, from the log or from the newest snapshot that has it."""
+        if self.start_offset <= offset < self.end_offset:
+            return self._entries[offset - self.start_offset]
+        latest = self.latest_snapshot_id
+        if latest is not None and offset < latest.offset:
+            return self._snapshots[latest][offset]
+        return None
+
+    def read(self, offset: Offset, count_max: int) -> Entries:
+        """Return up to `count_max` entries from `offset` on."""
+        assert offset >= self.start_offset
+        at = offset - self.start_offset
+        return Entries(self._entries[at : at + count_max])
+
+    def append(self, entries: tuple[MemoryEntry, ...]) -> None:
+        """Append entries without flushing them."""
+        for entry in entries:
+            assert entry.epoch >= self.last_epoch
+            self._entries.append(entry)
+            self.last_epoch = entry.epoch
+        self.end_offset = Offset(self.end_offset + len(entries))
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove all entries from `offset` on."""
+        assert self.start_offset <= offset <= self.end_offset
+        del self._entries[offset - self.start_offset :]
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self._note_ends()
+
+    def flush(self, end_offset: Offset | None = None) -> Offset:
+        """Make the log durable up to `end_offset` (default: its end). Returns the flushed
+        offset."""
+        target = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        self.flushed_offset = max(self.flushed_offset, target)
+        return self.flushed_offset
+
+    def crash(self, survivor_count: int) -> None:
+        """Drop all but the first `survivor_count` unflushed entries."""
+        self.truncate_to(Offset(min(self.end_offset, self.flushed_offset + survivor_count)))
+        self._part = []
+        self.flush()
+        latest = self.latest_snapshot_id
+        if latest is not None and latest.offset > self.end_offset:
+            self._start_at(latest, self._snapshots[latest])
+
+    def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> OffsetAndEpoch:
+        """Write a snapshot of all entries below `offset`, and return its id. Unless `keeps_log`,
+        delete these entries from the log."""
+        entries = Entries(entry for at in range(offset) if (entry := self.entry(at)) is not None)
+        assert len(entries) == offset
+        snapshot_id = OffsetAndEpoch(offset, entries[-1].epoch if entries else Epoch(0))
+        self._snapshots[snapshot_id] = entries
+        if not keeps_log:
+            assert offset <= self.flushed_offset
+            del self._entries[: offset - self.start_offset]
+            self.start_offset = offset
+            self._snapshots = {snapshot_id: entries}
+        self._note_snapshots()
+        return snapshot_id
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, count_max: int) -> Entries:
+        """Return up to `count_max` entries of a snapshot, from `position` on."""
+        return Entries(self._snapshots[snapshot_id][position : position + count_max])
+
+    def write_snapshot(
+        self, snapshot_id: OffsetAndEpoch, position: int, entries: Entries, *, is_last: bool
+    ) -> None:
+        """Write a chunk of the leader's snapshot. After the last chunk, the snapshot replaces the
+        log."""
+        if position == 0:
+            self._part = []
+        assert position == len(self._part)
+        self._part.extend(entries)
+        if is_last:
+            assert len(self._part) == snapshot_id.offset
+            self._start_at(snapshot_id, Entries(self._part))
+            self._part = []
+
+    def _start_at(self, snapshot_id: OffsetAndEpoch, entries: Entries) -> None:
+        """Remove all entries of the log, and let it begin at the end offset of the given
+        snapshot."""
+        self._snapshots = {snapshot_id: entries}
+        self._entries = []
+        self.start_offset = self.flushed_offset = snapshot_id.offset
+        self._note_snapshots()
+
+    def _note_snapshots(self) -> None:
+        self.latest_snapshot_id = max(self._snapshots, default=None)
+        self.earliest_snapshot_id = min(self._snapshots, default=None)
+        self._note_ends()
+
+    def _note_ends(self) -> None:
+        entries = self._entries
+        self.end_offset = Offset(self.start_offset + len(entries))
+        self.last_epoch = entries[-1].epoch if entries else self._epoch_before_start()
+
+    def _epoch_before_start(self) -> Epoch:
+        latest, earliest = self.latest_snapshot_id, self.earliest_snapshot_id
+        if earliest is None or latest is None or self.start_offset == 0:
+            return Epoch(0)
+        return Epoch(0) if latest.offset < self.start_offset else earliest.epoch

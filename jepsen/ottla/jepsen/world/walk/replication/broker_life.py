@@ -1,0 +1,402 @@
+"""One broker in a walk: its machine, which has the logs, and its successive processes.
+
+A process is a `BrokerCore` as in a real broker, with a manager of in-sync replicas and a
+`FollowerFetch` for each leader that it follows. Only the driver belongs to the walk: requests and
+responses become messages that the walk delivers or not.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.broker_core import BrokerCore, ReplicaPorts
+from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.network.loopback_driver import NullSlotOwner
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import finished
+from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
+from ottla.broker.replicas.follower_fetch import (
+    Duty,
+    FindLogRange,
+    Flush,
+    FollowedPartition,
+    FollowerFetch,
+    place_of,
+)
+from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.replica_seams import ReplicaDirectory
+from ottla.jepsen.world.disk import brought_in
+from ottla.jepsen.world.noted_errors import NotedErrors
+from ottla.jepsen.world.walk.now import ImmediateLogWork
+from ottla.jepsen.world.walk.replication.disk_store import DiskStore
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.model.run_now import run_now
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.storage.losses.log_losses import LogLoss
+from ottla.storage.segments.log_config import LogConfig
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.produce_request import ProduceRequest
+
+LAG_MS = 10_000
+
+SESSION_SLOTS = 2
+"""Number of fetch sessions. It is smaller than the number of fetchers and consumers, so that
+sessions are also evicted."""
+
+FETCH_BYTES = 140
+"""Size limit of a fetch in bytes: two batches of one small record, so that logs are copied in
+parts."""
+
+PEER = Peer(
+    connection_id=0,
+    listener_name="PLAINTEXT",
+    peer_host="peer",
+    peer_port=0,
+    local_host="here",
+    local_port=0,
+)
+FETCH_HEADER = RequestHeader(FetchRequest.API_KEY, FetchRequest.VERSIONS[-1], 0, None, 0)
+DELETE_HEADER = RequestHeader(
+    DeleteRecordsRequest.API_KEY, DeleteRecordsRequest.VERSIONS[-1], 0, None, 0
+)
+PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-1], 0, None, 0)
+
+NO_PARTITIONS: Mapping[int, Partition] = {}
+
+OnAnswer = Callable[[Any], None]
+
+
+class AnswerSlot(ResponseSlot):
+    """Slot for the response to one request. In a real broker the slot belongs to a connection."""
+
+    __slots__ = ("_on_answer",)
+
+    def __init__(self, on_answer: OnAnswer, header: RequestHeader) -> None:
+        super().__init__(NullSlotOwner(), header)
+        self._on_answer = on_answer
+
+    def complete(self, response: Message) -> None:
+        """Send the response."""
+        self.on_abandoned = None
+        self._on_answer(response)
+
+
+class WalkedFetcher:
+    """A process's fetcher from one leader, with at most one request in flight."""
+
+    __slots__ = ("asked", "core", "flushing", "places")
+
+    def __init__(self, core: FollowerFetch) -> None:
+        self.core = core
+        self.asked: object | None = None
+        """Fetch request in flight, or None."""
+        self.places: list[FollowedPartition] = []
+        """Partitions whose fetch position must be determined first."""
+        self.flushing: list[FollowedPartition] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the fetcher may send its next request: no request is in flight and no work
+        from the last response is pending."""
+        self.flushing += self.core.take_unflushed()
+        return self.asked is None and not self.places and not self.flushing
+
+
+class BrokerLife:
+    """One process of a broker, from its registration to its end."""
+
+    def __init__(
+        self,
+        machine: "BrokerMachine",
+        *,
+        epoch: int,
+        image: MetadataImage,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.machine = machine
+        self.epoch = epoch
+        self.seen = 0
+        """Index of the newest controller image that the process has applied."""
+        self.is_leaving = False
+        self.altering: object | None = None
+        """AlterPartition request in flight to the controller, or None."""
+        self.flush_due: dict[Partition, None] = {}
+        self.fetchers: dict[NodeId, WalkedFetcher] = {}
+        self._fetcher_of: dict[TopicIdPartition, WalkedFetcher] = {}
+        self._clock = clock
+        self._errors = NotedErrors(_raise)
+        self.core = BrokerCore(
+            machine.config, clock=clock, rng=rng, dispatcher=Dispatcher(errors=self._errors)
+        )
+        self.purgatory = self.core.purgatory
+        self.table = self.core.table
+        self.keeper = IsrKeeper(self.table, machine.config, lambda: epoch)
+        ports = ReplicaPorts(
+            logs=machine,
+            fetchers=self,
+            work=ImmediateLogWork(),
+            on_flush_due=self.request_flush,
+            on_isr_due=self.keeper.note,
+            on_placed=lambda key, directory: None,
+            bring_in=brought_in,
+        )
+        self.core.open_replicas(ports)
+        self.replicas = self.core.replicas
+        for index in machine.store.indexes():
+            at = TopicPartition(machine.topic, index)
+            if self.replicas.is_stray(image, at, machine.topic_id):
+                machine.store.delete(index)
+        self.publish(MetadataDelta.between(EMPTY, image), image)
+
+    @property
+    def partitions(self) -> Mapping[int, Partition]:
+        """The topic's partitions on this broker, by index."""
+        return self.table.by_id.get(self.machine.topic_id, NO_PARTITIONS)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply a metadata delta."""
+        run_now(self.replicas.publish(delta, image))
+
+    # --- ports of its cores -------------------------------------------------------------------
+
+    def request_flush(self, partition: Partition) -> None:
+        """Request a flush of a partition, which the walk performs later."""
+        self.flush_due[partition] = None
+
+    def follow(self, partition: Partition) -> None:
+        """Start following a partition's leader, as ReplicaFetchers does."""
+        key, leader_id = partition.key, partition.leader_id
+        if key in self._fetcher_of or leader_id in (NO_NODE, self.machine.id):
+            return
+        fetcher = self.fetchers.get(leader_id)
+        if fetcher is None:
+            quota = self.core.replication_quotas.follower
+            fetcher = WalkedFetcher(FollowerFetch(leader_id, self.machine.config, quota))
+            self.fetchers[leader_id] = fetcher
+        self._fetcher_of[key] = fetcher
+        fetcher.core.follow(partition)
+
+    def leave(
+        self, partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
+        """Stop following partitions. Returns no functions to wait for, because in the walk no disk
+        work is in progress here."""
+        for key in partitions:
+            fetcher = self._fetcher_of.pop(key, None)
+            if fetcher is not None:
+                fetcher.core.leave(key)
+                if not len(fetcher.core):
+                    del self.fetchers[fetcher.core.leader_id]
+        return {}
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
+        """Serve a fetch. Respond at once, or when enough data is available."""
+        slot = AnswerSlot(on_answer, FETCH_HEADER)
+        response = self.core.data.fetch.handle(
+            RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
+        )
+        if response is not None:
+            on_answer(response)
+
+    def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
+        """Serve a produce request. Respond at once, or when the records are committed."""
+        slot = AnswerSlot(on_answer, PRODUCE_HEADER)
+        response = self.core.data.produce.handle(
+            RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
+        )
+        if response is not None:
+            on_answer(response)
+
+    def delete_records(
+        self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
+    ) -> None:
+        """Serve a DeleteRecords request. Respond at once, or when all replicas have deleted the
+        records."""
+        slot = AnswerSlot(on_answer, DELETE_HEADER)
+        context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
+        run_now(finished(self.core.data.delete_records.handle(context, request)))
+
+    # --- following ----------------------------------------------------------------------------
+
+    def take_fetched(
+        self, fetcher: WalkedFetcher, response: FetchResponse, now_ms: int
+    ) -> list[Duty]:
+        """Handle a leader's response to a fetch. Returns the disk work that results from it, such
+        as truncations."""
+        core = fetcher.core
+        fetcher.asked = None
+        try:
+            core.session.take(response)
+        except RefusedError:
+            return []
+        duties: list[Duty] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = core.find(TopicIdPartition(topic.topic_id, data.partition_index))
+                if followed is None:
+                    continue
+                duty = core.take(followed, data, now_ms=now_ms, wall_ms=now_ms)
+                if duty is None:
+                    continue
+                duties.append(duty)
+                if isinstance(duty, Flush):
+                    fetcher.flushing.append(followed)
+                elif isinstance(duty, FindLogRange):
+                    fetcher.places.append(followed)
+                else:
+                    self._carry_out(fetcher, followed, duty)
+        return duties
+
+    def _carry_out(
+        self, fetcher: WalkedFetcher, followed: FollowedPartition, duty: DiskDuty
+    ) -> None:
+        run_now(
+            perform_duty(
+                fetcher.core, followed, followed.log, duty, clock=self._clock, errors=self._errors
+            )
+        )
+
+    def find_place(
+        self, fetcher: WalkedFetcher, followed: FollowedPartition, place: tuple[Offset, Offset]
+    ) -> None:
+        """Truncate a follower's log to the part that the leader has, or start it at the leader's
+        log start. `place` is the leader's (log start, log end)."""
+        fetcher.places.remove(followed)
+        if fetcher.core.find(followed.key) is not followed:
+            return
+        self._carry_out(fetcher, followed, place_of(followed, *place))
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    def flush_replica(self, fetcher: WalkedFetcher) -> None:
+        """Flush the records that a follower has appended, or that it wrote earlier as a leader."""
+        for followed in fetcher.flushing:
+            if fetcher.core.find(followed.key) is followed:
+                self._carry_out(fetcher, followed, Flush())
+        fetcher.flushing.clear()
+
+    def flush_led(self, partition: Partition, left_count: int, now_ms: int) -> None:
+        """End a flush that began before the last `left_count` records were appended, as the
+        broker's Flusher does."""
+        log = partition.log
+        if log is None:
+            self.flush_due.pop(partition, None)
+            return
+        run_now(log.flush(Offset(log.end_offset - left_count)))
+        if log.recovery_point >= log.end_offset:
+            self.flush_due.pop(partition, None)
+        partition.on_flushed(log, now_ms)
+
+    def changes(self) -> Changes:
+        """Return the ISR changes to request from the controller."""
+        return self.keeper.changes(self._clock.monotonic_ms())
+
+    def take_altered(self, changes: Changes, answer: pb.AlterPartitionResponse) -> None:
+        """Apply the controller's response to the ISR changes."""
+        self.keeper.on_answer(changes, answer, self._clock.monotonic_ms())
+
+
+class BrokerMachine:
+    """A broker's machine, whose logs outlive its processes. It also serves as the process's log
+    manager."""
+
+    def __init__(self, node_id: NodeId, store: DiskStore, *, topic: str, topic_id: UUID) -> None:
+        self.id = node_id
+        self.store = store
+        self.topic = topic
+        self.topic_id = topic_id
+        self.config = broker_config(node_id)
+        self.life: BrokerLife | None = None
+        self.life_count = 1
+        self.is_paused = False
+        self.clean_epoch = -1
+        """Broker epoch in the marker of a clean shutdown; -1 if there is none."""
+        self.has_stopped_cleanly = False
+        """True if any process on this machine was shut down cleanly."""
+        self.seen = 0
+        """Index of the newest controller image that a process on this machine has applied."""
+        self.has_lost_tail = False
+        """True if the log tail was lost and no unclean registration has reported that to the
+        controller yet."""
+        self.is_behind = False
+        """True from the loss of the log tail until the replicas of this machine are in sync
+        again."""
+        self.lost: set[int] = set()
+        """Partitions whose replicas on this machine's disk lost records, until they are in sync
+        again."""
+        self.is_loss_named = True
+        """True if a registration has reported all losses in `lost`."""
+
+    offline: Mapping[TopicPartition, str] = MappingProxyType({})
+    losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
+    """Always empty: the walk has no offline or lost logs."""
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
+        """Yield nothing, because logs deleted while the machine was down are removed when a process
+        begins."""
+        return iter(())
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Do nothing, because the walk has no lost logs."""
+
+    def get(self, partition: TopicPartition) -> Any:
+        """Return None, because `create` opens existing logs."""
+        return None
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+        holds_nothing: bool = True,
+    ) -> Any:
+        """Return the partition's log, and create it if it is missing."""
+        return self.store.open(partition.partition, topic_id, config)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Delete a partition's log."""
+        self.store.delete(partition.partition)
+
+    def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
+        """Return None, because the walk has no log directories."""
+        return None
+
+    def apply_retention_soon(self) -> None:
+        """Do nothing, since all records are retained."""
+
+
+_CONFIGS: dict[NodeId, BrokerConfig] = {}
+
+
+def broker_config(node_id: NodeId) -> BrokerConfig:
+    """Return a broker's configuration. It is cached, because runs are short."""
+    found = _CONFIGS.get(node_id)
+    if found is None:
+        found = _CONFIGS[node_id] = BrokerConfig(
+            node_id=node_id,
+            replica_lag_time_ms_max=LAG_MS,
+            replica_fetch_bytes_max=FETCH_BYTES,
+            fetch_session_count_max=SESSION_SLOTS,
+        )
+    return found
+
+
+def _raise(error: BaseException) -> None:
+    """End the run: every unexpected error in a walk is a finding."""
+    raise error

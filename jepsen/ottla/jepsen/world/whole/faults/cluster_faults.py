@@ -1,0 +1,42 @@
+"""Base class of the faults of a whole cluster: its choices, counters and nodes."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.faults.loss_limit import LossLimit
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.workload import ClientWorkload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultScene:
+    """Choices, counters and nodes that all faults of one run share."""
+
+    chance: Chance
+    rare: Rare
+    counts: Counter[str]
+    """Number of faults, by kind."""
+    cluster: SimulatedCluster
+    workload: ClientWorkload
+    loss_limit: LossLimit
+    wait: Callable[[tuple[int, int]], Awaitable[None]]
+    """Waits for a random number of milliseconds within a range, mostly near its short end."""
+    start_later: Callable[[Machine], Awaitable[None]]
+    """Starts a machine again, some time after its process has ended."""
+
+
+class ClusterFaults:
+    """Base class of a family of faults."""
+
+    def __init__(self, scene: FaultScene) -> None:
+        self._chance = scene.chance
+        self._rare = scene.rare
+        self._counts = scene.counts
+        self._cluster = scene.cluster
+        self._workload = scene.workload
+        self._loss_limit = scene.loss_limit
+        self._wait = scene.wait

@@ -1,0 +1,67 @@
+"""Bounds of the faults: no node loses more data than the protocol tolerates.
+
+A record counts as written when enough replicas have it, not when it is flushed. So a broker loses
+power only while all brokers serve with full ISRs. Until they do so again, no other broker is
+killed: the controller treats a kill like a loss of power, and would trust neither broker (KIP-966).
+
+A broker that lacks one of its directories counts as killed in advance. It has to restart to have
+all of them; the markers of their clean shutdowns then have different epochs, and the controller
+does not trust that broker either.
+
+Brokers that flush before they acknowledge may lose power at any time. So may controllers, which
+always flush.
+"""
+
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.machine import Machine
+
+
+class LossLimit:
+    """Limits the losses: at most one broker at a time may have lost unflushed data."""
+
+    def __init__(self, cluster: SimulatedCluster, rare: Rare, *, is_flushed: bool) -> None:
+        self.is_flushed = is_flushed
+        self._cluster = cluster
+        self._rare = rare
+        self._wounded: Machine | None = None
+        """The broker that lost power, until every ISR is full again. None if there is no such
+        broker."""
+        self._wounded_start = 0
+        """Start count of the wounded broker's machine when it lost power. The broker cannot be in
+        sync again before it has restarted."""
+
+    def is_fragile(self, machine: Machine) -> bool:
+        """Return whether a power cut of a machine may lose acknowledged records."""
+        return not self.is_flushed and machine in self._cluster.broker_machines.values()
+
+    def allow_loss(self, machine: Machine) -> bool:
+        """Return whether a machine may lose unflushed data now. If the loss may include
+        acknowledged records, record the machine as the wounded broker."""
+        if not self.is_fragile(machine):
+            return True
+        if not self._cluster.is_in_sync or self._must_another_start_again(machine):
+            return False
+        self._wounded, self._wounded_start = machine, machine.start_count
+        return True
+
+    def may_die(self, machine: Machine) -> bool:
+        """Return whether the process of a machine may be ended now. It may not while another
+        machine is the wounded broker, unless this machine cannot lose acknowledged records."""
+        wounded = self._wounded
+        if (
+            wounded is not None
+            and wounded.start_count > self._wounded_start
+            and not wounded.has_bad_disk
+            and self._cluster.is_in_sync
+        ):
+            self._wounded = None
+            self._rare.sometimes("a wound has healed before the end")
+        return self._wounded in (None, machine) or not self.is_fragile(machine)
+
+    def _must_another_start_again(self, machine: Machine) -> bool:
+        return any(
+            other.trouble is not None and other.trouble.has_lost_directory
+            for other in self._cluster.broker_machines.values()
+            if other is not machine
+        )

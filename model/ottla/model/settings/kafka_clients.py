@@ -1,0 +1,214 @@
+"""Settings of a client from the keys and values of Kafka's Java clients and of librdkafka.
+
+Pure.  A key either has its effect, or is refused with the reason, or is only named in one warning
+(`WITHOUT_EFFECT`) because it tunes the other implementation and changes no result.
+"""
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.declare import definitions, load
+from ottla.model.settings.misspelt import meant_key
+
+C = TypeVar("C")
+
+LOG = logging.getLogger("ottla.client")
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "request.required.acks": "acks",
+        "queue.buffering.max.ms": "linger.ms",
+        "compression.codec": "compression.type",
+        "message.max.bytes": "max.request.size",
+        "max.in.flight": "max.in.flight.requests.per.connection",
+        "message.timeout.ms": "delivery.timeout.ms",
+        "message.send.max.retries": "retries",
+        "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+        "socket.timeout.ms": "request.timeout.ms",
+        "fetch.wait.max.ms": "fetch.max.wait.ms",
+        "fetch.message.max.bytes": "max.partition.fetch.bytes",
+        "queue.buffering.max.kbytes": "buffer.memory",
+    }
+)
+"""Kafka's key for each key of librdkafka that has another name."""
+KIBIBYTES = frozenset({"queue.buffering.max.kbytes"})
+"""librdkafka's keys whose unit is KiB.  The unit of Kafka's corresponding key is bytes."""
+
+_CONSUMER = "org.apache.kafka.clients.consumer."
+_SERIALIZATION = "org.apache.kafka.common.serialization."
+
+VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "auto.offset.reset": {
+            "smallest": "earliest",
+            "beginning": "earliest",
+            "largest": "latest",
+            "end": "latest",
+            "error": "none",
+        },
+        "partition.assignment.strategy": {
+            f"{_CONSUMER}RangeAssignor": "range",
+            f"{_CONSUMER}RoundRobinAssignor": "roundrobin",
+            f"{_CONSUMER}StickyAssignor": "sticky",
+            f"{_CONSUMER}CooperativeStickyAssignor": "cooperative-sticky",
+        },
+        "security.protocol": {
+            one.lower(): one for one in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+        },
+    }
+)
+"""Kafka's value for each value that librdkafka writes in another way, by Kafka's key."""
+
+ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""Addresses of brokers: the first argument of `open_producer`, `open_consumer`, `open_admin`."""
+
+BYTE_CLASSES = frozenset(
+    f"{_SERIALIZATION}{name}"
+    for name in (
+        "ByteArraySerializer",
+        "ByteArrayDeserializer",
+        "BytesSerializer",
+        "BytesDeserializer",
+    )
+)
+"""Names of serializers that leave bytes unchanged, as Ottla's clients do."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "api.version.fallback.ms",
+        "api.version.request",
+        "api.version.request.timeout.ms",
+        "auto.include.jmx.reporter",
+        "batch.num.messages",
+        "broker.address.family",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "debug",
+        "enable.sparse.connections",
+        "internal.termination.signal",
+        "log.connection.close",
+        "log.queue",
+        "log.thread.name",
+        "log_level",
+        "metadata.recovery.strategy",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "queue.buffering.max.messages",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "socket.keepalive.enable",
+        "socket.max.fails",
+        "socket.nagle.disable",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+"""Keys that tune another implementation and change no result; one warning names them."""
+
+_SERIALIZERS = "use SerializingProducer and DeserializingConsumer of ottla.client"
+_CALLBACK = "await the delivery that send returns"
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "key.serializer": _SERIALIZERS,
+        "value.serializer": _SERIALIZERS,
+        "key.deserializer": _SERIALIZERS,
+        "value.deserializer": _SERIALIZERS,
+        "interceptor.classes": "wrap the client; docs/client.md, 'Instead of interceptors'",
+        "partitioner.class": "set partitioner, or pass partition_by to open_producer",
+        "metric.reporters": "metrics are pushed to the cluster, or read by OpenTelemetry",
+        "statistics.interval.ms": "metrics are pushed to the cluster, or read by OpenTelemetry",
+        "enable.auto.offset.store": "set enable.auto.commit to false and call commit",
+        "enable.partition.eof": "compare a position with end_offsets",
+        "on_delivery": _CALLBACK,
+        "dr_cb": _CALLBACK,
+        "dr_msg_cb": _CALLBACK,
+        "error_cb": "errors are raised by the calls that they concern",
+        "stats_cb": "metrics are pushed to the cluster, or read by OpenTelemetry",
+        "throttle_cb": "metrics are pushed to the cluster, or read by OpenTelemetry",
+        "rebalance_cb": "pass a listener to subscribe",
+        "oauth_cb": "pass sasl_token_provider to the configuration",
+        "logger": "configure the logger 'ottla.client' of Python's logging",
+    }
+)
+"""Keys that have no counterpart in Ottla, each with another way to achieve the same."""
+
+
+def config_from_kafka(
+    kind: type[C], settings: Mapping[str, object], aliases: Mapping[str, str]
+) -> C:
+    """Return the settings of a client from a mapping of Kafka's or librdkafka's keys.
+
+    `aliases` gives Kafka's key for further keys.  Raises ConfigError for an invalid value.  Keys
+    that are unknown or have no counterpart also raise ConfigError: a single error names them all,
+    as the caller wrote them.
+    """
+    aliases = {**ALIASES, **aliases}
+    known = definitions(cast("type", kind))
+    texts: dict[str, str] = {}
+    spellings: dict[str, str] = {}
+    problems: list[str] = []
+    without_effect: list[str] = []
+    for given, value in settings.items():
+        key = aliases.get(given, given)
+        is_for_bytes = isinstance(value, str) and value in BYTE_CLASSES
+        if given in ADDRESSES or value is None:
+            continue
+        if given in REFUSED and not is_for_bytes:
+            problems.append(f"{given} is not supported: {REFUSED[given]}")
+        elif given in WITHOUT_EFFECT or is_for_bytes:
+            without_effect.append(given)
+        elif key not in known:
+            dotted = given.replace("_", ".")  # the spelling of Python's keyword arguments
+            keys = {*known, *aliases}
+            meant = dotted if dotted in keys else meant_key(given, keys)
+            problems.append(f"{given} is unknown" + (f"; is {meant} meant?" if meant else ""))
+        elif spellings.get(key, given) != given:
+            problems.append(f"{given} and {spellings[key]} are the same setting")
+        else:
+            spellings[key] = given
+            texts[key] = _text(given, key, value)
+    if problems:
+        raise ConfigError("settings", "; ".join(problems))
+    try:
+        config, _ = load(kind, texts)
+    except ConfigError as error:
+        raise ConfigError(spellings.get(error.setting, error.setting), error.problem) from None
+    if without_effect:
+        LOG.warning("settings without effect here: %s", ", ".join(sorted(without_effect)))
+    return config
+
+
+def _text(given: str, key: str, value: Any) -> str:
+    """Return a value in Kafka's notation."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if given in KIBIBYTES and str(value).isdecimal():
+        value = int(value) << 10
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    if not isinstance(value, str | int | float):
+        raise ConfigError(given, f"is a {type(value).__name__}; it must be a text or a number")
+    others = VALUES.get(key, {})
+    return (
+        ",".join(others.get(part.strip(), part.strip()) for part in str(value).split(","))
+        if others
+        else str(value)
+    )

@@ -1,0 +1,47 @@
+"""The supported cipher suites, by Java's names and OpenSSL's. Pure."""
+
+from ottla.model.errors import ConfigError
+
+TLS_1_3_SUITES = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+"""All suites of TLS 1.3. Python's ssl enables them only together."""
+
+TLS_1_2_SUITES = {
+    f"TLS_{exchange}_WITH_{java}": f"{exchange.replace('_', '-')}-{openssl}"
+    for exchange in ("ECDHE_ECDSA", "ECDHE_RSA", "DHE_RSA")
+    for java, openssl in (
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    )
+}
+"""OpenSSL's name by Java's name, for the suites with forward secrecy and authenticated
+encryption."""
+
+SUITE_NAMES = frozenset({*TLS_1_3_SUITES, *TLS_1_2_SUITES, *TLS_1_2_SUITES.values()})
+
+
+def openssl_name(name: str) -> str:
+    """Return OpenSSL's name of a TLS 1.2 suite."""
+    return TLS_1_2_SUITES.get(name, name)
+
+
+def check_suites(names: tuple[str, ...], key: str) -> None:
+    """Refuse unsupported suites with a ConfigError that names the supported ones."""
+    for name in names:
+        if name not in SUITE_NAMES:
+            raise ConfigError(
+                key,
+                f"has {name!r}; it must be a list of any of "
+                f"{', '.join((*TLS_1_3_SUITES, *TLS_1_2_SUITES))}",
+            )
+    of_1_3 = [name for name in names if name in TLS_1_3_SUITES]
+    if of_1_3 and len(of_1_3) < len(TLS_1_3_SUITES):
+        raise ConfigError(
+            key,
+            "has some suites of TLSv1.3 and not all; Python's ssl enables all three or none: "
+            f"{', '.join(TLS_1_3_SUITES)}",
+        )

@@ -1,0 +1,8 @@
+"""Settings of topics, log directories and compaction.
+
+topic.py               settings of one topic, with the broker key that gives each its default
+cleaner.py             compaction of logs
+cordoned.py            log directories that get no new replica (KIP-1066)
+disks.py               free space below which a node warns
+throttled_replicas.py  replicas of a topic whose replication is throttled
+"""

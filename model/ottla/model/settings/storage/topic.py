@@ -1,0 +1,458 @@
+"""The settings of one topic, and the broker settings that supply their defaults."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.limits import GIB, INT64_MAX, MIB
+from ottla.model.settings.declare import Definition, SettingKind, definitions, load, setting
+from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas, throttled_replicas
+from ottla.model.values import frozen
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+LONGER_UNITS = {
+    "log.retention.minutes": MINUTE_MS,
+    "log.retention.hours": HOUR_MS,
+    "log.roll.hours": HOUR_MS,
+    "log.roll.jitter.hours": HOUR_MS,
+}
+"""Milliseconds per unit of the broker keys whose values are converted before they become the
+default of a topic setting."""
+
+NO_REPLICAS = ThrottledReplicas()
+
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+
+
+@frozen(kw_only=True)
+class TopicConfig:
+    """Settings of one topic; every change takes effect at once."""
+
+    cleanup_policy: tuple[str, ...] = setting(
+        ("delete",),
+        key="cleanup.policy",
+        one_of=("delete", "compact"),
+        broker_keys=("log.cleanup.policy",),
+        doc="Treatment of old segments: deleted by age and size, compacted by key, or both.",
+    )
+    compression_type: str = setting(
+        "producer",
+        key="compression.type",
+        one_of=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        broker_keys=("compression.type",),
+        doc="Codec in which batches are stored; 'producer' keeps the producer's codec.",
+    )
+    compression_gzip_level: int = setting(
+        -1,
+        key="compression.gzip.level",
+        at_least=-1,
+        at_most=9,
+        none_of=(0,),
+        broker_keys=("compression.gzip.level",),
+        doc="Level of gzip, if that is the compression.type; -1 is the library's default.",
+    )
+    compression_lz4_level: int = setting(
+        9,
+        key="compression.lz4.level",
+        at_least=1,
+        at_most=17,
+        broker_keys=("compression.lz4.level",),
+        doc="Level of lz4, if that is the compression.type; 9 is lz4's fast compressor.",
+    )
+    compression_zstd_level: int = setting(
+        3,
+        key="compression.zstd.level",
+        at_least=-131_072,
+        at_most=22,
+        broker_keys=("compression.zstd.level",),
+        doc="Level of zstd, if that is the compression.type.",
+    )
+    delete_retention_ms: int = setting(
+        DAY_MS,
+        key="delete.retention.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.cleaner.delete.retention.ms",),
+        doc="Time for which a tombstone of a compacted topic remains readable.",
+    )
+    file_delete_delay_ms: int = setting(
+        MINUTE_MS,
+        key="file.delete.delay.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.segment.delete.delay.ms",),
+        doc="Time for which a removed file remains on disk for reads under way.",
+    )
+    flush_messages: int = setting(
+        INT64_MAX,
+        key="flush.messages",
+        kind=SettingKind.LONG,
+        at_least=1,
+        broker_keys=("log.flush.interval.messages",),
+        doc="Number of records after which the log is flushed to disk; 1 flushes before every "
+        "response.",
+    )
+    flush_ms: int = setting(
+        INT64_MAX,
+        key="flush.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        doc="Time after which written records are flushed to disk.",
+    )
+    follower_replication_throttled_replicas: ThrottledReplicas = setting(
+        NO_REPLICAS,
+        key="follower.replication.throttled.replicas",
+        kind=SettingKind.LIST,
+        parse=throttled_replicas,
+        doc="Replicas throttled on the follower's side, as partition:broker each, or *.",
+    )
+    index_interval_bytes: int = setting(
+        4_096,
+        key="index.interval.bytes",
+        at_least=0,
+        broker_keys=("log.index.interval.bytes",),
+        doc="Log bytes between two index entries. Smaller speeds up look-ups; larger keeps indexes "
+        "small.",
+    )
+    leader_replication_throttled_replicas: ThrottledReplicas = setting(
+        NO_REPLICAS,
+        key="leader.replication.throttled.replicas",
+        kind=SettingKind.LIST,
+        parse=throttled_replicas,
+        doc="Replicas throttled on the leader's side, as partition:broker each, or *.",
+    )
+    max_compaction_lag_ms: int = setting(
+        INT64_MAX,
+        key=MAX_COMPACTION_LAG,
+        kind=SettingKind.LONG,
+        at_least=1,
+        broker_keys=("log.cleaner.max.compaction.lag.ms",),
+        doc="Maximum time that a record may remain uncompacted.",
+    )
+    max_message_bytes: int = setting(
+        MIB + 12,
+        key="max.message.bytes",
+        at_least=0,
+        broker_keys=("message.max.bytes",),
+        doc="Size of the largest accepted record batch, as stored.",
+    )
+    message_timestamp_after_max_ms: int = setting(
+        HOUR_MS,
+        key="message.timestamp.after.max.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.message.timestamp.after.max.ms",),
+        doc="Maximum difference by which a record's timestamp may be ahead of the broker's clock.",
+    )
+    message_timestamp_before_max_ms: int = setting(
+        INT64_MAX,
+        key="message.timestamp.before.max.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.message.timestamp.before.max.ms",),
+        doc="Maximum difference by which a record's timestamp may be behind the broker's clock.",
+    )
+    message_timestamp_type: str = setting(
+        "CreateTime",
+        key="message.timestamp.type",
+        one_of=("CreateTime", "LogAppendTime"),
+        broker_keys=("log.message.timestamp.type",),
+        doc="Source of a record's timestamp: the producer's clock or the broker's.",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5,
+        key="min.cleanable.dirty.ratio",
+        at_least=0,
+        at_most=1,
+        broker_keys=("log.cleaner.min.cleanable.ratio",),
+        doc="Fraction of uncompacted bytes above which a log is compacted.",
+    )
+    min_compaction_lag_ms: int = setting(
+        0,
+        key=MIN_COMPACTION_LAG,
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.cleaner.min.compaction.lag.ms",),
+        doc="Minimum time that a record remains uncompacted.",
+    )
+    min_insync_replicas: int = setting(
+        1,
+        key="min.insync.replicas",
+        at_least=1,
+        broker_keys=("min.insync.replicas",),
+        doc="Number of replicas that must be in sync for a produce request with acks=all to be "
+        "accepted.",
+    )
+    preallocate: bool = setting(
+        False,
+        key="preallocate",
+        broker_keys=("log.preallocate",),
+        doc="Whether a new segment's file is created with its full size.",
+    )
+    record_validation: str = setting(
+        "header",
+        key="record.validation",
+        one_of=("header", "full"),
+        doc="Ottla's own: validation of batch headers only, or of every record. Always full if the "
+        "topic is compacted or recompressed.",
+    )
+    retention_bytes: int = setting(
+        -1,
+        key="retention.bytes",
+        kind=SettingKind.LONG,
+        broker_keys=("log.retention.bytes",),
+        doc="Size of a partition above which its oldest segments are deleted; -1 is unlimited.",
+    )
+    retention_ms: int = setting(
+        7 * DAY_MS,
+        key="retention.ms",
+        kind=SettingKind.LONG,
+        at_least=-1,
+        broker_keys=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        doc="Age above which segments are deleted; -1 is unlimited.",
+    )
+    segment_bytes: int = setting(
+        GIB,
+        key="segment.bytes",
+        at_least=MIB,
+        broker_keys=("log.segment.bytes",),
+        doc="Size at which a partition's log rolls to a new segment.",
+    )
+    segment_index_bytes: int = setting(
+        10 * MIB,
+        key="segment.index.bytes",
+        at_least=4,
+        broker_keys=("log.index.size.max.bytes",),
+        doc="Maximum size of an index file; a full index rolls the segment.",
+    )
+    segment_jitter_ms: int = setting(
+        0,
+        key="segment.jitter.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        broker_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        doc="Maximum of a random time that is subtracted from segment.ms, so that segments do not "
+        "all roll at once.",
+    )
+    segment_ms: int = setting(
+        7 * DAY_MS,
+        key="segment.ms",
+        kind=SettingKind.LONG,
+        at_least=1,
+        broker_keys=("log.roll.ms", "log.roll.hours"),
+        doc="Age at which a partition's log rolls to a new segment.",
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        key="unclean.leader.election.enable",
+        broker_keys=("unclean.leader.election.enable",),
+        doc="Whether a replica that may lack acknowledged records can become leader if no other is "
+        "left.",
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        """True if the log of the topic is compacted."""
+        return "compact" in self.cleanup_policy
+
+    @classmethod
+    def from_texts(
+        cls, overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None
+    ) -> "TopicConfig":
+        """Return a topic's settings from its overrides and `defaults` (both by topic key).
+
+        Unknown keys are ignored; an invalid value raises ConfigError.
+        """
+        texts = {**(defaults or {}), **overrides}
+        return load(cls, texts)[0]
+
+
+TOPIC_DEFAULTS = TopicConfig()
+"""The settings of a topic if nothing is set."""
+
+_NO_REMOTE_STORAGE = "there is no remote storage"
+
+
+def _absent(
+    key: str, default: str, why: str, kind: SettingKind, *broker_keys: str, at_least: int = -1
+) -> Definition:
+    return Definition(
+        key=key,
+        field_name="",
+        kind=kind,
+        default=default,
+        doc=f"Accepted at its default only: {why}.",
+        at_least=None if kind is SettingKind.BOOLEAN else at_least,
+        broker_keys=broker_keys,
+        default_only_because=why,
+    )
+
+
+ABSENT_DEFINITIONS: Mapping[str, Definition] = {
+    one.key: one
+    for one in (
+        _absent(
+            "errors.deadletterqueue.group.enable",
+            "false",
+            "share groups are not served",
+            SettingKind.BOOLEAN,
+        ),
+        _absent(
+            "local.retention.bytes",
+            "-2",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.local.retention.bytes",
+            at_least=-2,
+        ),
+        _absent(
+            "local.retention.ms",
+            "-2",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.local.retention.ms",
+            at_least=-2,
+        ),
+        _absent(
+            "max.decompressed.message.bytes",
+            "2147483639",
+            "Ottla bounds the size of a decompressed batch itself",
+            SettingKind.INT,
+            "max.decompressed.message.bytes",
+            at_least=1,
+        ),
+        _absent(
+            "remote.copy.lag.bytes",
+            "-1",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.remote.copy.lag.bytes",
+        ),
+        _absent(
+            "remote.copy.lag.ms",
+            "0",
+            _NO_REMOTE_STORAGE,
+            SettingKind.LONG,
+            "log.remote.copy.lag.ms",
+        ),
+        *(
+            _absent(key, "false", _NO_REMOTE_STORAGE, SettingKind.BOOLEAN)
+            for key in (
+                "remote.log.copy.disable",
+                "remote.log.delete.on.disable",
+                "remote.storage.enable",
+            )
+        ),
+    )
+}
+"""Kafka's topic settings of features that Ottla lacks, by key."""
+
+TOPIC_DEFINITIONS: Mapping[str, Definition] = {**definitions(TopicConfig), **ABSENT_DEFINITIONS}
+
+BROKER_TO_TOPIC: dict[str, str] = {
+    broker_key: definition.key
+    for definition in definitions(TopicConfig).values()
+    for broker_key in definition.broker_keys
+}
+"""The topic setting whose default each broker key supplies."""
+
+
+_HOURS_OF_DAYS = str(7 * 24)
+UNSET_DEFAULTS: Mapping[str, str | None] = {
+    "log.retention.ms": None,
+    "log.retention.minutes": None,
+    "log.retention.hours": _HOURS_OF_DAYS,
+    "log.roll.ms": None,
+    "log.roll.hours": _HOURS_OF_DAYS,
+    "log.roll.jitter.ms": None,
+    "log.roll.jitter.hours": "0",
+    "log.flush.interval.ms": None,
+}
+"""Kafka's defaults of those broker keys of which several supply the same topic setting. Only one of
+them has a default."""
+
+RETENTION_TIMES = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+"""Broker keys whose negative values all mean "unlimited"; zero is refused."""
+
+
+def _default_definition(broker_key: str, topic_key: str) -> Definition:
+    """Return the declaration of a broker key, by Kafka's rules for brokers."""
+    of_topic = TOPIC_DEFINITIONS[topic_key]
+    own = replace(
+        of_topic,
+        key=broker_key,
+        default=UNSET_DEFAULTS.get(broker_key, of_topic.default),
+        # As in Kafka, only the key in the topic setting's own unit is dynamic.
+        is_dynamic=broker_key not in LONGER_UNITS,
+    )
+    if broker_key in LONGER_UNITS:
+        own = replace(own, kind=SettingKind.INT)
+    if broker_key in RETENTION_TIMES:
+        own = replace(own, at_least=None, none_of=(0,))
+    return own
+
+
+DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
+    broker_key: _default_definition(broker_key, topic_key)
+    for broker_key, topic_key in BROKER_TO_TOPIC.items()
+}
+"""The broker settings that supply topic defaults, by broker key."""
+
+
+def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the topic defaults in broker settings, by topic key. Checks every value."""
+    found: dict[str, str] = {}
+    for definition in definitions(TopicConfig).values():
+        for broker_key in definition.broker_keys:
+            if broker_key in broker_texts:
+                found[definition.key] = as_topic_text(broker_key, broker_texts[broker_key])
+                break
+    return found
+
+
+def as_topic_text(broker_key: str, text: str) -> str:
+    """Return a broker key's text in the notation of its topic key. Raises ConfigError if it is
+    invalid.
+
+    Hours and minutes become milliseconds; an unlimited retention time is -1.
+    """
+    value = DEFAULT_DEFINITIONS[broker_key].value_of(text)
+    if broker_key in RETENTION_TIMES and value < 0:
+        return "-1"
+    unit_ms = LONGER_UNITS.get(broker_key)
+    return text.strip() if unit_ms is None else str(value * unit_ms)
+
+
+def check_topic_texts(texts: Mapping[str, str | None]) -> None:
+    """Refuse (INVALID_CONFIG) a topic setting that is unknown or has an invalid value."""
+    for key, text in texts.items():
+        definition = TOPIC_DEFINITIONS.get(key)
+        if definition is None:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
+        if text is None:
+            raise RefusedError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {key}"
+            )
+        try:
+            definition.value_of(text)
+        except ConfigError as error:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def check_topic_as_a_whole(texts: Mapping[str, str | None]) -> None:
+    """Refuse topic settings that contradict each other, with INVALID_CONFIG.
+
+    `texts` are all settings that will be set on the topic itself. Each of them is valid by itself.
+    """
+    shortest, longest = texts.get(MIN_COMPACTION_LAG), texts.get(MAX_COMPACTION_LAG)
+    if shortest is not None and longest is not None and int(shortest) > int(longest):
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_COMPACTION_LAG} {shortest} is above {MAX_COMPACTION_LAG} {longest}: nothing "
+            "could be compacted in time",
+        )

@@ -1,0 +1,89 @@
+"""Disk space that is reserved for the metadata log, to be used when its disk is full.
+
+Pure. The reserve is a file of zeros, `reserved.space`, in the directory of the metadata log. When
+the disk has too little space for the log, the file is shortened by just the size that the log
+needs, so that producers on the same disk cannot use the space first. The file grows again when
+there is enough space. Until space is freed, a node with a full disk can therefore still follow the
+metadata, learn which topics were deleted, and restart.
+"""
+
+from collections.abc import Callable
+
+from ottla.model.limits import KIB, MIB
+from ottla.storage.disk.disk_errors import is_disk_full
+from ottla.storage.disk.disk_seam import Disk, DiskFile
+
+RESERVED_FILE = "reserved.space"
+
+RESERVED_BYTES = 2 * MIB
+"""Size of the reserve in bytes, enough for some ten thousand metadata records. A busy cluster uses
+up a smaller reserve sooner; a larger one takes space from the partition logs."""
+
+ELECTION_BYTES = 128 * KIB
+"""Bytes at the end of the reserve that only votes and epochs may use.  A voter that cannot store
+these must not send responses."""
+
+PIECE_BYTES = 256 * KIB
+
+
+class ReservedSpace:
+    """The reserve file, and the space that is left in it."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{RESERVED_FILE}"
+        self.left_bytes = 0
+        """Size of the reserve at the last check, in bytes."""
+        self.on_needed: Callable[[], None] = lambda: None
+        """Function that is called each time the disk is found to be full."""
+
+    async def keep(self) -> None:
+        """Refill the reserve if the volume has free space for twice its size.
+
+        Raises OSError if the disk fails.
+        """
+        space = await self._disk.space(self._directory)
+        if self._disk.exists(self._path):
+            self._look()
+        if space.usable_bytes < 2 * RESERVED_BYTES:
+            return
+        file = self._disk.open(self._path, create=True)
+        try:
+            zeros = memoryview(bytes(PIECE_BYTES))
+            while (size_bytes := file.size_bytes) < RESERVED_BYTES:
+                file.pwrite(size_bytes, [zeros[: RESERVED_BYTES - size_bytes]])
+                self.left_bytes = file.size_bytes
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+        finally:
+            file.close()
+
+    def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
+        """Free `size_bytes` of the reserve for the next write. Returns False if nothing is left."""
+        self.on_needed()
+        if not self._disk.exists(self._path):
+            return False
+        file = self._disk.open(self._path)
+        try:
+            has_given = _cut(file, size_bytes, 0 if is_for_election else ELECTION_BYTES)
+            self.left_bytes = file.size_bytes
+            return has_given
+        finally:
+            file.close()
+
+    def _look(self) -> None:
+        file = self._disk.open(self._path)
+        try:
+            self.left_bytes = file.size_bytes
+        finally:
+            file.close()
+
+
+def _cut(file: DiskFile, size_bytes: int, kept_bytes: int) -> bool:
+    left_bytes = file.size_bytes
+    if left_bytes <= kept_bytes:
+        return False
+    file.set_size(max(kept_bytes, left_bytes - size_bytes))
+    return True

@@ -1,0 +1,77 @@
+"""The task that writes a snapshot of the image whenever enough log bytes were added or enough time
+has passed.
+
+The image is immutable, so it can be written while newer images are created.  Other tasks may run
+after each batch.
+"""
+
+import logging
+
+import trio
+
+from ottla.metadata.snapshot import records_of
+from ottla.model.seams import Clock
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.quorum.image_loader_driver import ImageLoader
+from ottla.node.quorum.metadata_log import MetadataLog
+from ottla.node.quorum.snapshot_file import SnapshotFile
+from ottla.raft import snapshot
+from ottla.storage.disk.disk_errors import is_disk_full
+
+_LOGGER = logging.getLogger(__name__)
+
+CHECK_INTERVAL_MS = 1_000
+"""Interval in ms between checks whether a snapshot is due.  With a longer one, the log may exceed
+its maximum size."""
+
+
+class SnapshotWriter:
+    """Writes the snapshots of this node.  Every member of the quorum writes its own."""
+
+    def __init__(
+        self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock
+    ) -> None:
+        self._log = log
+        self._loader = loader
+        self._config = config
+        self._clock = clock
+        self._last_ms = clock.monotonic_ms()
+
+    async def run(self) -> None:
+        """Write a snapshot whenever one is due, until cancelled."""
+        while True:
+            await trio.sleep(CHECK_INTERVAL_MS / 1000)
+            try:
+                if self._is_due():
+                    await self.write()
+                else:
+                    await self._log.forget_old()
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                # The snapshot stays due.  The log keeps the records that the snapshot would have
+                # allowed it to delete.
+                _LOGGER.error("there is no room for a snapshot of the metadata")
+
+    async def write(self) -> None:
+        """Write a snapshot of the present image now."""
+        self._loader.bytes_since_snapshot = 0
+        self._last_ms = self._clock.monotonic_ms()
+        image = self._loader.image
+        provenance = image.provenance
+        if provenance.offset < 0:
+            return
+        file = SnapshotFile(
+            id=provenance.end,
+            last_contained_timestamp_ms=provenance.timestamp_ms,
+            voters=self._log.voters,
+        )
+        await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))
+
+    def _is_due(self) -> bool:
+        return snapshot.is_due(
+            self._config,
+            bytes_since=self._loader.bytes_since_snapshot,
+            ms_since=self._clock.monotonic_ms() - self._last_ms,
+            has_new_records=self._loader.bytes_since_snapshot > 0,
+        )

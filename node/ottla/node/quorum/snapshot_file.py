@@ -1,0 +1,55 @@
+"""The contents of a snapshot file: raft's header batch, the records of an image, raft's footer
+batch (KIP-630).
+
+Pure.  The offsets of the batches start at 0.  Their epoch is the epoch in the snapshot id.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ottla.metadata.records import Record
+from ottla.model.ids import Offset, OffsetAndEpoch
+from ottla.model.values import frozen
+from ottla.node.quorum.record_batches import snapshot_data_batches
+from ottla.raft.snapshot import footer_batch, opening_batch
+from ottla.raft.voters import VoterSet
+from ottla.wire.batch import parse_header
+
+
+@frozen(kw_only=True)
+class SnapshotFile:
+    """Properties of a snapshot besides its records."""
+
+    id: OffsetAndEpoch
+    last_contained_timestamp_ms: int
+    """Timestamp of the last log record that the snapshot contains, used for all of its batches.
+
+    No clock is read here, so that every replica writes the same bytes for the same snapshot id.
+    """
+    voters: VoterSet | None
+    """Voters to write into the snapshot.  None if they are known only from settings."""
+
+    def batches(self, records: Iterable[Record]) -> Iterator[bytes]:
+        """Yield the contents of the file, one batch at a time."""
+        opening = opening_batch(
+            self.voters,
+            last_contained_timestamp_ms=self.last_contained_timestamp_ms,
+            leader_epoch=self.id.epoch,
+        )
+        yield opening
+        end_offset = parse_header(opening).end_offset
+        for batch in self._data(records, end_offset):
+            yield batch
+            end_offset = parse_header(batch).end_offset
+        yield footer_batch(
+            base_offset=end_offset,
+            timestamp_ms=self.last_contained_timestamp_ms,
+            leader_epoch=self.id.epoch,
+        )
+
+    def _data(self, records: Iterable[Record], base_offset: Offset) -> Iterator[bytes]:
+        return snapshot_data_batches(
+            records,
+            timestamp_ms=self.last_contained_timestamp_ms,
+            epoch=self.id.epoch,
+            base_offset=base_offset,
+        )

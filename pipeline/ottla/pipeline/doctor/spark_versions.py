@@ -1,0 +1,66 @@
+"""Versions of Spark and its libraries that work together: the table of docs/spark.md.  Pure.
+
+Each entry was found in Maven Central or in the metadata of a Python package on 2026-11-28.  A
+library without a version for a Spark is a fact, too: an empty text.  `ottla doctor spark` judges
+the installed packages by this table, and a test compares it with the page.
+"""
+
+from typing import NamedTuple
+
+
+class SparkVersion(NamedTuple):
+    """A minor version of Spark, and the newest versions of its libraries."""
+
+    spark: str
+    is_supported: bool
+    """False if Ottla's data source needs a newer Spark."""
+    java: str
+    kafka_connector: str
+    """Version of org.apache.spark:spark-sql-kafka-0-10_2.13."""
+    avro: str
+    """Version of org.apache.spark:spark-avro_2.13."""
+    delta: str
+    """Version of the Python package delta-spark, which names the pyspark that it accepts."""
+    iceberg: str
+    """Version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13."""
+
+
+SPARK_VERSIONS = (
+    SparkVersion("4.3", True, "17, 21", "", "", "", ""),
+    SparkVersion("4.2", True, "17, 21", "4.2.0", "4.2.0", "4.4.1", ""),
+    SparkVersion("4.1", False, "17, 21", "4.1.1", "4.1.1", "4.3.1", "1.12.0"),
+)
+PREFERRED = SPARK_VERSIONS[1]
+"""The Spark that the extra `spark` installs: the newest with most libraries."""
+LIBRARIES = {
+    "kafka_connector": "Spark's Kafka connector",
+    "avro": "spark-avro",
+    "delta": "delta-spark",
+    "iceberg": "Iceberg's runtime",
+}
+"""Names of the libraries, by their fields."""
+HEADERS = ("Spark and pyspark", '`format("ottla")`', "Java", *LIBRARIES.values())
+MISSING = "does not exist"
+
+
+def version_for(pyspark: str) -> SparkVersion | None:
+    """Return the row of an installed pyspark, or None if the table does not have it."""
+    minor = ".".join(pyspark.split(".")[:2])
+    return next((row for row in SPARK_VERSIONS if row.spark == minor), None)
+
+
+def missing_libraries(row: SparkVersion) -> list[str]:
+    """Return the names of the libraries that have no version for a Spark."""
+    return [name for field, name in LIBRARIES.items() if not getattr(row, field)]
+
+
+def page_rows() -> list[str]:
+    """Return the table as the lines of a Markdown table."""
+    lines = [HEADERS, tuple("---" for _ in HEADERS)]
+    for row in SPARK_VERSIONS:
+        libraries = (getattr(row, field) or MISSING for field in LIBRARIES)
+        lines.append((row.spark, "yes" if row.is_supported else "no", row.java, *libraries))
+    return [
+        "|" + "|".join("---" if cell == "---" else f" {cell} " for cell in line) + "|"
+        for line in lines
+    ]

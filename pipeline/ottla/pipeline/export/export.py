@@ -1,0 +1,284 @@
+"""Exports a topic into a table: each record once, also over restarts.
+
+The table has the position (`table_sink.py`), so a restart continues exactly behind the last row.
+Memory is bounded: one fetched response, one row group, and at most `SAMPLE_ROWS` records from which
+columns are inferred.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.pipeline.export.json_values import JsonValues, inferred_type
+from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_columns import READ_COLUMNS, TableRows
+from ottla.pipeline.export.table_position import (
+    ExportProgress,
+    LogBounds,
+    TablePosition,
+    first_position,
+    pending_ranges,
+)
+from ottla.pipeline.export.table_sink import TableSink
+from ottla.pipeline.read.cluster_queries import FIRST_ANSWER_TIMEOUT_S, ClusterQueries
+from ottla.pipeline.read.offsets import EARLIEST, LATEST
+from ottla.pipeline.read.range_reader import read_ranges
+from ottla.pipeline.read.ranges import OffsetRange
+from ottla.pipeline.read.read_options import ReadOptions
+from ottla.pipeline.read.source_options import Subscribe
+
+POLL_S = 0.5
+"""Interval of looks for new records, in seconds.  Each is two small requests."""
+SAMPLE_ROWS = 20_000
+"""Records from which the columns of JSON values are inferred, if there are as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The topic of an export, the form of its rows, and the size of its commits."""
+
+    topic: str
+    read: ReadOptions
+    """Addresses, login and isolation level."""
+    is_json: bool = False
+    """True if values are JSON, which become typed columns."""
+    value_type: pa.StructType | None = None
+    """Type of JSON values; None infers it from the first records."""
+    follows: bool = False
+    """True to wait for new records at the end of the topic."""
+    file_bytes: int = 128 << 20
+    """Size at which a file is finished and committed."""
+    commit_interval_s: float = 60.0
+    """Longest time that rows wait for their commit, if the export follows."""
+    compression: str = "zstd"
+    """Codec of Parquet: zstd, snappy, lz4, gzip or none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFigures:
+    """Figures of a running export."""
+
+    row_count: int
+    """Rows read by this run."""
+    committed_count: int
+    """Rows that this run has committed."""
+    file_count: int
+    behind_count: int
+    """Offsets between the position and the end of the topic at the last look."""
+    position: TablePosition | None
+    """Position of the last commit."""
+
+
+class TopicExport:
+    """One run of an export."""
+
+    def __init__(
+        self,
+        sink: TableSink,
+        options: ExportOptions,
+        *,
+        show: Callable[[ExportFigures], None] = lambda figures: None,
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`show` is called with the figures after each batch; `is_ending` requests the end, after
+        which the rows so far are committed."""
+        self._sink = sink
+        self._options = options
+        self._read = replace(options.read, columns=READ_COLUMNS, include_headers=True)
+        self._show = show
+        self._is_ending = is_ending
+        self._rows: TableRows | None = None
+        self._sample: list[pa.RecordBatch] | None = None
+        self._progress: ExportProgress | None = None
+        self._file: ParquetFile | None = None
+        self._opened_at = 0.0
+        self._row_count = self._committed_count = self._file_count = 0
+        self._end_count = 0
+        self._settle_columns()
+
+    def run(self) -> ExportFigures:
+        """Export until the end of the topic, or until the end is requested.
+
+        Raises RefusedError for lost records, another topic of the same name, or another export of
+        the table; ConnectionLostError if no broker answers.
+        """
+        asking = ClusterQueries(self._read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)
+        try:
+            while True:
+                bounds = self._bounds(asking)
+                ranges = self._pending(bounds)
+                lost = self._export(ranges) if ranges else None
+                if lost is not None:
+                    self._commit()
+                    self._pending(self._bounds(asking))  # raises with both offsets
+                    raise lost
+                if self._is_ending() or not self._options.follows:
+                    break
+                if self._is_due():
+                    self._commit()
+                if not ranges:
+                    time.sleep(POLL_S)
+            self._commit()
+        finally:
+            asking.close()
+        return self.figures()
+
+    def figures(self) -> ExportFigures:
+        """Return the present figures."""
+        done = 0 if self._progress is None else sum(self._progress.present().next_offsets.values())
+        return ExportFigures(
+            row_count=self._row_count,
+            committed_count=self._committed_count,
+            file_count=self._file_count,
+            behind_count=max(0, self._end_count - done),
+            position=self._sink.position,
+        )
+
+    def _settle_columns(self) -> None:
+        """Choose the columns: those of the table, of the options, or to be inferred."""
+        schema, options = self._sink.schema, self._options
+        values: JsonValues | None = None
+        if schema is None:
+            if options.is_json and options.value_type is None:
+                self._sample = []
+                return
+            if options.is_json:
+                values = JsonValues(options.value_type, reports_unknown_fields=False)
+        else:
+            values = self._values_of(schema)
+        self._rows = TableRows(options.topic, values)
+        if schema is not None and schema.names != self._rows.schema.names:
+            raise ConfigError(
+                self._sink.name, f"has the columns {', '.join(schema.names)}; export elsewhere"
+            )
+        self._sink.prepare(self._rows.schema)
+
+    def _values_of(self, schema: pa.Schema) -> JsonValues | None:
+        """Return the parser for the values of an existing table."""
+        type_ = schema.field("value").type if "value" in schema.names else pa.null()
+        options = self._options
+        if pa.types.is_struct(type_) != options.is_json:
+            form = "JSON" if pa.types.is_struct(type_) else "bytes"
+            raise ConfigError(
+                self._sink.name, f"has values as {form}; export as before, or elsewhere"
+            )
+        if not options.is_json:
+            return None
+        if options.value_type is not None and options.value_type != type_:
+            raise ConfigError(
+                self._sink.name,
+                f"has values of the schema {type_}, not {options.value_type}; export elsewhere",
+            )
+        return JsonValues(type_, reports_unknown_fields=options.value_type is None)
+
+    def _bounds(self, asking: ClusterQueries) -> LogBounds:
+        """Return the present bounds of the topic's logs."""
+        topic = self._options.topic
+        found = asking.find_topics(Subscribe(frozenset({topic})))
+        if found.missing:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        starts = asking.offsets(dict.fromkeys(found.partitions, EARLIEST))
+        ends = asking.offsets(dict.fromkeys(found.partitions, LATEST))
+        return LogBounds(
+            topic=topic,
+            topic_id=found.topic_ids.get(topic, ""),
+            starts={at.partition: offset for at, offset in starts.items()},
+            # Retention may have moved the start between the two requests.
+            ends={at.partition: max(offset, starts[at]) for at, offset in ends.items()},
+        )
+
+    def _pending(self, bounds: LogBounds) -> list[OffsetRange]:
+        if self._progress is None:
+            self._progress = ExportProgress(self._sink.position or first_position(bounds))
+        self._end_count = sum(bounds.ends.values())
+        return pending_ranges(self._progress.present(), bounds)
+
+    def _export(self, ranges: Sequence[OffsetRange]) -> RefusedError | None:
+        """Write the records of ranges.  Returns the error if the log has lost records meanwhile."""
+        assert self._progress is not None
+        self._progress.begin(ranges)
+        try:
+            for records in read_ranges(ranges, self._read):
+                self._add(records)
+                if self._is_ending():
+                    self._use_sample()
+                    return None
+        except RefusedError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            self._use_sample()
+            return error
+        self._use_sample()
+        self._progress.end()
+        return None
+
+    def _add(self, records: pa.RecordBatch) -> None:
+        assert self._progress is not None
+        if self._sample is not None:
+            self._sample.append(records)
+            if sum(one.num_rows for one in self._sample) >= SAMPLE_ROWS:
+                self._use_sample()
+            return
+        assert self._rows is not None
+        offsets = records.column("offset")
+        self._progress.add(
+            records.column("partition")[0].as_py(),
+            offsets[0].as_py(),
+            offsets[-1].as_py(),
+            records.num_rows,
+        )
+        if self._file is None:
+            self._file = self._sink.open_file(
+                self._rows.schema, compression=self._options.compression
+            )
+            self._opened_at = time.monotonic()
+        self._file.add(self._rows.of(records))
+        self._row_count += records.num_rows
+        self._show(self.figures())
+        if self._is_due():
+            self._commit()
+
+    def _use_sample(self) -> None:
+        """Infer the columns from the sampled records, and write these."""
+        sample = self._sample
+        if not sample:
+            return
+        self._sample = None
+        type_ = inferred_type([records.column("value") for records in sample])
+        if type_ is None:
+            count = sum(one.num_rows for one in sample)
+            raise ConfigError(
+                "--json",
+                f"none of the first {count} values of {self._options.topic!r} is a JSON object "
+                "with fields; export without --json",
+            )
+        values = JsonValues(type_, reports_unknown_fields=True)
+        self._rows = TableRows(self._options.topic, values)
+        self._sink.prepare(self._rows.schema)
+        for records in sample:
+            self._add(records)
+
+    def _is_due(self) -> bool:
+        if self._file is None:
+            return False
+        if self._file.size_bytes >= self._options.file_bytes:
+            return True
+        age_s = time.monotonic() - self._opened_at
+        return self._options.follows and age_s >= self._options.commit_interval_s
+
+    def _commit(self) -> None:
+        """Commit the rows of the open file, if there is one."""
+        if self._file is None:
+            return
+        assert self._progress is not None
+        position = self._progress.position(uuid.uuid4().hex)
+        file, self._file = self._file, None
+        self._sink.commit(file, position)
+        self._committed_count += self._progress.row_count
+        self._file_count += 1
+        self._progress.on_committed(position)
+        self._show(self.figures())

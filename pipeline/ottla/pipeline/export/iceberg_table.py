@@ -1,0 +1,220 @@
+"""An Iceberg table of pyiceberg's catalogs, with its position in its snapshots.
+
+A commit adds one finished Parquet file, the position in the snapshot's summary, and the same
+position as a table property.  The position is that of the nearest ancestor of the current snapshot
+that has one: snapshots of maintenance have none, and a rollback moves it back with the rows.  If
+all such snapshots have expired, the property has it.
+
+pyiceberg (0.12) repeats a conflicting append on the new state of the table without any check, so
+that an older export that wakes up would double rows.  Therefore its retries are off here, in memory
+only; a commit is a compare-and-swap on the snapshot whose position was read.
+"""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import ConfigError
+from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_columns import table_schema
+from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
+from ottla.pipeline.export.table_sink import fenced
+
+PREFIX = "iceberg:"
+NAMESPACE_DEFAULT = "default"
+COMMITS_MAX = 10
+"""Tries of one commit against maintenance that changes the table at the same time."""
+
+
+class IcebergTable:
+    """A table in a catalog; created by `open_iceberg_table`."""
+
+    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], name: str) -> None:
+        self.name = name
+        self.position: TablePosition | None = None
+        self.schema: pa.Schema | None = None
+        self._catalog = catalog
+        self._identifier = identifier
+        self._table: Table | None = None
+        self._file: ParquetFile | None = None
+        self._output: Any = None
+        self._location = ""
+        try:
+            self._table = catalog.load_table(identifier)
+        except NoSuchTableError:
+            return
+        self.position = position_of(self._table, name)
+        self.schema = _plain(schema_to_pyarrow(self._table.schema()))
+        if self.position is None and self._table.current_snapshot() is not None:
+            raise ConfigError(name, "has rows of something else; export into another table")
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Create the table and its namespace if they do not exist."""
+        if self._table is not None:
+            return
+        value = schema.field("value").type
+        columns = table_schema(pa.string(), value if pa.types.is_struct(value) else None)
+        self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        self._table = self._catalog.create_table(self._identifier, columns)
+        self.schema = columns
+
+    def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
+        """Open a data file in the table's location, which no snapshot has yet."""
+        table = self._ready()
+        self._location = f"{table.location()}/data/{uuid.uuid4()}.parquet"
+        self._output = table.io.new_output(self._location).create()
+        self._file = ParquetFile(self._output, schema, compression=compression)
+        return self._file
+
+    def commit(self, file: ParquetFile, position: TablePosition) -> None:
+        """Finish the file, and add it and the position in one commit of the catalog.
+
+        Raises RefusedError if another export has committed; ConnectionLostError if the outcome is
+        unknown: the next export finds it in the table.
+        """
+        file.close(POSITION_KEY, position.to_text())
+        self._output.close()
+        self._output = self._file = None
+        text = position.to_text()
+        for _ in range(COMMITS_MAX):
+            table = self._ready()
+            handle = without_retries(table)
+            try:
+                with handle.transaction() as change:
+                    change.set_properties({POSITION_KEY: text})
+                    change.add_files(
+                        [self._location],
+                        snapshot_properties={POSITION_KEY: text},
+                        check_duplicate_files=False,
+                    )
+            except CommitFailedException:
+                self._table = self._catalog.load_table(self._identifier)
+                found = position_of(self._table, self.name)
+                if found != self.position:
+                    number = 0 if self.position is None else self.position.commit_number
+                    raise fenced(self.name, found, number) from None
+                continue  # maintenance has changed the table, which has the same rows
+            except (RESTError, OSError) as error:
+                raise ConnectionLostError(
+                    f"the commit to {self.name} may or may not be done ({error}); the next export "
+                    "finds that out"
+                ) from error
+            self._table = self._catalog.load_table(self._identifier)
+            break
+        else:
+            raise ConnectionLostError(
+                f"the table {self.name} changed during each of {COMMITS_MAX} tries of a commit"
+            )
+        self.position = position
+
+    def close(self) -> None:
+        """Close the unfinished file, which no snapshot has."""
+        if self._file is not None:
+            self._file.discard()
+        if self._output is not None:
+            self._output.close()
+
+    def _ready(self) -> Table:
+        assert self._table is not None
+        return self._table
+
+
+@contextmanager
+def open_iceberg_table(target: str, options: dict[str, str]) -> Iterator[IcebergTable]:
+    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export.
+
+    `options` complement the configuration of pyiceberg.  Raises ConfigError for an unknown catalog,
+    and for a table of something else.
+    """
+    name, *identifier = target.removeprefix(PREFIX).split(".")
+    if not name or not identifier or not all(identifier):
+        raise ConfigError("--to", f"is {target!r}; it must be {PREFIX}CATALOG.TABLE")
+    if len(identifier) == 1:
+        identifier = [NAMESPACE_DEFAULT, *identifier]
+    try:
+        catalog = load_catalog(name, **options)
+    except (ValueError, ImportError) as error:
+        raise ConfigError("--to", f"the catalog {name!r} can not be opened: {error}") from None
+    table = IcebergTable(catalog, tuple(identifier), target)
+    try:
+        yield table
+    finally:
+        table.close()
+
+
+def position_of(table: Table, name: str) -> TablePosition | None:
+    """Return the position of the export in a table, or None if there is none."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        summary = snapshot.summary
+        text = None if summary is None else summary.additional_properties.get(POSITION_KEY)
+        if text is not None:
+            return TablePosition.from_text(text, name)
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if table.current_snapshot() is None:
+        return None  # rolled back to its creation, or new
+    text = table.properties.get(POSITION_KEY)
+    return None if text is None else TablePosition.from_text(text, name)
+
+
+class OneTryTable(Table):
+    """A handle of a table whose commits fail at a conflict.
+
+    pyiceberg deletes the metadata files of a commit that is reported as failed.  A catalog may
+    report that of a commit that has arrived, if the transport repeated the request after a lost
+    response, so that is checked first.
+    """
+
+    def _do_commit(self, updates: Any, requirements: Any) -> None:
+        try:
+            super()._do_commit(updates, requirements)
+        except CommitFailedException:
+            found = position_of(self.catalog.load_table(self.name()), str(self.name()))
+            wanted = [
+                one.updates[POSITION_KEY]
+                for one in updates
+                if isinstance(one, SetPropertiesUpdate) and POSITION_KEY in one.updates
+            ]
+            if found is None or wanted != [found.to_text()]:
+                raise
+
+
+def without_retries(table: Table) -> OneTryTable:
+    """Return a handle of the table whose commits fail at a conflict."""
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    return OneTryTable(
+        table.name(),
+        table.metadata.model_copy(update={"properties": properties}),
+        table.metadata_location,
+        table.io,
+        table.catalog,
+        table.config,
+    )
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Return a table's schema with the types that an export writes."""
+    value = schema.field("value").type if "value" in schema.names else pa.null()
+    type_ = _plain_type(value) if pa.types.is_struct(value) else None
+    expected = table_schema(pa.string(), type_)
+    return expected if expected.names == schema.names else schema
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _plain_type(field.type)) for field in type_])
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(pa.field("element", _plain_type(type_.value_type)))
+    if pa.types.is_large_string(type_):
+        return pa.string()
+    return type_

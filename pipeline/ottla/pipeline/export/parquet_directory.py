@@ -1,0 +1,135 @@
+"""A directory of Parquet files that are one table, with its position in the newest file's footer.
+
+A commit is the rename of one finished file, so rows and position appear together, and every reader
+of `*.parquet` sees each record once at any moment.  A footer has the whole position: all files but
+the newest may be merged, moved or deleted.  Names of unfinished files begin with a dot; the next
+export deletes them.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.pipeline.archive.archive_directory import changing, sync_directory
+from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
+from ottla.pipeline.export.table_sink import fenced
+
+PARQUET = ".parquet"
+_NAME = re.compile(r"part-(\d{10,})\.parquet")
+_UNFINISHED = re.compile(r"\.part-\d+\.parquet\.tmp")
+
+
+class ParquetDirectory:
+    """A table in a directory, locked for one export; created by `open_directory`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position: TablePosition | None = None
+        self.schema: pa.Schema | None = None
+        self._output: BinaryIO | None = None
+        self._file: ParquetFile | None = None
+        self._draft = path
+        newest = _newest(path)
+        if newest is not None:
+            self.position = _position_of(path / newest)
+            self.schema = parquet.read_schema(path / newest)
+        elif any(name.endswith(PARQUET) for name in os.listdir(path)):
+            raise ConfigError(
+                str(path), "has Parquet files of something else; export into another directory"
+            )
+
+    @property
+    def name(self) -> str:
+        """The directory's path."""
+        return str(self.path)
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Delete what an earlier export left unfinished."""
+        for name in os.listdir(self.path):
+            if _UNFINISHED.fullmatch(name):
+                os.unlink(self.path / name)
+
+    def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
+        """Open the file of the next commit under a temporary name."""
+        self._draft = self.path / f".{_name_of(self._number + 1)}.tmp"
+        self._output = self._draft.open("wb")
+        self._file = ParquetFile(self._output, schema, compression=compression)
+        return self._file
+
+    def commit(self, file: ParquetFile, position: TablePosition) -> None:
+        """Finish the file, make it durable, and give it its name."""
+        assert self._output is not None
+        assert position.commit_number == self._number + 1
+        file.close(POSITION_KEY, position.to_text())
+        self._output.flush()
+        os.fsync(self._output.fileno())
+        self._output.close()
+        self._output = self._file = None
+        newest = _newest(self.path)
+        if newest is not None and newest != _name_of(self._number):
+            # The lock fails to exclude another export if the directory was replaced, or if its file
+            # system has no locks.
+            raise fenced(self.name, _position_of(self.path / newest), self._number)
+        if newest is None and self._number:
+            raise ConfigError(
+                self.name, "has lost its newest file, which has the position; this export ends"
+            )
+        os.rename(self._draft, self.path / _name_of(position.commit_number))
+        sync_directory(self.path)
+        self.position = position
+
+    def close(self) -> None:
+        """Close the unfinished file, which the next export deletes."""
+        if self._file is not None:
+            self._file.discard()
+        if self._output is not None:
+            self._output.close()
+
+    @property
+    def _number(self) -> int:
+        return 0 if self.position is None else self.position.commit_number
+
+
+@contextmanager
+def open_directory(path: Path) -> Iterator[ParquetDirectory]:
+    """Lock a directory for one export, and create it if necessary.
+
+    Raises ConfigError if another process has the lock, or if the directory is not an export's.
+    """
+    with changing(path):
+        directory = ParquetDirectory(path.resolve())
+        try:
+            yield directory
+        finally:
+            directory.close()
+
+
+def _newest(path: Path) -> str | None:
+    """Return the name of the newest file of an export."""
+    numbers = [int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found]
+    return _name_of(max(numbers)) if numbers else None
+
+
+def _name_of(number: int) -> str:
+    return f"part-{number:010}{PARQUET}"
+
+
+def _position_of(path: Path) -> TablePosition:
+    try:
+        metadata = parquet.read_metadata(path).metadata or {}
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"{path}: {error}") from None
+    text = metadata.get(POSITION_KEY.encode())
+    if text is None:
+        raise ConfigError(
+            str(path), "has no position of an export; move it away, or export elsewhere"
+        )
+    return TablePosition.from_text(text.decode(errors="replace"), str(path))

@@ -1,0 +1,71 @@
+"""Columns of a table: a record's fields, with its value as bytes or as typed columns.  Pure.
+
+The columns are those of `format("ottla")`, with `timestamp_type` in place of `timestampType`.  With
+JSON values, `value` is a struct, and `bad_value` has the bytes of each value that does not fit.
+"""
+
+import pyarrow as pa
+
+from ottla.pipeline.export.json_values import JsonValues
+from ottla.pipeline.read.arrow_schema import HEADERS, arrow_schema
+
+READ_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", HEADERS)
+"""Columns that are read from the log; the topic is the same in every row."""
+TOPIC_TYPE = pa.dictionary(pa.int8(), pa.string())
+"""Type of the topic in memory: one text for all rows.  In files it is a string."""
+
+
+def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.Schema:
+    """Return the schema of a table; `value_type` is None for bytes."""
+    before = {one.name: one for one in arrow_schema(READ_COLUMNS)}
+    fields = [before["key"]]
+    if value_type is None:
+        fields.append(before["value"])
+    else:
+        fields += [pa.field("value", value_type), pa.field("bad_value", pa.binary())]
+    fields += [
+        before[HEADERS],
+        pa.field("topic", topic_type),
+        before["partition"],
+        before["offset"],
+        before["timestamp"],
+        pa.field("timestamp_type", pa.int32()),
+    ]
+    return pa.schema(fields)
+
+
+class TableRows:
+    """Converts decoded records of one topic to rows of its table."""
+
+    def __init__(self, topic: str, values: JsonValues | None) -> None:
+        self._values = values
+        self._topic = pa.array([topic], pa.string())
+        value_type = None if values is None else values.type
+        self.schema = table_schema(TOPIC_TYPE, value_type)
+        """Schema of all rows."""
+
+    def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of records, in their order."""
+        count = records.num_rows
+        column = dict(zip(records.schema.names, records.columns, strict=True))
+        values: list[pa.Array] = [column["value"]]
+        if self._values is not None:
+            values = list(self._values.parse(column["value"]))
+        indices = _zeros(count)
+        return pa.RecordBatch.from_arrays(
+            [
+                column["key"],
+                *values,
+                column[HEADERS],
+                pa.DictionaryArray.from_arrays(indices, self._topic),
+                column["partition"],
+                column["offset"],
+                column["timestamp"],
+                column["timestampType"],
+            ],
+            schema=self.schema,
+        )
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int8(), count, [None, pa.py_buffer(bytes(count))])

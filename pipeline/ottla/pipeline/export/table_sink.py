@@ -1,0 +1,49 @@
+"""The interface of a place that an export writes to: it stores rows and position in one change."""
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_position import TablePosition
+
+
+class TableSink(Protocol):
+    """A table that is open for one export.
+
+    Invariants: RowsAndPositionTogether (`commit` makes both visible in one atomic change, or
+    neither), OneWriter (`commit` raises RefusedError if another export has committed since this one
+    read the position).
+    """
+
+    @property
+    def name(self) -> str:
+        """The table as the user named it."""
+
+    @property
+    def position(self) -> TablePosition | None:
+        """Position of the last commit; None before the first."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Schema of the table's rows, or None if it has none yet."""
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Create the table if it does not exist."""
+
+    def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
+        """Open the file of the next commit, which readers do not see."""
+
+    def commit(self, file: ParquetFile, position: TablePosition) -> None:
+        """Add an open file's rows to the table, and store the position."""
+
+
+def fenced(name: str, found: TablePosition | None, expected_number: int) -> RefusedError:
+    """Return the error of an export whose table another one has changed."""
+    number = 0 if found is None else found.commit_number
+    return RefusedError(
+        ErrorCode.FENCED_INSTANCE_ID,
+        f"another export has written to {name}: it is at commit {number}, and this export was at "
+        f"{expected_number}; this one has added nothing since, and ends",
+    )

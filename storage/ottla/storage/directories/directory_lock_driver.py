@@ -1,0 +1,56 @@
+"""The lock file `.lock` of a directory, which only one process can lock (with flock). The lock ends
+with the process."""
+
+import fcntl
+import os
+
+from ottla.model.errors import ConfigError
+from ottla.storage.disk.disk_seam import Disk, DiskFile
+
+LOCK_FILE = ".lock"
+
+_held: dict[tuple[int, int], str] = {}
+"""Directories that this process has locked, by device and inode of their lock files.
+
+A flock belongs to its open file description. It therefore cannot distinguish another process from a
+second name of the same directory in this process (a trailing slash, a symbolic link, a bind mount).
+"""
+
+
+def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskFile:
+    """Lock a directory for this process until `unlock_directory` is called with the returned file.
+
+    Raises ConfigError, naming `setting`, if another process holds the lock, or if this process
+    holds it under another name of the directory. A simulated disk has no descriptors and belongs to
+    one node by construction, so nothing is locked there.
+    """
+    file = disk.open(f"{path}/{LOCK_FILE}", create=True)
+    file.pin()  # Closing the descriptor would release the lock.
+    try:
+        descriptor = file.fileno()
+    except OSError:
+        return file
+    found = os.fstat(descriptor)
+    identity = found.st_dev, found.st_ino
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        file.unpin()
+        alias = _held.get(identity)
+        if alias is None or alias == path:
+            reason = f"{path} is in use by another process; stop it or choose another directory"
+        else:
+            reason = f"{path} is the same directory as {alias}; name each directory once"
+        raise ConfigError(setting, reason) from None
+    _held[identity] = path
+    return file
+
+
+def unlock_directory(file: DiskFile) -> None:
+    """Release the lock of a directory."""
+    path = file.path.removesuffix(f"/{LOCK_FILE}")
+    for identity in [held for held, name in _held.items() if name == path]:
+        del _held[identity]
+    file.close()
+    file.unpin()

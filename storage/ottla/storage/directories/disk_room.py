@@ -1,0 +1,266 @@
+"""Free space on a directory's volume (enough, filling or full), and the log line of each change.
+
+Pure. Inputs are measurements and refused writes with their time; the output is a change to log.
+Invariants: OneLineForEachChange (a state is logged once, and again only after another state), and
+FullUntilWritesFit (a full directory counts as having space again only once no write was refused for
+a while and more is free than a few batches need).
+"""
+
+from enum import Enum
+
+from ottla.model.limits import GIB, KIB, MIB
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.values import frozen
+from ottla.storage.disk.disk_seam import Space
+
+QUIET_MS = 10_000
+"""Time without a refused write after which a full directory counts as having space again. Shorter
+reports space between two writes that a disk quota refuses, which no measurement shows; longer
+reports new space later."""
+
+ROOM_AGAIN_BYTES = 16 * MIB
+"""Bytes that must be free before a full directory counts as having space again. Less would be used
+up by the next batches."""
+
+ROOM_AGAIN_PART = 20
+"""Divisor of the volume size. On a small volume, the quotient is enough free space instead of
+`ROOM_AGAIN_BYTES`."""
+
+CLEARANCE = 1.25
+"""Factor by which the free space must exceed the warning level before the warning ends. Smaller
+logs a line each time that retention frees and producers fill space."""
+
+SILENT_MS = 30_000
+"""Duration of a measurement in ms after which the disk counts as hanging. An unmounted network
+share never answers; a busy disk answers within a second or two."""
+
+
+class RoomState(Enum):
+    """Level of a directory's free space: enough, filling or full."""
+
+    ENOUGH = "ok"
+    FILLING = "filling"
+    FULL = "full"
+
+
+class ChangeKind(Enum):
+    """Kind of a change of free space that is logged."""
+
+    FILLING = "filling"
+    FULL = "full"
+    HAS_ROOM = "has room"
+    HANGS = "hangs"
+    ANSWERS = "answers"
+
+
+@frozen
+class RoomChange:
+    """One change of a directory's level of free space, with the line to log."""
+
+    kind: ChangeKind
+    text: str
+    space: Space | None
+
+
+@frozen(kw_only=True)
+class RoomReport:
+    """Free space of one directory for status reports: its level, the last measurement, refused
+    writes, problems and warnings."""
+
+    path: str
+    state: RoomState
+    space: Space | None
+    """The last measurement, or None before the first."""
+    age_ms: int
+    """Age of the last measurement in ms, or 0 before the first."""
+    refused_count: int
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@frozen
+class RoomWords:
+    """The words that log lines use for one kind of directory."""
+
+    title: str
+    full_means: str
+    """Effect of a full disk on the users of the directory, as part of a log line."""
+    cure: str
+
+
+OF_LOGS = RoomWords(
+    "log directory",
+    "what is produced there is refused until it has room, and then taken again without a restart",
+    "shorten retention ('ottla config set'), trim or delete topics ('ottla topic list' shows what "
+    "takes the room), or enlarge the volume; never delete files of a log directory by hand",
+)
+OF_METADATA = RoomWords(
+    "the metadata log's directory",
+    "this node lives on reserved.space, and with that used up follows no change and casts no vote",
+    "free or enlarge the volume, whose other files take the room; never delete files of the "
+    "metadata log by hand",
+)
+
+
+class DiskRoom:
+    """Level of free space of one directory, derived from measurements and refused writes."""
+
+    def __init__(self, path: str, bounds: DiskConfig, words: RoomWords = OF_LOGS) -> None:
+        self.path = path
+        self.state = RoomState.ENOUGH
+        self.space: Space | None = None
+        """The last measurement, or None before the first."""
+        self.measured_ms: int | None = None
+        self.refused_count = 0
+        """Number of writes that were refused for lack of space."""
+        self._bounds = bounds
+        self._words = words
+        self._subject = f"{words.title} {path}"
+        self._refused_ms: int | None = None
+        self._is_measured_since = True
+        """True if a measurement has been made since the current state began."""
+        self._asked_ms: int | None = None
+        self._is_hanging = False
+
+    # --- events ---
+
+    def on_asked(self, now_ms: int) -> None:
+        """Record that a measurement has begun."""
+        if self._asked_ms is None:
+            self._asked_ms = now_ms
+
+    def on_silence(self, now_ms: int) -> RoomChange | None:
+        """Check a measurement that is still in progress. Returns a change to log if the disk counts
+        as hanging now, or None."""
+        if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
+            return None
+        self._is_hanging = True
+        return RoomChange(ChangeKind.HANGS, self._hanging(now_ms), self.space)
+
+    def on_unmeasured(self) -> RoomChange | None:
+        """Handle a measurement that failed with an error. Returns a change to log, or None."""
+        return self._answered()
+
+    def on_measured(self, space: Space, now_ms: int) -> list[RoomChange]:
+        """Handle a measurement. Returns the changes to log."""
+        changes = [self._answered()]
+        self.space = space
+        self.measured_ms = now_ms
+        self._is_measured_since = True
+        changes.append(self._judge(space, now_ms))
+        return [change for change in changes if change is not None]
+
+    def on_refused(self, now_ms: int) -> RoomChange | None:
+        """Handle a write that was refused for lack of space. Returns a change to log, or None."""
+        self.refused_count += 1
+        self._refused_ms = now_ms
+        if self.state is not RoomState.FULL:
+            self._is_measured_since = False
+        return self._become(RoomState.FULL)
+
+    # --- queries ---
+
+    def report(self, now_ms: int) -> RoomReport:
+        """Return the directory's free space, the age of the measurement, and the current problems
+        and warnings."""
+        problems = (self.problem, self.hanging(now_ms))
+        return RoomReport(
+            path=self.path,
+            state=self.state,
+            space=self.space,
+            age_ms=0 if self.measured_ms is None else now_ms - self.measured_ms,
+            refused_count=self.refused_count,
+            problems=tuple(one for one in problems if one is not None),
+            warnings=() if self.warning is None else (self.warning,),
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Sentence with the reason why the directory refuses writes, or None if it accepts them."""
+        return self._full() if self.state is RoomState.FULL else None
+
+    @property
+    def warning(self) -> str | None:
+        """Sentence with the reason why the directory will refuse writes unless an operator acts, or
+        None."""
+        return self._filling() if self.state is RoomState.FILLING else None
+
+    def hanging(self, now_ms: int) -> str | None:
+        """Return a sentence that says for how long the disk has not answered, or None if it is not
+        hanging."""
+        return self._hanging(now_ms) if self._is_hanging else None
+
+    def silent_ms(self, now_ms: int) -> int:
+        """Return the duration in ms of the measurement in progress, or 0 if there is none."""
+        return 0 if self._asked_ms is None else now_ms - self._asked_ms
+
+    # --- decisions ---
+
+    def _answered(self) -> RoomChange | None:
+        self._asked_ms = None
+        if not self._is_hanging:
+            return None
+        self._is_hanging = False
+        return RoomChange(ChangeKind.ANSWERS, f"{self._subject}: its disk answers again", None)
+
+    def _judge(self, space: Space, now_ms: int) -> RoomChange | None:
+        if space.usable_bytes <= 0:
+            return self._become(RoomState.FULL)
+        if self.state is RoomState.FULL and not self._has_room_again(space, now_ms):
+            return None
+        bound = self._bound(space)
+        if self.state is RoomState.FILLING:
+            bound = min(bound * CLEARANCE, space.total_bytes)
+        is_short = space.usable_bytes < bound
+        return self._become(RoomState.FILLING if is_short else RoomState.ENOUGH)
+
+    def _bound(self, space: Space) -> float:
+        of_percent = space.total_bytes * self._bounds.warn_free_percent / 100
+        return max(of_percent, self._bounds.warn_free_bytes)
+
+    def _has_room_again(self, space: Space, now_ms: int) -> bool:
+        if self._refused_ms is not None and now_ms - self._refused_ms < QUIET_MS:
+            return False
+        return space.usable_bytes >= min(ROOM_AGAIN_BYTES, space.total_bytes // ROOM_AGAIN_PART)
+
+    def _become(self, state: RoomState) -> RoomChange | None:
+        before, self.state = self.state, state
+        if state is before:
+            return None
+        if state is RoomState.FULL:
+            return RoomChange(ChangeKind.FULL, self._full(), self.space)
+        if state is RoomState.FILLING and before is RoomState.ENOUGH:
+            return RoomChange(ChangeKind.FILLING, self._filling(), self.space)
+        text = f"{self._subject} has room again: {self._left()}"
+        return RoomChange(ChangeKind.HAS_ROOM, text, self.space)
+
+    # --- texts ---
+
+    def _full(self) -> str:
+        found = self._left() if self._is_measured_since else "a write found no room"
+        return f"{self._subject} is full ({found}): {self._words.full_means}; {self._words.cure}"
+
+    def _filling(self) -> str:
+        return f"{self._subject} fills up ({self._left()}): {self._words.cure}"
+
+    def _hanging(self, now_ms: int) -> str:
+        return (
+            f"{self._subject} has not answered for {self.silent_ms(now_ms) // 1_000} s: its disk "
+            "or network mount hangs; look at the device and the kernel's log (dmesg)"
+        )
+
+    def _left(self) -> str:
+        if self.space is None:
+            return "its free space is not measured yet"
+        total, usable = self.space
+        percent = f", {100 * usable / total:.0f} %" if total else ""
+        return f"{amount(usable)} of {amount(total)} are free{percent}"
+
+
+def amount(size_bytes: int) -> str:
+    """Return a number of bytes as text with a unit, for log lines."""
+    for unit, name in ((1024 * GIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit:
+            count = size_bytes / unit
+            return f"{count:,.0f} {name}" if count >= 100 else f"{count:.3g} {name}"
+    return f"{size_bytes} bytes"

@@ -1,0 +1,136 @@
+"""The cache of open file descriptors: decides which files keep theirs, and which are closed for
+others.
+
+Pure. A broker has more files than a process may have descriptors, and most are idle. A descriptor
+without pins and unflushed writes is closed when another file needs one; the file is reopened at its
+next use. A descriptor with unflushed writes is kept open, because closing it would lose the
+kernel's record of a failed write. Such a file is first flushed, once it has not been written for a
+while, and may then be closed.
+
+Invariants: OpenIsBounded (at most `count_max` closable descriptors are open) and UnflushedIsKept.
+"""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+CLEAN = 0
+"""The file has no unflushed writes."""
+OLD_DIRT = 1
+"""The file has unflushed writes, all of them made before the latest call of `stale`."""
+NEW_DIRT = 2
+
+
+class OpenFile(Protocol):
+    """A file of the cache, which has an open descriptor."""
+
+    dirt: int
+    """State of the file's unflushed writes: CLEAN, OLD_DIRT or NEW_DIRT."""
+    was_used: bool
+    """True if the file was used since the cache last examined it."""
+    is_set_apart: bool
+    """True if the cache skips the file when it looks for a descriptor to close, because it found
+    the file unclosable."""
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the descriptor must not be closed."""
+        ...
+
+    def give_back(self) -> None:
+        """Close the descriptor. The next use of the file opens it again."""
+        ...
+
+
+F = TypeVar("F", bound=OpenFile)
+
+
+class DescriptorCache(Generic[F]):
+    """The open files of one disk, in the order of their use (second-chance algorithm)."""
+
+    def __init__(self, count_max: int) -> None:
+        assert count_max >= 1
+        self.count_max = count_max
+        self._waiting: dict[F, None] = {}
+        """Candidates for closing, the next one first. Some may have become unclosable in the
+        meantime."""
+        self._kept: dict[F, None] = {}
+        self.is_short = False
+        """True if a file could not be opened although fewer than `count_max` are open, because
+        other components of the process use the descriptors. `stale` then returns as many files as
+        it can."""
+
+    def __len__(self) -> int:
+        """Return the number of open files."""
+        return len(self._waiting) + len(self._kept)
+
+    def add(self, file: F) -> None:
+        """Add a file that was opened. May close another file."""
+        file.was_used = True
+        if not file.is_set_apart:
+            self._waiting[file] = None
+            self.shrink(self.count_max)
+
+    def remove(self, file: F) -> None:
+        """Remove a file whose descriptor was closed."""
+        self._waiting.pop(file, None)
+        self._kept.pop(file, None)
+        file.is_set_apart = False
+
+    def note_flushed(self, file: F) -> None:
+        """Make a file closable again after its writes were flushed. May close this or other
+        files."""
+        self.settle(file)
+        self.shrink(self.count_max)
+
+    def settle(self, file: F) -> None:
+        """Make a file that was found unclosable a candidate for closing again, if nothing keeps it
+        open any longer. Does not close it now."""
+        if file.is_set_apart and not file.is_kept:
+            del self._kept[file]
+            file.is_set_apart = False
+            self._waiting[file] = None
+
+    def shrink(self, count: int) -> None:
+        """Close the least recently used files until at most `count` of the closable ones are
+        open."""
+        waiting = self._waiting
+        while len(waiting) > count:
+            file = next(iter(waiting))
+            del waiting[file]
+            if file.is_kept:
+                file.is_set_apart = True
+                self._kept[file] = None
+            elif file.was_used:
+                file.was_used = False
+                waiting[file] = None
+            else:
+                file.give_back()
+
+    def release(self, file: F) -> None:
+        """Close a file at once if more than `count_max` are open and nothing keeps this one
+        open."""
+        if len(self) > self.count_max and not file.is_kept and file in self._waiting:
+            del self._waiting[file]
+            file.give_back()
+
+    def free(self, count: int) -> bool:
+        """Close up to `count` files to free descriptors. Returns False if none could be closed."""
+        before = len(self._waiting)
+        self.shrink(max(0, before - count))
+        return len(self._waiting) < before
+
+    def stale(self, is_meant: Callable[[F], bool]) -> list[F]:
+        """Return the open files in excess of `count_max` that were not written since the last call.
+
+        Once flushed, these files can be closed. Only files for which `is_meant` returns True are
+        examined.
+        """
+        excess = len(self) - (0 if self.is_short else self.count_max)
+        found: list[F] = []
+        for file in filter(is_meant, list(self._kept)):
+            if file.dirt == NEW_DIRT:
+                file.dirt = OLD_DIRT
+            elif file.dirt == OLD_DIRT and len(found) < excess:
+                found.append(file)
+        self.is_short = self.is_short and not found
+        return found

@@ -1,0 +1,91 @@
+"""Names of partition directories, and the meaning of a name found on disk.
+
+A name is `<topic>-<partition>`. The suffix `.<32 hex digits>-delete` marks a directory to be
+removed. The suffix `-stray` marks one that the cluster no longer places on this broker. The suffix
+`-future` marks one that receives a copy from another log directory.
+"""
+
+from enum import Enum, auto
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import METADATA_TOPIC, TopicPartition
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
+FILE_NAME_LENGTH_MAX = 255
+
+
+class DirectoryKind(Enum):
+    """Kind of a directory, which decides how the broker treats it at a start."""
+
+    LOG = auto()
+    DELETE = auto()
+    STRAY = auto()
+    FUTURE = auto()
+    OTHER = auto()
+    """Not a user's partition: the metadata log, a cache, or a foreign directory. The broker does
+    not touch it."""
+
+
+class DirectoryName(NamedTuple):
+    """A parsed name: its kind, and the partition of a LOG or FUTURE directory."""
+
+    kind: DirectoryKind
+    partition: TopicPartition | None
+
+
+def directory_name(partition: TopicPartition) -> str:
+    """Return the name of a partition's directory."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def deleted_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name of a deleted partition's directory until it is removed. With this name, the
+    partition may be created again."""
+    return _suffixed_name(partition, unique, DELETE_SUFFIX)
+
+
+def stray_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name of a stray partition's directory, which is kept until the operator removes
+    it."""
+    return _suffixed_name(partition, unique, STRAY_SUFFIX)
+
+
+def future_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name of a directory that receives a log moved from another log directory."""
+    return _suffixed_name(partition, unique, FUTURE_SUFFIX)
+
+
+def _suffixed_name(partition: TopicPartition, unique: UUID, suffix: str) -> str:
+    ending = f"-{partition.partition}.{unique.hex}{suffix}"
+    return partition.topic[: FILE_NAME_LENGTH_MAX - len(ending)] + ending
+
+
+def parse_directory_name(name: str) -> DirectoryName:
+    """Return the kind and the partition that a directory's name denotes."""
+    if name in (METADATA_DIRECTORY, REMOTE_INDEX_DIRECTORY):
+        return DirectoryName(DirectoryKind.OTHER, None)
+    for suffix, kind in (
+        (DELETE_SUFFIX, DirectoryKind.DELETE),
+        (STRAY_SUFFIX, DirectoryKind.STRAY),
+        (FUTURE_SUFFIX, DirectoryKind.FUTURE),
+    ):
+        if name.endswith(suffix) and "." in name:
+            is_future = kind is DirectoryKind.FUTURE
+            return DirectoryName(
+                kind, _partition_of(name.rpartition(".")[0]) if is_future else None
+            )
+    partition = _partition_of(name)
+    return DirectoryName(DirectoryKind.OTHER if partition is None else DirectoryKind.LOG, partition)
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    topic, separator, index = name.rpartition("-")
+    is_number = index.isascii() and index.isdigit()
+    if not separator or not topic or not is_number or str(int(index)) != index:
+        return None
+    return TopicPartition(topic, int(index))

@@ -1,0 +1,332 @@
+"""The interface through which the rest of storage uses files and directories.
+
+Operations that may run on the event loop are plain calls: writing, reading cached data, opening.
+Operations that may block a thread (fsync, unlink, truncate, rename, scans) are awaited and run on a
+worker of their directory.
+
+Nodes have two implementations: `RealDisk` (real_disk_driver.py) and the disk of the simulator. The
+command line has a third, which keeps its changes in memory to show the effect of a recovery before
+it is done. Every failure is an `OSError` with its errno; no other exception is raised.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+Chunk = bytes | bytearray | memoryview
+"""Bytes to write, passed by reference. The disk keeps no reference after the call."""
+
+
+T = TypeVar("T")
+
+
+class NotCachedError(Exception):
+    """Error of a read of a range that is not in memory. The caller loads the range with
+    `Disk.read_ahead`, then repeats the look-up.
+
+    This is not a failure; every caller of `read_cached` catches it.
+    """
+
+    def __init__(self, file: "DiskFile", position: int, size: int) -> None:
+        super().__init__(f"{file.path}: {size} bytes at {position} are not cached")
+        self.file = file
+        self.position = position
+        self.size = size
+
+
+class Space(NamedTuple):
+    """Size of a path's volume, and the free space that this process may use."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class DirectorySurvey(NamedTuple):
+    """Contents of one directory: its file names and sizes, and the contents of some small files."""
+
+    sizes: dict[str, int]
+    """Size in bytes of each file in the directory, by file name."""
+    contents: dict[str, bytes]
+    """Contents of the files that were requested, by file name."""
+
+
+class DiskFile(Protocol):
+    """A handle on one file. There is no cursor: the owner gives the position of each write.
+
+    Its descriptor may be closed, in favour of other files, while it is not pinned and has no
+    unflushed writes. The next use reopens the file, even if `Disk.rename` changed its path.
+    """
+
+    @property
+    def path(self) -> str:
+        """Return the path under which the file was opened (a rename does not change it)."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the current size of the file."""
+        ...
+
+    @property
+    def modified_ms(self) -> int:
+        """Wall time of the last write or truncation."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the owner has closed the file."""
+        ...
+
+    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write all chunks in order, starting at `position`. After an OSError some of the bytes may
+        have been written."""
+        ...
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`. Fewer are returned only at the end of the
+        file.
+
+        The call may wait for the disk. Use it only for data that was just loaded, or outside the
+        event loop.
+        """
+        ...
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        """Return the same bytes as `pread`. Raises NotCachedError if the read would wait for the
+        disk."""
+        ...
+
+    def set_size(self, size: int) -> None:
+        """Truncate the file, or extend it by a hole, without waiting.
+
+        Only for cheap changes: undoing a torn append, or extending an index file by a hole. Changes
+        that may free many blocks use `Disk.truncate`.
+        """
+        ...
+
+    def renew_size(self, size: int) -> None:
+        """Set the size as `set_size` does, and make the next fsync write the size even if it is
+        unchanged.
+
+        After a failed fsync, memory may show a size that the device does not have, and a later
+        fsync would succeed without writing it. The modification time does not change if the size
+        does not.
+        """
+        ...
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Set the modification time, in wall time; the next fsync makes it durable.
+
+        The next write or truncation changes it again.
+        """
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor for sendfile. Simulated files raise OSError, because they have
+        none.
+
+        The descriptor is valid as long as the file is pinned.
+        """
+        ...
+
+    def pin(self) -> None:
+        """Keep the descriptor open, once it is open, until the matching `unpin`, even after
+        `close`.
+
+        A pin does not open the file. `Disk.read_ahead` opens it, because opening may wait for the
+        disk.
+        """
+        ...
+
+    def unpin(self) -> None:
+        """Undo one `pin`. The last `unpin` after `close` closes the descriptor."""
+        ...
+
+    def expect_rewrite(self) -> None:
+        """Do not count writes of this file as unflushed, because the owner rewrites the whole file
+        before it relies on it.
+
+        Its writes may then be lost without an error, and its descriptor may be closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the file. The descriptor is closed once nothing pins it. A second call has no
+        effect.
+
+        Later writes fail with EBADF, and so do reads unless the file is pinned.
+        """
+        ...
+
+
+class Disk(Protocol):
+    """Interface of a disk. All paths are absolute."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open a file for reading and writing. With `create`, create it if it does not exist."""
+        ...
+
+    def at(self, path: str) -> DiskFile:
+        """Return a handle on an existing file, which is opened at its first use."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory exists at a path."""
+        ...
+
+    def unlink_empty(self, path: str) -> None:
+        """Remove a file that contains only a hole, without waiting. A missing file is not an
+        error."""
+        ...
+
+    def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+        """Return whether the range can be read without waiting. Only some bytes of the range are
+        probed.
+
+        Returns False if the file's descriptor is closed, because opening may wait for the disk.
+        """
+        ...
+
+    async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
+        """Load a range into the page cache. If the file's descriptor was closed, it is reopened
+        first, and stays open if the file is pinned."""
+        ...
+
+    async def read(self, file: DiskFile, position: int, size: int) -> bytes:
+        """Return the same bytes as `pread`, read by a worker. For ranges that may be large or not
+        cached."""
+        ...
+
+    async def forget_flushed(self, file: DiskFile) -> None:
+        """Make later reads come from the device, except for data that is written but not flushed.
+
+        After a failed fsync the kernel counts the pages that it could not write as flushed. While
+        such pages are in memory, all processes read them as if they were on the device.
+        """
+        ...
+
+    async def write_back(self, file: DiskFile) -> None:
+        """Start write-back of the written data, after the write-back of the previous call has
+        ended.
+
+        This makes nothing durable. It shortens the next fsync, and so the time that other files
+        wait for the file system's journal. A failure counts as a failed fsync.
+        """
+        ...
+
+    async def fsync(self, file: DiskFile) -> None:
+        """Make all writes before the call durable. Overlapping calls share one fsync.
+
+        After one failure every later call fails too, because the kernel forgets which pages it
+        could not write. A file that its owner has closed is skipped.
+        """
+        ...
+
+    async def flush_idle(self, directory: str) -> None:
+        """Flush files below a directory that were not written since the last call.
+
+        Only the files in excess of the disk's descriptor bound are flushed, so that they can be
+        closed. If an fsync fails, the file counts as failed, as after `fsync`, and the error is
+        raised.
+        """
+        ...
+
+    async def truncate(self, file: DiskFile, size: int) -> None:
+        """Set the size as `renew_size` does, on a worker. A file that its owner has closed is
+        skipped."""
+        ...
+
+    async def read_file(self, path: str) -> bytes:
+        """Return the contents of a file. Raises FileNotFoundError if it does not exist."""
+        ...
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the file durably. A crash leaves either the old contents or the new, never a
+        mixture.
+
+        Concurrent calls for the same file take effect in the order of the calls.
+        """
+        ...
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file. Raises FileNotFoundError if it does not exist."""
+        ...
+
+    async def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory, replacing a file at the target. The rename is not durable
+        yet."""
+        ...
+
+    async def fsync_directory(self, path: str) -> None:
+        """Make creations, renames and removals in a directory durable."""
+        ...
+
+    async def listdir(self, path: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        ...
+
+    async def survey(
+        self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
+    ) -> list[DirectorySurvey | OSError]:
+        """Return the contents of each of several directories, or the error that prevented it.
+
+        `wanted` selects from all file names the small files to read; it is called in the worker.
+        """
+        ...
+
+    async def is_directory(self, path: str) -> bool:
+        """Return whether the path is a directory."""
+        ...
+
+    async def space(self, path: str) -> Space:
+        """Return the space of the volume that contains the path, which must exist."""
+        ...
+
+    async def makedirs(self, path: str) -> None:
+        """Create a directory and its parents. An existing directory is not an error."""
+        ...
+
+    async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Create a directory with files in it, in the order of the mapping. The result is not
+        durable yet.
+
+        An existing file is overwritten. Concurrent calls are performed together.
+        """
+        ...
+
+    async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory durable: the given files, the names in it, and its own name.
+
+        The files already exist with these contents. They are written again, because a failed fsync
+        may have left them in memory only.
+        """
+        ...
+
+    async def remove_tree(self, path: str) -> None:
+        """Remove a directory with its contents. A missing directory is not an error."""
+        ...
+
+
+async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
+    """Return the result of a look-up. Whenever it raises NotCachedError, the range is loaded and
+    the look-up is repeated.
+
+    The last look-up runs in the same event-loop iteration as the return. The state may change
+    between two look-ups. A look-up must therefore begin with the state that it depends on, and must
+    change nothing before it has read everything.
+    """
+    while True:
+        try:
+            return look_up()
+        except NotCachedError as error:
+            missing = error
+        await disk.read_ahead(missing.file, missing.position, missing.size)
+
+
+async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> bytes | bytearray:
+    """Return the same bytes as `pread`. A worker is used only if the read would wait for the
+    disk."""
+    try:
+        return file.read_cached(position, size)
+    except NotCachedError:
+        pass
+    return await disk.read(file, position, size)

@@ -1,0 +1,131 @@
+"""Current paths of open files: a tree of names that follows renames.
+
+A file whose descriptor was closed is reopened by name, but names change in the meantime: a deleted
+partition's directory is renamed, a moved one gets its partition's name, a cleaned file gets the
+name of a segment. A file whose name is removed or given to another file is removed from the tree.
+"""
+
+from typing import Generic, Protocol, TypeVar
+
+
+class Folder:
+    """A directory that contains open files, directly or in subdirectories."""
+
+    __slots__ = ("children", "files", "name", "parent")
+
+    def __init__(self, parent: "Folder | None", name: str) -> None:
+        self.parent = parent
+        self.name = name
+        self.children: dict[str, Folder] = {}
+        self.files: dict[str, tuple[PlacedFile, ...]] = {}
+
+    @property
+    def path(self) -> str:
+        """Current path of the directory."""
+        names: list[str] = []
+        folder: Folder | None = self
+        while folder is not None:
+            names.append(folder.name)
+            folder = folder.parent
+        return "/".join(reversed(names))
+
+
+class PlacedFile(Protocol):
+    """A file handle in the tree."""
+
+    folder: Folder | None
+    """The directory of the file, or None if the file has no name."""
+    name: str
+
+
+F = TypeVar("F", bound=PlacedFile)
+
+
+def place_of(file: PlacedFile) -> str | None:
+    """Return the current path of a file, or None if it no longer has a name."""
+    return None if file.folder is None else f"{file.folder.path}/{file.name}"
+
+
+class FilePlaces(Generic[F]):
+    """The tree of the open files of one disk. Paths are absolute and normalised."""
+
+    def __init__(self) -> None:
+        self._root = Folder(None, "")
+
+    def add(self, path: str, file: F) -> None:
+        """Add a file handle at its path."""
+        folder, name = self._make(path)
+        file.folder, file.name = folder, name
+        folder.files[name] = (*folder.files.get(name, ()), file)
+
+    def remove(self, file: F) -> None:
+        """Remove a file handle."""
+        folder, file.folder = file.folder, None
+        if folder is None:
+            return
+        left = tuple(each for each in folder.files[file.name] if each is not file)
+        if left:
+            folder.files[file.name] = left
+        else:
+            del folder.files[file.name]
+            _prune(folder)
+
+    def at(self, path: str) -> list[F]:
+        """Return the open handles on the file at a path."""
+        folder, name = self._find(path)
+        return [] if folder is None else list(folder.files.get(name, ()))  # type: ignore[arg-type]
+
+    def unname(self, path: str) -> None:
+        """Remove a path whose file was removed from the disk. Open handles on the file are then
+        without a name."""
+        for file in self.at(path):
+            self.remove(file)
+
+    def rename(self, source: str, target: str) -> None:
+        """Apply the rename of a file or directory to the tree; a file at the target is replaced."""
+        self.unname(target)
+        folder, name = self._find(source)
+        if folder is None:
+            return
+        files, child = folder.files.pop(name, ()), folder.children.pop(name, None)
+        _prune(folder)
+        if not files and child is None:
+            return
+        to_folder, to_name = self._make(target)
+        if files:
+            to_folder.files[to_name] = files
+            for file in files:
+                file.folder, file.name = to_folder, to_name
+        if child is not None:
+            child.parent, child.name = to_folder, to_name
+            to_folder.children[to_name] = child
+
+    def _find(self, path: str) -> tuple[Folder | None, str]:
+        """Return the folder of a path, or None if no file is open in it, and the last component of
+        the path."""
+        *names, last = path.split("/")[1:]
+        folder: Folder | None = self._root
+        for name in names:
+            if folder is None:
+                break
+            folder = folder.children.get(name)
+        return folder, last
+
+    def _make(self, path: str) -> tuple[Folder, str]:
+        *names, last = path.split("/")[1:]
+        folder = self._root
+        for name in names:
+            child = folder.children.get(name)
+            if child is None:
+                child = folder.children[name] = Folder(folder, name)
+            folder = child
+        return folder, last
+
+
+def _prune(folder: Folder) -> None:
+    """Remove a folder if it is empty, and then each parent that is empty as a result."""
+    while folder.parent is not None and not folder.files and not folder.children:
+        parent = folder.parent
+        if parent.children.get(folder.name) is folder:
+            del parent.children[folder.name]
+        folder = parent

@@ -1,0 +1,152 @@
+"""Checks of a segment's three indexes against its log.
+
+The caller walks over the log's batches once, and calls `on_batch` of each check for each batch,
+then `finish` after the last batch. Both return the entries that have been checked by then. Entries
+and batches are read in parallel, and none of them are kept in memory.
+
+- An offset entry is valid if a batch begins at its position and ends with its offset.
+- A time entry is valid if the batch with its offset has the largest timestamp up to that batch, and
+  this timestamp equals the entry's.
+- An aborted transaction is valid if a control batch of its producer has its last offset.
+"""
+
+from collections.abc import Iterator
+
+from ottla.storage.inspection.batch_walk import BatchRow, Problem
+from ottla.storage.inspection.dump import (
+    AbortedTransactionRow,
+    Entry,
+    OffsetIndexRow,
+    TimeIndexRow,
+    offset_entries,
+    time_entries,
+    transaction_entries,
+)
+from ottla.storage.inspection.readable import Readable
+from ottla.storage.segments.files import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
+from ottla.wire.batch import NO_TIMESTAMP
+
+Checked = Entry | Problem
+
+
+class _IndexCheck:
+    """Base of the three checks, which reads one entry ahead of the batches."""
+
+    def __init__(self, entries: Iterator[Checked]) -> None:
+        self._entries = entries
+        self._next: Entry | None = None
+
+    def _peek(self, decided: list[Checked]) -> Entry | None:
+        """Return the next entry without consuming it. Problems of the index file itself are added
+        to `decided`."""
+        while self._next is None:
+            found = next(self._entries, None)
+            if found is None:
+                return None
+            if isinstance(found, Entry) and found.problem is None:
+                self._next = found
+            else:
+                decided.append(found)
+        return self._next
+
+    def _decide(self, decided: list[Checked], problem: str | None) -> None:
+        assert self._next is not None
+        decided.append(self._next._replace(problem=problem))
+        self._next = None
+
+    def finish(self, end: str) -> Iterator[Checked]:
+        """Yield the entries that are left after the last batch. `end` describes the end of the log
+        in reports."""
+        decided: list[Checked] = []
+        while self._peek(decided) is not None:
+            self._decide(decided, f"it is beyond {end}")
+            yield from decided
+            decided.clear()
+        yield from decided
+
+
+class OffsetIndexCheck(_IndexCheck):
+    """The check of an offset index (`.index`)."""
+
+    def __init__(self, file: Readable, base_offset: int) -> None:
+        super().__init__(offset_entries(file, base_offset))
+
+    def on_batch(self, batch: BatchRow) -> list[Checked]:
+        """Return the checked entries whose positions are below the end of the batch."""
+        decided: list[Checked] = []
+        while (entry := self._peek(decided)) is not None:
+            assert isinstance(entry.row, OffsetIndexRow)
+            offset, position = entry.row
+            if position >= batch.position + batch.size_bytes:
+                break
+            problem = None
+            if position != batch.position:
+                problem = f"position {position} lies within the batch at {batch.position}"
+            elif offset != batch.last_offset:
+                problem = f"the batch at {position} ends with offset {batch.last_offset}"
+            self._decide(decided, problem)
+        return decided
+
+
+class TimeIndexCheck(_IndexCheck):
+    """The check of a time index (`.timeindex`)."""
+
+    def __init__(self, file: Readable, base_offset: int) -> None:
+        super().__init__(time_entries(file, base_offset))
+        self._largest_ms = NO_TIMESTAMP
+
+    def on_batch(self, batch: BatchRow) -> list[Checked]:
+        """Return the checked entries whose offsets are at most the last offset of the batch."""
+        decided: list[Checked] = []
+        largest_before_ms = self._largest_ms
+        self._largest_ms = max(largest_before_ms, batch.max_timestamp)
+        while (entry := self._peek(decided)) is not None:
+            assert isinstance(entry.row, TimeIndexRow)
+            timestamp_ms, offset = entry.row
+            if offset > batch.last_offset:
+                break
+            problem = None
+            if offset < batch.base_offset:
+                problem = f"no batch contains offset {offset}"
+            elif timestamp_ms != self._largest_ms:
+                problem = f"the largest timestamp up to offset {offset} is {self._largest_ms}"
+            elif largest_before_ms >= timestamp_ms:
+                problem = f"timestamp {timestamp_ms} is that of a batch before offset {offset}"
+            self._decide(decided, problem)
+        return decided
+
+
+class TransactionIndexCheck(_IndexCheck):
+    """The check of a transaction index (`.txnindex`)."""
+
+    def __init__(self, file: Readable) -> None:
+        super().__init__(transaction_entries(file))
+
+    def on_batch(self, batch: BatchRow) -> list[Checked]:
+        """Return the checked entries whose last offsets are at most the last offset of the
+        batch."""
+        decided: list[Checked] = []
+        while (entry := self._peek(decided)) is not None:
+            assert isinstance(entry.row, AbortedTransactionRow)
+            row = entry.row
+            if row.last_offset > batch.last_offset:
+                break
+            problem = None
+            is_marker = batch.is_control and batch.producer_id == row.producer_id
+            if row.last_offset < batch.base_offset or not is_marker:
+                problem = f"offset {row.last_offset} has no marker of producer {row.producer_id}"
+            self._decide(decided, problem)
+        return decided
+
+
+AnyIndexCheck = OffsetIndexCheck | TimeIndexCheck | TransactionIndexCheck
+
+
+def check_of(suffix: str, file: Readable, base_offset: int) -> AnyIndexCheck:
+    """Return the check for an index file with this suffix."""
+    if suffix == OFFSET_INDEX:
+        return OffsetIndexCheck(file, base_offset)
+    if suffix == TIME_INDEX:
+        return TimeIndexCheck(file, base_offset)
+    assert suffix == TRANSACTION_INDEX
+    return TransactionIndexCheck(file)

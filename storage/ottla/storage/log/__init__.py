@@ -1,0 +1,17 @@
+"""One partition's log.
+
+log.py               the log for its callers, composed of the components below: start here
+log_state.py         its segments, watermarks, epochs and producers, shared by its components
+log_health.py        its state after an error of its files, and refusals
+log_hooks.py         callbacks to its owner: the manager, the cleaner, a move
+appender.py          appends, as leader and as follower
+validate.py          the leader's checks of batches, and the header fields that it sets
+log_reader.py        reads: slices, aborted transactions, look-ups by time
+segment_files.py     files of segments: created, rolled, renamed to `.deleted`, removed
+flusher.py           flushes
+truncator.py         truncation at the end
+segment_remover.py   removal of the oldest segments, by retention or deletion
+segment_replacer.py  replacement of segments by a cleaned one
+log_names.py         durability of the names in the log's directory
+file_tasks.py        count of running tasks, which a deletion waits for
+"""

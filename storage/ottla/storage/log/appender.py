@@ -1,0 +1,298 @@
+"""Appends to a log, as leader and as follower.
+
+No method awaits, so nothing happens between a check and its write. A batch's bytes are not copied,
+and its records are examined only for topics that require it. Invariant NoTornAppend: a failed write
+is undone before its request is answered; if the undo fails too, the log goes offline.
+"""
+
+from typing import NoReturn
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset
+from ottla.storage.disk.disk_errors import is_unopened
+from ottla.storage.disk.disk_seam import Chunk
+from ottla.storage.log.log_health import LogHealth
+from ottla.storage.log.log_state import LogState
+from ottla.storage.log.segment_files import SegmentFiles
+from ottla.storage.log.validate import Accepted, accepted, gathered
+from ottla.storage.producers.verification import VerificationGuard
+from ottla.storage.recovery.recovery import end_marker_of
+from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
+from ottla.storage.segments.segment import Segment
+from ottla.storage.segments.transaction_index import AbortedTransaction
+from ottla.wire.batch import (
+    CONTROL_FLAG,
+    LENGTH_END,
+    LOG_APPEND_TIME_FLAG,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from ottla.wire.legacy import batches_of_any_format, is_crc_right
+
+PlacedBatch = tuple[BatchHeader, Offset, Epoch, memoryview]
+"""A batch about to be written: its header, its offset and epoch in the log, and its bytes."""
+
+
+class Appender:
+    """Appends batches to one log."""
+
+    __slots__ = ("_files", "_health", "_names", "_state")
+
+    def __init__(self, state: LogState, health: LogHealth, files: SegmentFiles) -> None:
+        self._state = state
+        self._health = health
+        self._files = files
+        self._names = files.names
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        leader_epoch: Epoch,
+        now_ms: int,
+        origin: AppendOrigin,
+        first: Accepted | None,
+        guard: VerificationGuard | None,
+        transaction_version: int,
+    ) -> AppendInfo:
+        """Check batches, assign their offsets and write them. Returns the offsets of the records;
+        for a duplicate, those of the first copy.
+
+        A client appends one batch; raft and coordinators may append several, in one write. `first`
+        is the first batch if it was checked before, `guard` the verification of a transactional
+        batch, `transaction_version` the version of a marker. Offsets and epoch are set in `records`
+        itself if that memory is writable. Raises RefusedError with Kafka's code.
+        """
+        state = self._state
+        if self._health.failure is not None:
+            self._health.check_online()
+        config = state.config
+        log_append_time_ms = now_ms if config.is_log_append_time else NO_TIMESTAMP
+        base_offset = next_offset = state.end_offset
+        max_timestamp = NO_TIMESTAMP
+        placed: list[PlacedBatch] = []
+        chunks: list[Chunk] = []
+        size = 0
+        while True:
+            if first is None:
+                header, batch, taken_bytes = accepted(records, origin, config, now_ms=now_ms)
+            else:
+                (header, batch, taken_bytes), first = first, None
+            if header.producer_id >= 0:
+                duplicate = self._duplicate_of(batch, header, origin, guard, transaction_version)
+                if duplicate is not None:
+                    return duplicate
+            chunks += gathered(batch, header, next_offset, leader_epoch, log_append_time_ms)
+            if log_append_time_ms != NO_TIMESTAMP:
+                attributes = header.attributes | LOG_APPEND_TIME_FLAG
+                header = header._replace(attributes=attributes, max_timestamp=now_ms)
+            placed.append((header, next_offset, leader_epoch, batch))
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+            size += header.batch_length + LENGTH_END
+            if len(records) == taken_bytes:
+                break
+            next_offset = Offset(next_offset + header.record_count)
+            records = records[taken_bytes:]
+        self._write(placed, chunks, size, max_timestamp, now_ms)
+        return AppendInfo(
+            base_offset,
+            state.end_offset,
+            log_append_time_ms,
+            state.log_start_offset,
+            False,
+            max_timestamp,
+        )
+
+    def append_as_follower(self, records: memoryview, now_ms: int) -> AppendInfo:
+        """Write a leader's batches unchanged. An incomplete batch at the end is dropped. Returns
+        the offsets of the written records.
+
+        An empty log accepts a first batch that contains the log start offset, because records may
+        be deleted up to any offset; the log start offset does not change. Raises
+        RefusedError(CORRUPT_MESSAGE), and writes nothing, if a batch is damaged or offsets
+        decrease.
+        """
+        state = self._state
+        self._health.check_online()
+        base_offset = next_offset = state.end_offset
+        is_empty = state.is_empty
+        max_timestamp = NO_TIMESTAMP
+        found: list[tuple[int, BatchHeader]] = []
+        try:
+            for at, header in batches_of_any_format(records):
+                is_first = is_empty and not found and header.end_offset > next_offset
+                is_back = header.base_offset < next_offset and not is_first
+                if is_back or header.last_offset_delta < 0:
+                    raise CorruptDataError(f"offset {header.base_offset} after {next_offset - 1}")
+                if not is_crc_right(records, at, header):
+                    raise CorruptDataError(f"CRC of the batch at offset {header.base_offset}")
+                found.append((at, header))
+                next_offset = header.end_offset
+                max_timestamp = max(max_timestamp, header.max_timestamp)
+        except CorruptDataError as error:
+            raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
+        if found and found[0][1].base_offset < base_offset:
+            self._begin_before_start(found[0][1].base_offset, now_ms)
+        self._write_run(records, found, now_ms)
+        if found:
+            base_offset = found[0][1].base_offset
+        return AppendInfo(
+            base_offset,
+            next_offset,
+            NO_TIMESTAMP,
+            state.log_start_offset,
+            False,
+            max_timestamp,
+        )
+
+    def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
+        """Start an empty log at a batch that contains the log start offset (KAFKA-6975)."""
+        state = self._state
+        old = state.active
+        if base_offset == old.base_offset:
+            return
+        state.generation += 1
+        try:
+            state.segments[0] = self._files.create(base_offset, now_ms)
+        except OSError as error:
+            self._health.refuse(error)
+        self._files.discard(old)
+        self._health.check_online()
+
+    def _duplicate_of(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+        transaction_version: int,
+    ) -> AppendInfo | None:
+        """Return the result of the first append of a duplicate batch, or None if the batch is new.
+
+        Raises RefusedError if the sequence is out of order.
+        """
+        state = self._state
+        is_control = header.attributes & CONTROL_FLAG
+        marker = end_marker_of(batch, 0, header) if is_control else None
+        first = state.producers.check(header, marker, origin, guard, transaction_version)
+        if first is None:
+            return None
+        append_time_ms = first.timestamp_ms if state.config.is_log_append_time else NO_TIMESTAMP
+        return AppendInfo(
+            first.base_offset,
+            Offset(first.last_offset + 1),
+            append_time_ms,
+            state.log_start_offset,
+            True,
+            first.timestamp_ms,
+        )
+
+    def _write_run(
+        self, records: memoryview, found: list[tuple[int, BatchHeader]], now_ms: int
+    ) -> None:
+        """Write batches whose offsets are assigned, in as few writes as the limits of segments
+        permit."""
+        state = self._state
+        run: list[PlacedBatch] = []
+        run_bytes = 0
+        run_timestamp = NO_TIMESTAMP
+        for at, header in found:
+            batch = records[at : at + header.size_bytes]
+            room_bytes = state.config.segment_bytes - run_bytes
+            if (
+                run
+                and state.active.should_roll(
+                    state.config,
+                    run_bytes + len(batch),
+                    max(run_timestamp, header.max_timestamp),
+                    header.last_offset,
+                    now_ms,
+                )
+            ) or len(batch) > room_bytes:
+                self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
+                run, run_bytes, run_timestamp = [], 0, NO_TIMESTAMP
+            run.append((header, header.base_offset, header.partition_leader_epoch, batch))
+            run_bytes += len(batch)
+            run_timestamp = max(run_timestamp, header.max_timestamp)
+        self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
+
+    def _write(
+        self,
+        placed: list[PlacedBatch],
+        chunks: list[Chunk],
+        size: int,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Write batches with one call and update the state. A failed write is undone completely."""
+        state = self._state
+        if not placed:
+            return
+        config = state.config
+        if size > config.segment_bytes:
+            raise RefusedError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes of batches exceed the segment size {config.segment_bytes}",
+            )
+        last_header, last_base, _, _ = placed[-1]
+        last_offset = last_base + last_header.last_offset_delta
+        segment = state.segments[-1]
+        if segment.should_roll(config, size, max_timestamp, last_offset, now_ms) and (
+            not self._names.is_new or segment.has_no_room(size=size, last_offset=last_offset)
+        ):
+            segment = self._files.roll(self._files.base_of_next(placed[0][1], last_offset), now_ms)
+        try:
+            segment.file.pwrite(segment.size_bytes, chunks)
+        except OSError as error:
+            self._take_back(segment, error)
+        is_indexed = False
+        epochs = state.epochs
+        for header, base_offset, leader_epoch, batch in placed:
+            if segment.note_batch(
+                base_offset,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+                header.batch_length + LENGTH_END,
+                config.index_interval_bytes,
+            ):
+                is_indexed = True
+            if leader_epoch > epochs.latest:
+                epochs.assign(leader_epoch, base_offset)
+            if header.producer_id >= 0:
+                self._note_produced(segment, header, base_offset, batch, now_ms)
+        # A call of `Offset` would cost as much as `should_roll`.
+        state.end_offset = last_offset + 1  # type: ignore[assignment]  # an Offset all the same
+        if state.unflushed_since_ms is None:
+            state.unflushed_since_ms = now_ms
+        if is_indexed:
+            self._files.write_indexes(segment)
+
+    def _note_produced(
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        base_offset: Offset,
+        batch: memoryview,
+        now_ms: int,
+    ) -> None:
+        """Update the producer's state and the transaction index after a write."""
+        state = self._state
+        is_control = header.attributes & CONTROL_FLAG
+        marker = end_marker_of(batch, 0, header) if is_control else None
+        completed = state.producers.apply(header, base_offset, marker, now_ms)
+        if completed is not None and completed.is_aborted:
+            stable = state.producers.last_stable_offset_after(completed)
+            try:
+                segment.note_aborted(AbortedTransaction(*completed[:3], stable))
+            except OSError as error:
+                self._health.fail_by(error, segment.transaction_index.path)
+
+    def _take_back(self, segment: Segment, error: OSError) -> NoReturn:
+        """Undo a failed append, so that the file ends with its last complete batch."""
+        try:
+            segment.file.set_size(segment.size_bytes)
+        except OSError as second:
+            if is_unopened(second):
+                self._health.refuse(error)  # nothing was written, or it would be open
+            self._health.fail_by(second, f"{segment.file.path}: {error}, and its tail stays")
+        self._health.refuse(error)

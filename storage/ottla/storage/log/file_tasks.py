@@ -1,0 +1,51 @@
+"""Count of the tasks that use a log's files. The log's directory is renamed only after the last
+task has ended.
+
+Files are opened, removed and replaced by name. As soon as the directory of a deleted topic is
+renamed, its name may belong to a new topic. A task that still worked for the old log would then
+remove or replace files of the new one.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+
+class FileTasks:
+    """The running tasks of one log that change its files."""
+
+    __slots__ = ("count", "on_idle")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the last task has ended."""
+
+
+class HasFileTasks(Protocol):
+    """An object whose methods count as file tasks."""
+
+    file_tasks: FileTasks
+
+
+S = TypeVar("S", bound=HasFileTasks)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def file_task(
+    method: Callable[Concatenate[S, P], Awaitable[R]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Decorate a method so that its calls count as file tasks."""
+
+    async def counted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        tasks = self.file_tasks
+        tasks.count += 1
+        try:
+            return await method(self, *args, **kwargs)
+        finally:
+            tasks.count -= 1
+            if not tasks.count:
+                tasks.on_idle()
+
+    counted.__doc__ = method.__doc__
+    return counted

@@ -1,0 +1,545 @@
+"""One partition's log on disk.
+
+There is one writer, on the event loop. Plain methods never await. Operations that may take long
+(fsync, truncation, removal) are awaited, and the caller must not append during a truncation. A log
+consists of its state and of components that act on it; each component documents its invariants. A
+failure of the disk is reported through `hooks.on_disk_failed`, whichever file it concerns.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+from uuid import UUID
+
+from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch
+from ottla.model.seams import Rng
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.appender import Appender
+from ottla.storage.log.file_tasks import FileTasks, file_task
+from ottla.storage.log.flusher import LogFlusher
+from ottla.storage.log.log_health import LogHealth
+from ottla.storage.log.log_hooks import LogHooks
+from ottla.storage.log.log_names import LogNames
+from ottla.storage.log.log_reader import LogRead, LogReader
+from ottla.storage.log.log_state import LogState
+from ottla.storage.log.segment_files import SegmentFiles
+from ottla.storage.log.segment_remover import SegmentRemover
+from ottla.storage.log.segment_replacer import SegmentReplacer
+from ottla.storage.log.truncator import Truncator
+from ottla.storage.log.validate import Accepted
+from ottla.storage.producers.producer_files import ProducerFiles
+from ottla.storage.producers.producer_state import ProducerEntry, ProducerRoom, ProducerStates
+from ottla.storage.producers.verification import VerificationGuard
+from ottla.storage.recovery.recovery import (
+    LoadedLog,
+    LogLoader,
+    Progress,
+    keep_topic_id,
+    load_topic_id,
+)
+from ottla.storage.recovery.segment_swap import CleanedFiles
+from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
+from ottla.storage.segments.directory_view import DirectoryView
+from ottla.storage.segments.epoch_cache import EpochCache
+from ottla.storage.segments.epoch_file import NO_EPOCHS, EpochFile
+from ottla.storage.segments.log_config import LogConfig
+from ottla.storage.segments.segment import Segment
+from ottla.storage.segments.timestamp_lookup import TimestampedOffset
+
+CLOCK_DIFFERENCE_MS_MAX = 60_000
+"""Largest lead of a record's timestamp over the broker's clock that is not reported, in ms. Smaller
+reports clocks that are slightly wrong; larger lets a disk fill up unexplained for longer."""
+
+
+async def open_log(
+    disk: Disk,
+    directory: str,
+    *,
+    config: LogConfig,
+    topic_id: UUID | None,
+    is_clean: bool,
+    recovery_point: Offset,
+    log_start_offset: Offset,
+    now_ms: int,
+    rng: Rng | None = None,
+    progress: Progress | None = None,
+    view: DirectoryView | None = None,
+) -> "Log":
+    """Open a partition's directory, create it if it does not exist, and recover its log. Returns
+    the log.
+
+    `is_clean` means that the log was closed by `close`; otherwise everything from `recovery_point`
+    on is checked. With a `view` the directory exists, and its topic id is `topic_id`. Raises
+    RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another topic.
+    """
+    if view is None:
+        await disk.makedirs(directory)
+        topic_id = await load_topic_id(disk, directory, topic_id)
+        view = DirectoryView(disk, directory)
+    loaded = await LogLoader(disk, view, config, now_ms=now_ms, progress=progress).load(
+        is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
+    )
+    await keep_topic_id(disk, view, topic_id)
+    return Log(disk, directory, config, topic_id, loaded, rng)
+
+
+def new_log(
+    disk: Disk,
+    directory: str,
+    *,
+    config: LogConfig,
+    topic_id: UUID,
+    now_ms: int,
+    rng: Rng | None = None,
+) -> "Log":
+    """Create the log object for a directory that was just created with the files of an empty
+    segment.
+
+    The result equals that of `open_log`. No file is read, which matters when many logs are created
+    at once.
+    """
+    beginning = Offset(0)
+    segment = Segment(disk, directory, beginning, config, now_ms=now_ms, known_bytes=0)
+    segment.has_index_names = False
+    segment.activate(config)
+    loaded = LoadedLog(
+        segments=[segment],
+        epochs=EpochCache(),
+        producers=ProducerStates(beginning),
+        log_start_offset=beginning,
+        end_offset=beginning,
+        recovery_point=beginning,
+        snapshots=[],
+        epochs_data=NO_EPOCHS,
+    )
+    return Log(disk, directory, config, topic_id, loaded, rng)
+
+
+class Log:
+    """The log of one partition."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        topic_id: UUID | None,
+        loaded: LoadedLog,
+        rng: Rng | None,
+    ) -> None:
+        self.directory = directory
+        self.topic_id = topic_id
+        self.hooks = hooks = LogHooks()
+        self.file_tasks = FileTasks()
+        self.names = names = LogNames(disk, directory, topic_id)
+        self.state = state = LogState(disk, directory, config, loaded)
+        self.health = health = LogHealth(directory, hooks)
+        self._epoch_file = epoch_file = EpochFile(disk, directory, loaded.epochs_data)
+        producer_files = ProducerFiles(disk, directory, loaded.snapshots)
+        self._files = files = SegmentFiles(state, health, hooks, names, producer_files, rng)
+        self._appender = Appender(state, health, files)
+        self._reader = LogReader(state, health)
+        self._flusher = LogFlusher(state, health, files, epoch_file)
+        self._truncator = Truncator(state, health, hooks, files, epoch_file)
+        self._remover = SegmentRemover(state, health, hooks, files)
+        self._replacer = SegmentReplacer(state, health, files)
+
+    # --- state ---
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings of the log, derived from its topic's settings."""
+        return self.state.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self.state.config = config
+
+    @property
+    def failure(self) -> str | None:
+        """Reason why the log is offline, or None if it is online."""
+        return self.health.failure
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Offset of the first record that readers may see."""
+        return self.state.log_start_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """Offset of the next record that is appended."""
+        return self.state.end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Offset below which all records are committed."""
+        return self.state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Offset below which READ_COMMITTED consumers may read."""
+        return self.state.last_stable_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Offset below which everything is durable."""
+        return self.state.recovery_point
+
+    @property
+    def recovery_checkpoint(self) -> Offset:
+        """Offset from which the next start checks the log."""
+        return self.state.recovery_checkpoint
+
+    @property
+    def hole_offset(self) -> Offset | None:
+        """Start of the first hole left by lost segments, or None if none is known."""
+        return self.state.hole_offset
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """The newest leader epoch, or -1 if there is none."""
+        return self.state.epochs.latest
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first; the last one is active."""
+        return tuple(self.state.segments)
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments, at least one."""
+        return len(self.state.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments, without indexes."""
+        return sum(segment.size_bytes for segment in self.state.segments)
+
+    @property
+    def newest_path(self) -> str:
+        """Path of the newest segment's file."""
+        return self.state.active.file.path
+
+    @property
+    def active_producers(self) -> Mapping[int, ProducerEntry]:
+        """The producers whose state the log keeps, by producer id."""
+        return self.state.producers.producers
+
+    def note_hole(self, offset: Offset | None) -> None:
+        """Set the start of the first hole. A hole at or above the end of the log is ignored."""
+        self.state.note_hole(offset)
+
+    def update_high_watermark(self, offset: Offset) -> bool:
+        """Raise the high watermark, but not above the end offset. Returns True if it changed."""
+        return self.state.update_high_watermark(offset)
+
+    def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
+        """Record that a leader epoch begins at an offset. A new leader does this before it
+        writes."""
+        self.state.epochs.assign(epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
+        """Return the largest epoch up to `epoch` in the log, and its end offset. Returns (-1, -1)
+        if there is no such epoch."""
+        return self.state.epochs.end_offset_for(epoch, self.state.end_offset)
+
+    def epoch_of(self, offset: Offset) -> Epoch:
+        """Return the leader epoch in which an offset was written, or -1 if it is unknown."""
+        state = self.state
+        return state.epochs.epoch_of(offset) if offset < state.end_offset else NO_EPOCH
+
+    def refuse_slice(self, error: OSError) -> NoReturn:
+        """Raise the RefusedError that belongs to an error of a slice's file."""
+        self.health.refuse(error)
+
+    # --- appends ---
+
+    def append_as_leader(
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: Epoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        first: Accepted | None = None,
+        guard: VerificationGuard | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Check batches, assign their offsets and write them. Returns the offsets of the records.
+        See `Appender` for the details."""
+        return self._appender.append_as_leader(
+            records, leader_epoch, now_ms, origin, first, guard, transaction_version
+        )
+
+    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo:
+        """Write a leader's batches unchanged. Returns the offsets of the records. See `Appender`
+        for the details."""
+        return self._appender.append_as_follower(records, now_ms)
+
+    def begin_verification(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard that permits appending the first batch of a transaction.
+
+        Returns None if the transaction is already open in this log. Raises RefusedError if the
+        epoch is old.
+        """
+        self.health.check_online()
+        return self.state.producers.begin_verification(
+            producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
+        )
+
+    # --- reads ---
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        bytes_max: int,
+        end_offset: Offset,
+        at_least_one: bool,
+        whole_batches: bool = False,
+    ) -> LogRead:
+        """Return the batches from the one that contains `offset` on, as a slice; see
+        `LogReader`."""
+        return self._reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
+
+    def read_single(
+        self,
+        offset: Offset,
+        bytes_max: int,
+        end_offset: Offset,
+        now_ms: int,
+        whole_batches: bool = False,
+    ) -> bytes | bytearray | FileSlice | None:
+        """Return the result of a read of the newest segment, as bytes if it is small; see
+        `LogReader`."""
+        return self._reader.read_single(offset, bytes_max, end_offset, now_ms, whole_batches)
+
+    async def read_cold(
+        self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
+    ) -> LogRead:
+        """Return the same as `read`, after loading ranges that are not in memory."""
+        return await self._reader.read_cold(offset, bytes_max, end_offset, at_least_one)
+
+    async def read_bytes(
+        self, offset: Offset, *, bytes_max: int, end_offset: Offset
+    ) -> bytes | bytearray:
+        """Return the bytes of the batches from `offset` on, at least one batch if there is one."""
+        return await self._reader.read_bytes(offset, bytes_max, end_offset)
+
+    @property
+    def has_aborted_lately(self) -> bool:
+        """True if an aborted transaction ended in the newest segment."""
+        return self.state.active.transaction_index.count > 0
+
+    def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
+        """Return (producer id, first offset) of each aborted transaction in the range."""
+        return self._reader.aborted_transactions(offset, end_offset)
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, end_offset: Offset
+    ) -> TimestampedOffset | None:
+        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`."""
+        return await self._reader.offset_for_timestamp(timestamp_ms, end_offset)
+
+    async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
+        """Return the record with the largest timestamp (ListOffsets -3)."""
+        return await self._reader.max_timestamp_offset(end_offset)
+
+    # --- flushes ---
+
+    @property
+    def unflushed_since_ms(self) -> int | None:
+        """Time of the oldest unflushed append, from which `flush.ms` is measured."""
+        return self.state.unflushed_since_ms
+
+    @property
+    def is_flush_due(self) -> bool:
+        """True if at least `flush.messages` records are not flushed."""
+        state = self.state
+        return state.end_offset - state.recovery_point >= state.config.flush_messages
+
+    @property
+    def unflushed_roll_offset(self) -> Offset | None:
+        """End of the closed segments that wait for their flush, or None if there are none."""
+        return self.state.active.base_offset if self.state.unsealed else None
+
+    @file_task
+    async def flush(self, up_to: Offset | None = None) -> Offset:
+        """Make everything below `up_to` durable (default: the whole log). Returns the recovery
+        point."""
+        return await self._flusher.flush(up_to)
+
+    async def write_back(self) -> None:
+        """Start write-back of the active segment; this makes nothing durable."""
+        await self._flusher.write_back()
+
+    @file_task
+    async def keep(self) -> None:
+        """Make the directory of a new log durable. Raises RefusedError if the log or its disk has
+        failed."""
+        await self._flusher.keep()
+
+    @file_task
+    async def roll(self, *, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty, and flush the closed one."""
+        await self._flusher.keep()
+        if self.state.active.size_bytes:
+            await self._flusher.flush(self._files.roll(self.state.end_offset, now_ms).base_offset)
+
+    # --- removals ---
+
+    @file_task
+    async def truncate_to(self, offset: Offset) -> bool:
+        """Remove all records from `offset` on. Returns True if any were removed.
+
+        A batch that contains `offset` is removed completely; see `Truncator`.
+        """
+        return await self._truncator.truncate_to(offset)
+
+    @file_task
+    async def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Remove all records. The log is then empty, and begins and ends at `offset`."""
+        await self._truncator.truncate_fully_and_start_at(offset)
+
+    @file_task
+    async def delete_records_before(self, offset: Offset) -> None:
+        """Raise the log start offset durably, and remove the segments below it.
+
+        Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark.
+        """
+        await self._remover.delete_records_before(offset)
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Raise the log start offset in memory; `delete_records_before` makes it durable."""
+        self._remover.raise_log_start(offset)
+
+    @file_task
+    async def delete_old_segments(self, now_ms: int) -> int:
+        """Remove segments that exceed retention or are below the log start offset. Returns their
+        count."""
+        return await self._remover.delete_old_segments(now_ms)
+
+    def report_future_timestamps(self, now_ms: int) -> int | None:
+        """Return a record timestamp ahead of the broker's clock that prevents the removal of the
+        oldest segment. Each segment is reported only once.
+
+        Returns None if the segment was reported before, if retention by time is off, or if the lead
+        is within `CLOCK_DIFFERENCE_MS_MAX`.
+        """
+        oldest = self.state.segments[0]
+        config = self.config
+        is_kept_by_time = config.is_deleted_by_retention and config.retention_ms >= 0
+        is_ahead = oldest.max_timestamp_ms > now_ms + CLOCK_DIFFERENCE_MS_MAX
+        if not is_kept_by_time or not is_ahead or oldest.is_future_reported:
+            return None
+        oldest.is_future_reported = True
+        return oldest.max_timestamp_ms
+
+    # --- cleaning ---
+
+    @property
+    def is_being_changed(self) -> bool:
+        """True if a truncation or a removal of segments is running."""
+        state = self.state
+        return state.is_truncating or state.is_removing or bool(state.passed)
+
+    @property
+    def is_being_cleaned(self) -> bool:
+        """True if segments are being rewritten. No segment is removed until that ends."""
+        return self.state.is_being_cleaned
+
+    @is_being_cleaned.setter
+    def is_being_cleaned(self, is_being_cleaned: bool) -> None:
+        self.state.is_being_cleaned = is_being_cleaned
+
+    @property
+    def first_dirty_offset(self) -> Offset:
+        """First offset that has not been compacted."""
+        return self.state.first_dirty_offset
+
+    @first_dirty_offset.setter
+    def first_dirty_offset(self, offset: Offset) -> None:
+        self.state.first_dirty_offset = offset
+
+    def note_clean_to(self, offset: Offset) -> None:
+        """Set the first dirty offset. The whole log counts as dirty if the offset is outside of
+        it."""
+        state = self.state
+        is_here = state.log_start_offset <= offset <= state.end_offset
+        state.first_dirty_offset = offset if is_here else state.log_start_offset
+
+    @file_task
+    async def replace_segments(self, cleaned: CleanedFiles) -> None:
+        """Durably replace segments by a cleaned segment; see `SegmentReplacer`."""
+        await self._replacer.replace(cleaned)
+
+    # --- producers ---
+
+    def share_producer_room(self, room: ProducerRoom) -> None:
+        """Share a bound on the number of producers with other logs."""
+        self.state.producers.enter(room)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Remove producers idle for longer than producer.id.expiration.ms. Returns their count."""
+        return self.state.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    def has_late_transaction(self, seen_before_ms: int) -> bool:
+        """Return whether the oldest open transaction has had no batch since `seen_before_ms` (wall
+        time)."""
+        seen_ms = self.state.producers.oldest_open_seen_ms
+        return seen_ms is not None and seen_ms < seen_before_ms
+
+    # --- two logs of one partition ---
+
+    def take_over(self, other: "Log") -> None:
+        """Adopt the state of another log of the partition, whose batches are all in this log.
+
+        The other log supplies state that batches lack: leader epochs without a record, producers
+        whose records are deleted, watermarks.
+        """
+        state, others = self.state, other.state
+        assert state.end_offset == others.end_offset
+        state.config = others.config
+        state.raise_log_start(others.log_start_offset)
+        state.high_watermark = others.high_watermark
+        state.epochs = EpochCache(others.epochs.entries)
+        self._epoch_file.forget()
+        producers, others.producers = others.producers, ProducerStates(others.end_offset)
+        others.producers.enter(producers.leave())
+        self._files.replace_producers(producers)
+
+    def holds_all_of(self, other: "Log") -> bool:
+        """Return whether this log contains all batches of the other: the other's last leader epoch
+        must not end earlier here."""
+        if other.end_offset == other.log_start_offset:
+            return True
+        place = self.end_offset_for_epoch(other.last_epoch)
+        return place.epoch == other.last_epoch and place.offset >= other.end_offset
+
+    def adopt_bounds(self, other: "Log") -> None:
+        """Raise the log start offset and the high watermark to those of another log of the
+        partition."""
+        state = self.state
+        state.raise_log_start(min(other.log_start_offset, state.end_offset))
+        known = max(state.high_watermark, other.high_watermark, state.log_start_offset)
+        state.high_watermark = min(state.end_offset, known)
+
+    # --- end ---
+
+    @file_task
+    async def close(self) -> None:
+        """Flush, trim the indexes and write the producer snapshot, as a clean shutdown marker
+        requires."""
+        await self._flusher.flush_for_close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files without flushing, before the directory is removed or after a failure."""
+        self.health.fail("the log is closed")
+        state = self.state
+        state.generation += 1
+        state.producers.leave()
+        for segment in state.segments:
+            segment.close()

@@ -1,0 +1,74 @@
+"""The state of a log after an error of its files, and the refusals that follow from it.
+
+When the disk is full, requests are refused; the log accepts requests again as soon as there is
+space. Any other error takes the log offline with its reason, and is reported once as a failure of
+the disk.
+"""
+
+from typing import NoReturn
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.storage.disk.disk_errors import in_words, is_disk_failure, is_disk_full
+from ottla.storage.log.log_hooks import LogHooks
+
+NO_ROOM = (
+    "the disk of log directory {} is full; retry later: the partition accepts records again as "
+    "soon as there is room; to make room, shorten retention, delete topics or enlarge the volume "
+    "('ottla status' shows the free space)"
+)
+
+
+class NoRoomError(RefusedError):
+    """A refusal because the disk is full, which the log directory has already reported to the
+    operator."""
+
+
+class LogHealth:
+    """The health of one log: the reason why it is offline, or None."""
+
+    __slots__ = ("_directory", "_hooks", "failure")
+
+    def __init__(self, directory: str, hooks: LogHooks) -> None:
+        self._directory = directory
+        self._hooks = hooks
+        self.failure: str | None = None
+        """Reason why the log is offline, or None if it is online."""
+
+    def check_online(self) -> None:
+        """Raise RefusedError(KAFKA_STORAGE_ERROR) if the log is offline."""
+        if self.failure is not None:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+
+    def refuse(self, error: OSError) -> NoReturn:
+        """Raise the RefusedError for an error of the disk. A failed disk takes the log offline."""
+        directory = self._directory
+        if is_disk_full(error):
+            self._hooks.on_disk_full()
+        elif is_disk_failure(error):
+            self.fail_disk(f"{directory}: {error}")
+        raise refusal_of(error, directory.rpartition("/")[0], directory) from error
+
+    def fail_by(self, error: OSError, where: str) -> None:
+        """Take the log offline after an error that interrupted a change of its files. This happens
+        even if the disk is only full."""
+        if is_disk_failure(error):
+            self.fail_disk(f"{where}: {error}")
+        self.fail(f"{where}: {in_words(error)}")
+
+    def fail_disk(self, reason: str) -> None:
+        """Take the log offline and report the failure of its disk. The first reason is kept."""
+        if self.failure is None:
+            self.failure = reason
+            self._hooks.on_disk_failed(reason)
+
+    def fail(self, reason: str) -> None:
+        """Take the log offline. The first reason is kept."""
+        if self.failure is None:
+            self.failure = reason
+
+
+def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
+    """Return the refusal for an error of the disk, with advice to the operator."""
+    if is_disk_full(error):
+        return NoRoomError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
+    return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

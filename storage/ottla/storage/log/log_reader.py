@@ -1,0 +1,328 @@
+"""Reads of a log: batches as file slices, aborted transactions, offsets by time.
+
+A plain read never waits for the disk: it raises `NotCachedError` for a range that is not in memory,
+and changes nothing. An awaited read loads that range and repeats the look-up from the start,
+because the log may have changed in the meantime.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.storage.disk.disk_seam import NotCachedError, read_some, when_cached
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log_health import LogHealth
+from ottla.storage.log.log_state import LogState
+from ottla.storage.segments.segment import COLD_BLOCK_BYTES, Segment
+from ottla.storage.segments.timestamp_lookup import (
+    TimestampedOffset,
+    first_at_or_after,
+    with_largest_timestamp,
+)
+from ottla.storage.segments.transaction_index import AbortedTransaction
+
+_FIRST_OFFSET = attrgetter("first_offset")
+
+
+class LogRead(NamedTuple):
+    """Result of a read: a slice from the start of the batch that contains the offset, or no slice
+    if there are no records."""
+
+    slice: FileSlice | None
+    base_offset: Offset
+    """Base offset of the first batch of the slice. Without a slice, the requested offset."""
+    end_offset: Offset
+    """An offset above all records of the slice."""
+    first_batch_bytes: int = 0
+    """Size of the first batch of the slice."""
+
+
+SMALL_READ_BYTES_MAX = 4096
+"""Size of the largest range that `read_single` copies. Larger uses more memory for slow clients,
+and copies bytes that could be sent from a file."""
+
+KEPT_READ_BYTES_MAX = 2048
+"""Maximum size of a range that a log keeps for the next reader of the same offset. Larger uses more
+memory in every partition that is read."""
+
+
+class KeptRead:
+    """The last small read of a log. It is kept because consumers at the log's end read the same
+    batch one after another."""
+
+    __slots__ = ("data", "first_bytes", "generation", "offset", "position", "segment")
+
+    def __init__(
+        self,
+        segment: Segment,
+        generation: int,
+        offset: int,
+        position: int,
+        first_bytes: int,
+        data: bytes | bytearray,
+    ) -> None:
+        self.segment = segment
+        self.generation = generation
+        self.offset = offset
+        self.position = position
+        self.first_bytes = first_bytes
+        self.data = data
+
+
+class LogReader:
+    """Reads the records of one log."""
+
+    __slots__ = ("_health", "_kept_read", "_state")
+
+    def __init__(self, state: LogState, health: LogHealth) -> None:
+        self._state = state
+        self._health = health
+        self._kept_read: KeptRead | None = None
+
+    def read(
+        self,
+        offset: Offset,
+        bytes_max: int,
+        end_offset: Offset,
+        at_least_one: bool,
+        whole_batches: bool,
+    ) -> LogRead:
+        """Return the batches from the one that contains `offset`, below `end_offset`, as a slice.
+
+        The slice may end within a batch, except with `whole_batches`: then it ends at the start of
+        an indexed batch. With `at_least_one` the first batch is complete even if it is larger than
+        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) outside the log, and NotCachedError if
+        the position or the start of the slice is not in memory.
+        """
+        state = self._state
+        if self._health.failure is not None:
+            self._health.check_online()
+        if not state.log_start_offset <= offset <= state.end_offset:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} is outside [{state.log_start_offset}, {state.end_offset}]",
+            )
+        end_offset = min(end_offset, state.end_offset)
+        if offset >= end_offset:
+            return LogRead(None, offset, offset)
+        index = state.index_of(offset)
+        try:
+            while index < len(state.segments):
+                segment = state.segments[index]
+                found = segment.find(offset)
+                if found is not None:
+                    read = self._slice(index, found, bytes_max, end_offset, at_least_one)
+                    if whole_batches and read.slice is not None:
+                        read = _without_cut_batch(segment, read, read.slice, bytes_max)
+                    if read.slice is not None and not segment.is_recent(offset):
+                        self._check_cached(read.slice)
+                    return read
+                index += 1  # compaction removed the records in the rest of this segment
+        except OSError as error:
+            self._health.refuse(error)
+        return LogRead(None, offset, offset)
+
+    def read_single(
+        self,
+        offset: Offset,
+        bytes_max: int,
+        end_offset: Offset,
+        now_ms: int,
+        whole_batches: bool,
+    ) -> bytes | bytearray | FileSlice | None:
+        """Return the same records as `read` with `at_least_one`: as bytes if they are few,
+        otherwise as a slice.
+
+        Returns None outside the newest segment, or if only `read` can give the reason for an empty
+        result. The slice records which of its bytes were in memory at `now_ms`, a time of the
+        connections' clock. Raises NotCachedError as `read` does, and OSError from the file.
+        """
+        state = self._state
+        segment = state.segments[-1]
+        log_end = state.end_offset
+        if self._health.failure is not None or not (
+            segment.base_offset <= offset < end_offset <= log_end
+        ):
+            return None
+        kept = self._kept_read
+        if (
+            kept is not None
+            and kept.offset == offset
+            and kept.segment is segment
+            and kept.generation == state.generation
+        ):
+            position, first_bytes = kept.position, kept.first_bytes
+        else:
+            kept = None
+            found = segment.find(offset)
+            if found is None:
+                return None
+            position, _, first_bytes = found
+        limit = segment.size_bytes
+        if end_offset < log_end:
+            bound = segment.find(end_offset)
+            if bound is not None:
+                limit = bound[0]
+        length = min(limit - position, max(bytes_max, first_bytes))
+        if length <= 0:
+            return None
+        if whole_batches:
+            length = _whole_length(segment, position, length, first_bytes, bytes_max)
+        if length > SMALL_READ_BYTES_MAX:
+            part = FileSlice(segment.file, position, length)
+            if not segment.is_recent(offset):
+                part.note_cached(self._check_cached(part), now_ms)
+            return part
+        if kept is not None and len(kept.data) == length:
+            return kept.data
+        data = segment.file.read_cached(position, length)
+        if len(data) < length:
+            return None
+        if length <= KEPT_READ_BYTES_MAX:
+            self._kept_read = KeptRead(
+                segment, state.generation, offset, position, first_bytes, data
+            )
+        return data
+
+    async def read_cold(
+        self, offset: Offset, bytes_max: int, end_offset: Offset, at_least_one: bool
+    ) -> LogRead:
+        """Return the same as `read`, after loading ranges that are not in memory."""
+
+        def look() -> LogRead:
+            return self.read(offset, bytes_max, end_offset, at_least_one, False)
+
+        try:
+            return await when_cached(self._state.disk, look)
+        except OSError as error:
+            self._health.refuse(error)
+
+    async def read_bytes(
+        self, offset: Offset, bytes_max: int, end_offset: Offset
+    ) -> bytes | bytearray:
+        """Return the bytes of the batches from `offset` on, at least one batch if there is one."""
+        found = await self.read_cold(offset, bytes_max, end_offset, True)
+        part = found.slice
+        if part is None:
+            return b""
+        try:
+            return await read_some(self._state.disk, part.file, part.position, part.length)
+        except OSError as error:
+            self._health.refuse(error)
+
+    def _check_cached(self, part: FileSlice) -> int:
+        """Return the position up to which a slice is in memory.
+
+        Raises NotCachedError if its first block is not.
+        """
+        size = min(part.length, COLD_BLOCK_BYTES)
+        if not self._state.disk.is_cached(part.file, part.position, size):
+            raise NotCachedError(part.file, part.position, size)
+        return part.position + size
+
+    def _slice(
+        self,
+        index: int,
+        found: tuple[int, int, int],
+        bytes_max: int,
+        end_offset: Offset,
+        at_least_one: bool,
+    ) -> LogRead:
+        state = self._state
+        segment = state.segments[index]
+        position, base_offset, first_bytes = found
+        limit = segment.size_bytes
+        is_last = index + 1 == len(state.segments)
+        segment_end = state.end_offset if is_last else state.segments[index + 1].base_offset
+        if end_offset < segment_end:
+            bound = segment.find(end_offset)
+            if bound is not None:
+                limit = bound[0]
+        if first_bytes > bytes_max:
+            bytes_max = first_bytes if at_least_one else 0
+        length = min(limit - position, bytes_max)
+        if length <= 0:
+            return LogRead(None, Offset(base_offset), Offset(base_offset))
+        part = FileSlice(segment.file, position, length)
+        return LogRead(part, Offset(base_offset), min(end_offset, segment_end), first_bytes)
+
+    def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
+        """Return (producer id, first offset) of each aborted transaction that overlaps the range.
+
+        They are sorted by first offset, as readers need them.  Raises NotCachedError if a
+        transaction index is not in memory.
+        """
+        state = self._state
+        found: list[AbortedTransaction] = []
+        try:
+            for segment in state.segments[state.index_of(offset) :]:
+                if segment.transaction_index.collect(offset, end_offset, found):
+                    break
+        except OSError as error:
+            self._health.refuse(error)
+        found.sort(key=_FIRST_OFFSET)
+        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, end_offset: Offset
+    ) -> TimestampedOffset | None:
+        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`."""
+        return await self._look_up(
+            lambda segments, start: first_at_or_after(
+                self._state.disk, segments, timestamp_ms, start_offset=start, end_offset=end_offset
+            )
+        )
+
+    async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
+        """Return the record with the largest timestamp (ListOffsets -3)."""
+        return await self._look_up(
+            lambda segments, start: with_largest_timestamp(
+                self._state.disk, segments, start_offset=start, end_offset=end_offset
+            )
+        )
+
+    async def _look_up(
+        self,
+        search: Callable[[Sequence[Segment], Offset], Awaitable[TimestampedOffset | None]],
+    ) -> TimestampedOffset | None:
+        """Return the result of a search in the segments. The search is repeated if segments were
+        removed or truncated in the meantime.
+
+        Raises RefusedError: KAFKA_STORAGE_ERROR if the disk fails, CORRUPT_MESSAGE if data is
+        corrupt.
+        """
+        state = self._state
+        while True:
+            self._health.check_online()
+            generation, start = state.generation, state.log_start_offset
+            try:
+                found = await search(tuple(state.segments), start)
+            except (OSError, CorruptDataError) as error:
+                if generation != state.generation:
+                    continue
+                if isinstance(error, OSError):
+                    self._health.refuse(error)
+                raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
+            if generation == state.generation and start == state.log_start_offset:
+                return found
+
+
+def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_max: int) -> LogRead:
+    """Return a read whose last batch is removed if `bytes_max` may have cut that batch off."""
+    length = _whole_length(segment, part.position, part.length, read.first_batch_bytes, bytes_max)
+    if length == part.length:
+        return read
+    return read._replace(slice=FileSlice(part.file, part.position, length))
+
+
+def _whole_length(
+    segment: Segment, position: int, length: int, first_bytes: int, bytes_max: int
+) -> int:
+    """Return the length of a range, without its last batch if `bytes_max` may have cut that batch
+    off."""
+    if length < bytes_max or length <= first_bytes:
+        return length
+    start = segment.offset_index.batch_start_before(position + length)
+    return max(start - position, first_bytes)

@@ -1,0 +1,186 @@
+"""Truncation of a log: all records from an offset on are removed durably.
+
+The caller must not append while a truncation runs.
+"""
+
+from ottla.model.ids import Offset
+from ottla.storage.disk.disk_seam import when_cached
+from ottla.storage.log.log_health import LogHealth
+from ottla.storage.log.log_hooks import LogHooks
+from ottla.storage.log.log_state import LogState
+from ottla.storage.log.segment_files import SegmentFiles
+from ottla.storage.producers.producer_state import ProducerStates
+from ottla.storage.recovery.recovery import load_producers
+from ottla.storage.segments.directory_view import DirectoryView
+from ottla.storage.segments.epoch_file import EpochFile
+from ottla.storage.segments.segment import Segment
+
+
+class Truncator:
+    """Removes records from the end of one log."""
+
+    __slots__ = ("_epoch_file", "_files", "_health", "_hooks", "_state")
+
+    def __init__(
+        self,
+        state: LogState,
+        health: LogHealth,
+        hooks: LogHooks,
+        files: SegmentFiles,
+        epoch_file: EpochFile,
+    ) -> None:
+        self._state = state
+        self._health = health
+        self._hooks = hooks
+        self._files = files
+        self._epoch_file = epoch_file
+
+    async def truncate_to(self, offset: Offset) -> bool:
+        """Remove all records from `offset` on. Returns True if any were removed.
+
+        A batch that contains `offset` is removed completely. The log then ends at the start of that
+        batch, because after a crash a gap would be mistaken for lost records. If that position is
+        below the log start offset, the log becomes empty. It then begins at the log start offset,
+        or at `offset` if that is lower.
+
+        A leader epoch that begins at `offset` is removed even if nothing was written in it, because
+        the leader may not have it (KIP-279).
+        """
+        state = self._state
+        self._health.check_online()
+        if offset >= state.end_offset:
+            state.epochs.truncate_from_end(offset)
+            return False
+        try:
+            # The batch that contains `offset` begins in that segment.
+            segment = state.segments[state.index_of(offset)]
+            await self._end_cleaning(segment.base_offset)
+            return await self._truncate_to(offset)
+        finally:
+            state.note_hole(state.hole_offset)
+            self._hooks.after_truncation()
+
+    async def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Remove all records. The log is then empty, and begins and ends at `offset`."""
+        self._health.check_online()
+        try:
+            await self._end_cleaning(min(offset, self._state.log_start_offset))
+            await self._begin_again_at(offset)
+        finally:
+            self._hooks.after_truncation()
+
+    async def _end_cleaning(self, offset: Offset) -> None:
+        try:
+            await self._hooks.before_truncation(offset)
+        except OSError as error:
+            self._health.refuse(error)
+        self._health.check_online()
+        self._state.first_dirty_offset = min(self._state.first_dirty_offset, offset)
+
+    async def _truncate_to(self, offset: Offset) -> bool:
+        state, health = self._state, self._health
+        try:
+            await self._epoch_file.write(state.epochs)  # no epoch is written during the truncation
+            place = await when_cached(
+                state.disk, lambda: state.segments[state.index_of(offset)].place_to_cut(offset)
+            )
+        except OSError as error:
+            health.fail_by(error, state.directory)
+            health.refuse(error)
+        end_offset = offset if place is None else min(offset, Offset(place[1]))
+        if end_offset < state.log_start_offset:
+            await self._begin_again_at(min(offset, state.log_start_offset))
+            return True
+        state.generation += 1
+        before = state.recovery_checkpoint, state.high_watermark
+        kept = state.index_of(offset) + 1
+        removed = state.segments[kept:]
+        del state.segments[kept:]
+        active = state.active
+        state.unsealed = [s for s in state.unsealed if s not in removed and s is not active]
+        state.is_truncating = True
+        try:
+            active.activate(state.config)
+            position = active.size_bytes if place is None else place[0]
+            active.cut(position=position, end_offset=end_offset)
+            state.end_offset = end_offset
+            self._hooks.on_truncated(end_offset)
+            state.high_watermark = min(state.high_watermark, end_offset)
+            state.recovery_point = min(state.recovery_point, end_offset)
+            state.epochs.truncate_from_end(end_offset)
+            await self._remove_files(active, position, removed)
+            await self._reload_producers()
+            await self._report_recession(*before)
+        except OSError as error:
+            health.fail_by(error, state.directory)  # half truncated: writes must be refused
+            health.refuse(error)
+        finally:
+            state.is_truncating = False
+        return True
+
+    async def _remove_files(self, active: Segment, position: int, removed: list[Segment]) -> None:
+        """Durably remove segments and truncate the active one."""
+        state = self._state
+        for segment in reversed(removed):
+            await self._files.remove(segment)
+        await state.disk.truncate(active.file, position)
+        await self._files.fsync(active)  # otherwise old bytes could return behind new ones
+        self._health.check_online()  # its directory may have failed
+        active.cut_index_files()  # not earlier: until then a start may trust this segment
+        await self._epoch_file.write(state.epochs)
+        await active.load_timestamps()
+
+    async def _reload_producers(self) -> None:
+        """Restore the producer states as of the end offset."""
+        state = self._state
+        await self._files.producer_files.remove_above(state.end_offset)
+        reloaded = await load_producers(
+            state.disk,
+            DirectoryView(state.disk, state.directory),
+            state.segments,
+            state.end_offset,
+            state.config,
+            now_ms=0,
+        )
+        reloaded.keep_from(state.producers)
+        reloaded.on_high_watermark(state.high_watermark)
+        self._files.replace_producers(reloaded)
+
+    async def _begin_again_at(self, offset: Offset) -> None:
+        state, health, files = self._state, self._health, self._files
+        state.generation += 1
+        before = state.recovery_checkpoint, state.high_watermark
+        state.log_start_offset = state.end_offset = state.high_watermark = offset
+        state.recovery_point, state.hole_offset = offset, None
+        self._hooks.on_truncated(Offset(0))
+        state.epochs.clear()
+        state.unsealed.clear()
+        state.is_truncating = True
+        # Segments that another task is removing are removed here as well; only its oldest one is
+        # left to that task. A remaining segment would form a gap before all later appends.
+        doomed = [*state.passed, *state.segments]
+        del state.passed[1 if state.is_removing else 0 :]
+        try:
+            for segment in reversed(doomed):
+                await files.remove(segment)
+            await files.producer_files.remove_above(Offset(-1))
+            health.check_online()  # its directory may have failed
+            new = Segment(state.disk, state.directory, offset, state.config, now_ms=0)
+            new.begin(state.config)
+            state.segments[:] = [new]
+            files.replace_producers(ProducerStates(offset))
+            files.names.change_count += 1
+            await files.names.sync()  # otherwise only a later segment's name may survive
+            await self._epoch_file.write(state.epochs)
+            await self._report_recession(*before)
+        except OSError as error:
+            health.fail_by(error, state.directory)
+            health.refuse(error)
+        finally:
+            state.is_truncating = False
+
+    async def _report_recession(self, checkpoint: Offset, high_watermark: Offset) -> None:
+        """Report that the recovery checkpoint or the high watermark decreased, if either did."""
+        state = self._state
+        if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
+            await self._hooks.on_recede()

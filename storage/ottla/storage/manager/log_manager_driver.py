@@ -1,0 +1,623 @@
+"""The log manager: all logs of a broker in its log directories.
+
+It finds and recovers logs at the start, creates and deletes partitions, writes the checkpoints that
+make the next start short, and runs the periodic upkeep of each directory (`log_upkeep_driver`).
+Invariants:
+
+- OneLogPerPartition: a partition never has logs in two directories.
+- CleanMarkerOnlyAfterClose: see `clean_shutdown`.
+- A directory that fails takes only its own logs offline, unless it was the last one; a hanging
+  directory delays only its own logs.
+"""
+
+import errno
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicIdPartition, TopicPartition
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.cleaner.cleaning_runner import CleaningRunner
+from ottla.storage.directories.checkpoint_file import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
+from ottla.storage.directories.checkpoints_driver import CheckpointLine
+from ottla.storage.directories.clean_shutdown import NO_BROKER_EPOCH
+from ottla.storage.directories.log_directory_driver import (
+    LOGS_CLOSED_AT_ONCE,
+    LogDirectory,
+    open_directories,
+)
+from ottla.storage.disk.disk_errors import is_disk_failure
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.log.log import Log
+from ottla.storage.log.log_health import refusal_of
+from ottla.storage.losses.known_losses_driver import KnownLosses
+from ottla.storage.losses.log_losses import LogLoss, ReplicaPlacement
+from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
+from ottla.storage.manager.log_checkpoints import CHECKPOINTS, lines_of
+from ottla.storage.manager.log_cleaning_driver import open_cleaner
+from ottla.storage.manager.log_moves_driver import LogMoves
+from ottla.storage.manager.log_names_driver import NewLogs, free_name, make_log, wait_until_idle
+from ottla.storage.manager.log_placement import PlacedLog, choose_place
+from ottla.storage.manager.log_start_driver import LogStart
+from ottla.storage.manager.log_upkeep_driver import DirectoryUpkeep
+from ottla.storage.manager.name_locks_driver import NameLocks
+from ottla.storage.producers.producer_state import ProducerRoom
+from ottla.storage.segments.log_config import LogConfig
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_log_manager(
+    disk: Disk,
+    config: BrokerConfig,
+    clock: Clock,
+    rng: Rng,
+    *,
+    cluster_id: str | None = None,
+    errors: UnexpectedErrors | None = None,
+    runner: CleaningRunner | None = None,
+) -> AsyncIterator["LogManager"]:
+    """Lock and check every directory. The caller then opens the logs with `recover`.
+
+    Raises ConfigError if another process has locked a directory, if one belongs to another cluster
+    or node, or if none is usable. If the `async with` block ends without `shutdown_cleanly`, the
+    effect is that of a crash.
+    """
+    directories = await open_directories(disk, config, rng, cluster_id)
+    logs = LogManager(disk, config, clock, rng, directories, errors, runner)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.end_when_every_directory_failed)
+            nursery.start_soon(logs.run_periodically)
+            nursery.start_soon(logs.cleaner.run)
+            logs.nursery = logs.moves.nursery = nursery
+            yield logs
+            nursery.cancel_scope.cancel()
+    finally:
+        logs.abandon()
+
+
+class LogManager:
+    """The log manager of one broker."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: Rng,
+        directories: tuple[LogDirectory, ...],
+        errors: UnexpectedErrors | None = None,
+        runner: CleaningRunner | None = None,
+    ) -> None:
+        """Create the manager. `runner` runs cleanings; without one they run in the event loop."""
+        self.directories = directories
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
+        """Called once for each directory that goes offline, so that the broker can report it."""
+        self.nursery: trio.Nursery | None = None
+        self._disk = disk
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self._errors = errors or UnexpectedErrors()
+        self._placed: dict[TopicPartition, PlacedLog] = {}
+        self.offline_reasons: dict[TopicPartition, str] = {}
+        self.known_losses = KnownLosses(disk)
+        self._start = LogStart(self, disk, clock, rng, config.recovery_threads_per_dir)
+        self._changing = NameLocks()
+        """Locks held while a partition's log is created or deleted."""
+        self._new = NewLogs(self._errors, self.checkpoint_high_watermarks)
+        self._log_counts: Counter[str] = Counter()
+        """Number of logs that are online or being created, by directory."""
+        self._is_closing = False
+        self._producer_room = ProducerRoom()
+        self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
+        self._every_directory_failed = trio.Event()
+        self.on_moved: Callable[[TopicPartition, Log], None] = lambda partition, log: None
+        """Called with the new log of a partition, in the event-loop iteration in which the move
+        switches to that log."""
+        self.moves = LogMoves(
+            disk, clock, rng, self._errors, self, most=config.move_threads or len(directories)
+        )
+        self.cleaner = open_cleaner(self, disk, clock, rng, self._errors, config.cleaner, runner)
+
+    # ---- queries
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log, or None if there is none on this broker.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) while the log is offline: it is corrupt or its disk
+        failed.
+        """
+        placed = self._placed.get(partition)
+        if placed is not None:
+            return placed.log
+        if partition in self.offline_reasons:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reasons[partition])
+        return None
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory of a partition's log."""
+        placed = self._placed.get(partition)
+        return None if placed is None else placed.directory
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every online partition with its log."""
+        for partition, placed in list(self._placed.items()):
+            yield partition, placed.log
+
+    def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every online partition of one directory with its log."""
+        for partition, placed in list(self._placed.items()):
+            if placed.directory is directory:
+                yield partition, placed.log
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def moving_into(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Yield the moves to a directory: partition, bytes copied, number of offsets missing."""
+        for move in self.moves.into(directory):
+            yield move.partition, 0 if move.copy is None else move.copy.size_bytes, move.lag
+
+    def start_move(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Start the move of an online partition to a directory, in the background."""
+        self.moves.start(partition, directory)
+
+    @property
+    def offline(self) -> dict[TopicPartition, str]:
+        """Return the partitions that are offline, each with its reason."""
+        return dict(self.offline_reasons)
+
+    def placed(self, partition: TopicPartition) -> PlacedLog | None:
+        """Return a partition's log with its directory, or None if it is not online."""
+        return self._placed.get(partition)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Return the broker epoch of the last clean shutdown, or -1 unless all directories agree on
+        it."""
+        epochs = {directory.previous_broker_epoch for directory in self.live_directories()}
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+    def live_directories(self) -> list[LogDirectory]:
+        """Return the online directories, in the order of log.dirs."""
+        return [directory for directory in self.directories if directory.is_live]
+
+    # ---- the start
+
+    async def recover(
+        self,
+        config_of: Callable[[TopicPartition], LogConfig],
+        is_stray: Callable[[TopicPartition, UUID | None], bool] = lambda partition, topic_id: False,
+        directory_id_of: Callable[[TopicPartition], UUID | None] = lambda partition: None,
+        placements: Sequence[ReplicaPlacement] | None = None,
+    ) -> None:
+        """Open all logs of all directories, and bring the logs of replicas that are placed here
+        online.
+
+        The two steps are `open_logs` and `settle`. A broker registers with the controller between
+        them.
+        """
+        await self.open_logs(config_of, placements)
+        await self.settle(is_stray, directory_id_of, placements)
+
+    async def open_logs(
+        self,
+        config_of: Callable[[TopicPartition], LogConfig],
+        placements: Sequence[ReplicaPlacement] | None = None,
+    ) -> None:
+        """Open all logs of all directories, and find their losses. No log is online yet.
+
+        `placements` are the replicas that the image places here, or None if no image is known.
+        """
+        await self._start.open_logs(config_of, placements)
+
+    async def settle(
+        self,
+        is_stray: Callable[[TopicPartition, UUID | None], bool],
+        directory_id_of: Callable[[TopicPartition], UUID | None],
+        placements: Sequence[ReplicaPlacement] | None = None,
+    ) -> None:
+        """Bring the opened logs online that the cluster places on this broker. The directories of
+        all other logs get the suffix `-stray`.
+
+        The image must include this broker's registration, because an older image may lack a topic
+        whose records are here. `losses` may grow by losses that only that image shows.
+
+        If a partition has logs in two directories, the longer log is used. If they are equal, the
+        log in the directory assigned by the cluster (`directory_id_of`) is used. The other log is
+        taken out of use. Interrupted moves start again.
+
+        Raises ConfigError if neither rule decides which log to use.
+        """
+        await self._start.settle(is_stray, directory_id_of, placements)
+
+    @property
+    def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
+        """Return the losses of replicas that are not complete again yet."""
+        return self.known_losses.by_partition
+
+    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
+        """Durably remove the losses of replicas that are complete again, or deleted.
+
+        If such a replica was elected leader, a hole in its log is no longer a loss.
+        """
+        for key in self.losses.keys() & set(whole):
+            placed = self._placed.get(self.losses[key].partition)
+            if placed is not None and placed.log.topic_id == key.topic_id:
+                placed.log.note_hole(None)
+        if not self.losses.keys().isdisjoint(whole):
+            try:
+                await self.known_losses.forget(self.live_directories(), whole)
+            except OSError as error:  # the file lists too much: the next start reports it again
+                _LOGGER.warning("losses of complete replicas could not be removed: %s", error)
+
+    def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Bring a log online, and connect its hooks to its directory."""
+        assert partition not in self._placed
+        self._placed[partition] = PlacedLog(log, directory)
+        self._log_counts[directory.path] += 1
+        log.share_producer_room(self._producer_room)
+        self.cleaner.watch(partition, log)
+        log.hooks.on_roll = lambda: self.request_flush(partition)
+        log.hooks.on_disk_failed = lambda reason: self.fail_directory(directory, reason)
+        log.hooks.on_disk_full = directory.room.note_refused
+        log.hooks.remove_later = self._upkeep[directory].removal.add
+        log.hooks.on_log_start_raised = lambda: self._keep_log_start(directory, partition, log)
+        log.hooks.on_recede = lambda: self._keep_recession(directory)
+
+    def displace(self, partition: TopicPartition) -> PlacedLog | None:
+        """Take a partition's log out of use. Returns the log and its directory."""
+        placed = self._placed.pop(partition, None)
+        if placed is not None:
+            self._log_counts[placed.directory.path] -= 1
+        return placed
+
+    # ---- creation and deletion
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+        holds_nothing: bool = True,
+    ) -> Log:
+        """Return the partition's log. If it does not exist, it is created in the directory
+        `directory_id`, or by default in the one with the fewest logs.
+
+        `holds_nothing` means that the replica cannot have had committed records (see
+        `choose_place`). Raises RefusedError: INCONSISTENT_TOPIC_ID if another topic of the same
+        name has its log here, KAFKA_STORAGE_ERROR if the disk fails or the log may be on a missing
+        disk.
+        """
+        async with self._changing.alone_with(partition):
+            log = self.get(partition)
+            if log is not None:
+                if log.topic_id != topic_id:
+                    raise RefusedError(ErrorCode.INCONSISTENT_TOPIC_ID)
+                return log
+            if self._is_closing:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
+            begun = self._holder_of(partition)  # by an attempt that was interrupted
+            directory = (
+                begun
+                or self.directories[
+                    choose_place(
+                        self.directories,
+                        directory_id,
+                        self._log_counts,
+                        holds_nothing=holds_nothing,
+                    )
+                ]
+            )
+            self._log_counts[directory.path] += 1
+            try:
+                log = await make_log(
+                    self._disk,
+                    self._clock,
+                    self._rng,
+                    directory,
+                    partition,
+                    topic_id,
+                    config,
+                    lambda: {served for served, _ in self.in_directory(directory)},
+                    is_there=begun is not None,
+                )
+            except OSError as error:
+                self.on_disk_error(directory, error)
+                raise refusal_of(error, directory.path) from error
+            finally:
+                self._log_counts[directory.path] -= 1
+            if not directory.is_live:  # it failed during the await
+                log.abandon()
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
+            self.place(partition, log, directory)
+            assert self.nursery is not None
+            self._new.schedule_directory_sync(self.nursery, partition, log)
+            return log
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Remove a partition at once. Its files are deleted after file.delete.delay.ms.
+
+        When this returns, the name can be used by a new topic, even after a crash. Tasks of the log
+        are awaited first, because they remove files by name.
+        """
+        async with self._changing.alone_with(partition), self.cleaner.paused(partition):
+            self.cleaner.forget(partition)
+            await self.moves.end(partition)
+            placed = self.displace(partition)
+            self.offline_reasons.pop(partition, None)
+            directory = self._holder_of(partition) if placed is None else placed.directory
+            if directory is None:
+                return
+            delay_ms = LogConfig().file_delete_delay_ms
+            if placed is not None:
+                delay_ms = placed.log.config.file_delete_delay_ms
+                placed.log.abandon()
+                await wait_until_idle(placed.log)
+            await self.free_name(partition, directory, delay_ms)
+
+    async def free_name(
+        self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
+    ) -> None:
+        """Free a partition's name in its directory. The files are deleted after the delay.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails.
+        """
+        try:
+            target = await free_name(self._disk, self._rng, directory, partition)
+        except OSError as error:
+            self.on_disk_error(directory, error)
+            raise refusal_of(error, directory.path) from error
+        if target is not None:
+            self.start_removal(directory, target, delay_ms=delay_ms)
+
+    def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Switch a partition to another log, which has all records of the current one."""
+        self.displace(partition)
+        self.place(partition, log, directory)
+        self.on_moved(partition, log)
+
+    def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory that has files of a partition that is not online."""
+        for directory in self.live_directories():
+            if self._disk.exists(f"{directory.path}/{partition}"):
+                return directory
+        return None
+
+    def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
+        """Schedule the removal of a deleted partition's files after a delay, in the background."""
+        assert self.nursery is not None
+        self.nursery.start_soon(self._remove_later, directory, path, delay_ms)
+
+    async def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
+        """Remove a deleted partition's files once their readers have finished."""
+        await trio.sleep(delay_ms / 1_000)
+        if not directory.is_live:
+            return
+        try:
+            await self._disk.remove_tree(path)
+        except OSError as error:
+            _LOGGER.warning("%s stays until the next start: %s", path, error)
+            self.on_disk_error(directory, error)
+        except Exception as error:
+            self._errors.note("removal", path, error)
+
+    # ---- failures
+
+    def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline if the error is a failure of its disk. Temporary errors change
+        nothing."""
+        if is_disk_failure(error):
+            self.fail_directory(directory, error.strerror or str(error))
+        else:
+            directory.note_passing(error)
+
+    def on_file_error(self, path: str, error: OSError) -> None:
+        """Handle an I/O error of a file that occurred outside of its log's own methods, for example
+        while a slice was sent."""
+        for directory in self.live_directories():
+            if path.startswith(f"{directory.path}/"):
+                self.on_disk_error(directory, error)
+
+    def fail_directory(self, directory: LogDirectory, reason: str) -> None:
+        """Take a directory and its logs offline until the next start."""
+        if not directory.is_live:
+            return
+        directory.fail(f"{directory.path}: {reason}")
+        for partition, placed in list(self._placed.items()):
+            if placed.directory is directory:
+                self.displace(partition)
+                self.offline_reasons[partition] = directory.failure or reason
+                self.cleaner.abort(partition)
+                placed.log.abandon()
+        self._start.abandon([directory])
+        self.moves.on_directory_failed(directory)
+        self.on_directory_failed(directory)
+        if not self.live_directories():
+            self._every_directory_failed.set()
+
+    async def end_when_every_directory_failed(self) -> None:
+        """Wait until no directory is online, then raise OSError, because a broker without a disk
+        cannot work."""
+        await self._every_directory_failed.wait()
+        raise OSError(errno.EIO, "every log directory failed")
+
+    # ---- periodic work
+
+    async def run_periodically(self) -> None:
+        """Write checkpoints, flush and delete old segments, each directory at its own intervals."""
+        async with trio.open_nursery() as nursery:
+            for upkeep in self._upkeep.values():
+                nursery.start_soon(upkeep.run)
+
+    def _upkeep_of(self, directory: LogDirectory) -> DirectoryUpkeep:
+        return DirectoryUpkeep(
+            directory.path,
+            self._config,
+            self._clock,
+            self._errors,
+            logs=lambda: self.in_directory(directory),
+            write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
+            flush_idle=lambda: self._flush_idle(directory),
+            measure_room=directory.room.run,
+            removal=DelayedRemoval(self._disk, lambda error: self.on_disk_error(directory, error)),
+        )
+
+    async def _flush_idle(self, directory: LogDirectory) -> None:
+        if directory.is_live:
+            try:
+                await self._disk.flush_idle(directory.path)
+            except OSError as error:  # any errno: the kernel forgets failed writes
+                self.fail_directory(directory, error.strerror or str(error))
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks, so that a restarted broker can serve committed records
+        immediately."""
+        await self._checkpoint(HIGH_WATERMARK_FILE)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points, above which the next start checks the logs."""
+        await self._checkpoint(RECOVERY_POINT_FILE)
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write the log start offsets, so that deleted records do not reappear after a restart."""
+        await self._checkpoint(LOG_START_FILE)
+
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory."""
+        for name in CHECKPOINTS:
+            await self._checkpoint_if_recovered(directory, name)
+
+    async def _checkpoint(self, name: str) -> None:
+        async with trio.open_nursery() as nursery:
+            for directory in self.directories:
+                nursery.start_soon(self._checkpoint_if_recovered, directory, name)
+
+    async def _checkpoint_if_recovered(self, directory: LogDirectory, name: str) -> None:
+        if directory.is_live and directory.is_recovered:  # until then the file knows more
+            await self.checkpoint_in(directory, name)
+
+    async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
+        """Write one checkpoint of a directory. An error takes the directory offline unless it is
+        temporary."""
+        try:
+            await self.write_checkpoint(directory, name)
+        except OSError as error:
+            self.on_disk_error(directory, error)
+
+    async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
+        """Write one checkpoint of a directory. Raises OSError if the write fails."""
+        await directory.checkpoints.write(name, lambda: self._lines(directory, name))
+
+    async def _keep_recession(self, directory: LogDirectory) -> None:
+        """Write the checkpoints of a directory in which a log was truncated. Raises OSError if a
+        write fails."""
+        await self.write_checkpoint(directory, RECOVERY_POINT_FILE)
+        await self.write_checkpoint(directory, HIGH_WATERMARK_FILE)
+
+    async def _keep_log_start(
+        self, directory: LogDirectory, partition: TopicPartition, log: Log
+    ) -> None:
+        """Write the log start offset of a log unless the checkpoint already contains it. Many logs
+        share one write."""
+        assert log.topic_id is not None
+        kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
+        if log.log_start_offset > (kept or 0):
+            await self.write_checkpoint(directory, LOG_START_FILE)
+
+    def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, CheckpointLine]:
+        waiting = self.offline_reasons.keys() - self._placed.keys()
+        lines = directory.checkpoints.lines_of(name, waiting)
+        lines.update(lines_of(name, self.in_directory(directory)))
+        return lines
+
+    def apply_retention_soon(self) -> None:
+        """Schedule a retention check of all logs soon, because a retention setting was changed."""
+        for upkeep in self._upkeep.values():
+            upkeep.apply_retention_soon()
+
+    def request_flush(self, partition: TopicPartition) -> None:
+        """Schedule a flush of a log after a roll."""
+        placed = self._placed.get(partition)
+        if placed is not None:
+            self._upkeep[placed.directory].request_flush(partition, placed.log)
+
+    # ---- the end
+
+    async def shutdown_cleanly(self, broker_epoch: int) -> None:
+        """Flush and close every log, then write the clean shutdown marker of each directory."""
+        self._is_closing = True
+        await self.moves.stop()
+        await self.cleaner.stop()
+        for partition in self._changing:  # wait for creations and deletions under way
+            async with self._changing.alone_with(partition):
+                pass
+        async with trio.open_nursery() as nursery:
+            for directory in self.live_directories():
+                nursery.start_soon(self._close_directory, directory, broker_epoch)
+
+    async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
+        if not directory.is_recovered:
+            return  # nothing was opened; its marker, if any, may be gone already
+        directory.checkpoints.close()  # a late write would drop the lines of logs closed by then
+        lines = {name: self._lines(directory, name) for name in CHECKPOINTS}
+        is_clean = not directory.is_partly_unchecked
+
+        async def close(waiting: Iterator[tuple[TopicPartition, Log]]) -> None:
+            nonlocal is_clean
+            for partition, log in waiting:
+                is_closed = True
+                try:
+                    await log.close()
+                except RefusedError as error:
+                    _LOGGER.error("%s could not be closed: %s", partition, error.message)
+                    log.abandon()  # a deleted file uses space while it is open
+                    is_clean = is_closed = False
+                await wait_until_idle(log)
+                for name in CHECKPOINTS:
+                    lines[name].update(lines_of(name, [(partition, log)]))
+                if is_closed and log.topic_id is not None:
+                    # Exact, as in Kafka: a log that ends below it at the next start has lost
+                    # records.
+                    end = CheckpointLine(log.topic_id, log.end_offset)
+                    lines[RECOVERY_POINT_FILE][partition] = end
+                self.displace(partition)
+                await trio.lowlevel.checkpoint()
+
+        waiting = self.in_directory(directory)
+        async with trio.open_nursery() as nursery:
+            for _ in range(LOGS_CLOSED_AT_ONCE):
+                nursery.start_soon(close, waiting)
+        try:
+            await directory.checkpoints.write_last(lines)
+            if is_clean:
+                await directory.write_clean_marker(broker_epoch)
+        except OSError as error:
+            self.on_disk_error(directory, error)
+        directory.is_recovered = False
+
+    def abandon(self) -> None:
+        """Release all files and locks without flushing, as a crash does."""
+        self.moves.abandon()
+        self._start.abandon(self.directories)
+        for placed in self._placed.values():
+            placed.log.abandon()
+        self._placed.clear()
+        for directory in self.directories:
+            directory.release()

@@ -1,0 +1,356 @@
+"""The move of one partition's log to another directory of its broker, while it is online (KIP-113).
+
+The copy is a separate log in a directory with the suffix `-future`. It grows as a follower's log
+does, one piece at a time; other tasks run between pieces. When little is missing, the copy is
+flushed and gets the partition's name in its directory, and the cluster is informed. One event-loop
+iteration then copies the rest and switches the partition to the copy. Only afterwards is the old
+log removed.
+
+A crash leaves one of two states. Either there is the old log and a `-future` copy, which the next
+start removes before the move begins again. Or there are two logs of the same name, of which the
+next start uses the longer one. No record that was written to either is lost.
+
+Invariants: CopyIsAPrefix (records that a truncation removes from the old log are removed from the
+copy before anything is added to it), OneServes (the partition appends to only one of them).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import KIB, MIB
+from ottla.model.seams import Clock, Rng
+from ottla.model.values import frozen
+from ottla.storage.directories.log_directory_driver import LogDirectory
+from ottla.storage.disk.directory_names import future_name
+from ottla.storage.disk.disk_seam import Disk, NotCachedError
+from ottla.storage.disk.slice import FileSlice, SliceError
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.log.log_reader import LogRead
+from ottla.storage.manager.log_names_driver import free_name, wait_until_idle
+from ottla.storage.manager.log_recovery_driver import rename_to_stray
+
+_LOGGER = logging.getLogger(__name__)
+
+PIECE_BYTES = 256 * KIB
+"""Bytes copied per event-loop iteration. More blocks the event loop for longer; less costs more
+reads."""
+
+LAST_BYTES = MIB
+"""Maximum number of bytes copied in the iteration that switches the partition. No other task runs
+for about two milliseconds. With fewer, a busy log may never be close enough to its end; more blocks
+the event loop for longer."""
+
+WRITE_BACK_EVERY_BYTES = 2 * MIB
+"""Bytes copied between two starts of write-back. Appends to other logs may wait while the device
+writes these bytes, in the file system's journal and in the device's queue. More lengthens that
+wait."""
+
+FLUSH_EVERY_BYTES = 64 * MIB
+"""Bytes copied between two flushes of the copy. With more, the final flush is larger."""
+
+RETRY_S = 0.1
+"""Interval between attempts to switch, in seconds, if the last attempt found too many bytes
+missing."""
+
+NOTHING = Offset(0)
+
+
+@frozen(kw_only=True)
+class MovePorts:
+    """The callbacks of the log manager that a move uses."""
+
+    disk: Disk
+    clock: Clock
+    rng: Rng
+    throttle: Callable[[int], Awaitable[None]]
+    """Awaited before the given number of bytes is copied. The replication throttle delays it."""
+    announce: Callable[[TopicPartition, UUID], Awaitable[None]]
+    """Informs the cluster of the partition's new directory, given by its id. Returns once the
+    cluster has recorded it."""
+    served: Callable[[], Collection[TopicPartition]]
+    """Returns the partitions in the target directory."""
+    fail_target: Callable[[str], None]
+    """Takes the target directory offline."""
+    switch_log: Callable[[Log], None]
+    """Switches the partition to the new log. Called in the event-loop iteration that completes the
+    copy."""
+
+
+class LogMove:
+    """The move of one log. `run` returns when the partition has switched to the copy, or raises."""
+
+    def __init__(
+        self, ports: MovePorts, partition: TopicPartition, source: Log, target: LogDirectory
+    ) -> None:
+        self.partition = partition
+        self.source = source
+        self.target = target
+        self.copy: Log | None = None
+        """The log that grows in the target directory."""
+        self._path: str | None = None
+        """The copy's directory, set before it is created."""
+        self.has_changed_over = False
+        self.has_name = False
+        """True if the copy's directory has the partition's own name instead of a `-future` name."""
+        self.is_announced = False
+        """True if the cluster may already have assigned the partition to the target directory."""
+        self.scope = trio.CancelScope()
+        self.given_up = trio.Event()
+        self.ended = trio.Event()
+        self._ports = ports
+        self._disk = ports.disk
+        self._shared_end: Offset | None = None
+        """Lowest offset at which the old log was truncated since the last check, or None."""
+        self._lacking: FileSlice | None = None
+        """The slice that was not in memory when the partition was about to switch, or None."""
+        self._unwritten_bytes = 0
+        """Bytes copied since the last start of write-back."""
+        self._unflushed_bytes = 0
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets by which the copy is behind the old log."""
+        end_offset = self.source.log_start_offset if self.copy is None else self.copy.end_offset
+        return max(0, self.source.end_offset - end_offset)
+
+    def give_up(self) -> None:
+        """Cancel the move soon, unless the partition has already switched."""
+        self.given_up.set()
+        self.scope.cancel()
+
+    async def run(self) -> None:
+        """Copy the log, rename the copy, inform the cluster, and switch.
+
+        Raises RefusedError, CorruptDataError or OSError if either log or its disk fails.
+        """
+        self.source.hooks.on_truncated = self._on_truncated
+        try:
+            self.copy = await self._begin()
+            await self._catch_up(self.copy)
+            self.copy = await self._use_partition_name(self.copy)
+            assert self.target.directory_id is not None
+            self.is_announced = True
+            await self._ports.announce(self.partition, self.target.directory_id)
+            while not self.has_changed_over:
+                await self._catch_up(self.copy)
+                if not await self._switch_in_idle_iteration(self.copy):
+                    await self._bring_in_lacking()
+                    await trio.sleep(RETRY_S)
+        finally:
+            self.source.hooks.on_truncated = _ignore
+            self.source.file_tasks.on_idle = _idle
+
+    async def remove_copy(self) -> None:
+        """Remove the files of a copy that the partition does not use.
+
+        Raises OSError if the disk fails.
+        """
+        copy, self.copy = self.copy, None
+        if copy is not None:
+            copy.abandon()
+            await wait_until_idle(copy)
+        path = self._path
+        if self.has_name:
+            path = await free_name(self._disk, self._ports.rng, self.target, self.partition)
+        if path is not None:
+            await self._disk.remove_tree(path)
+            await self._disk.fsync_directory(self.target.path)
+
+    # ---- steps
+
+    async def _begin(self) -> Log:
+        """Create an empty log as the copy, in a directory whose name no start mistakes for a
+        partition's log. Returns the copy."""
+        name = future_name(self.partition, self._ports.rng.uuid())
+        path = self._path = f"{self.target.path}/{name}"
+        await self._disk.makedirs(path)
+        copy = await self._open(path)
+        self._watch(copy)
+        if self.source.log_start_offset > NOTHING:
+            await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+        return copy
+
+    async def _open(self, path: str) -> Log:
+        return await open_log(
+            self._disk,
+            path,
+            config=self.source.config,
+            topic_id=self.source.topic_id,
+            is_clean=True,
+            recovery_point=NOTHING if self.copy is None else self.copy.end_offset,
+            log_start_offset=NOTHING if self.copy is None else self.copy.log_start_offset,
+            now_ms=self._ports.clock.wall_ms(),
+            rng=self._ports.rng,
+        )
+
+    def _watch(self, copy: Log) -> None:
+        """Fail the target directory if a file of the copy fails."""
+        copy.hooks.on_disk_failed = self._ports.fail_target
+
+    async def _catch_up(self, copy: Log) -> None:
+        """Copy the old log in pieces until less than one piece is missing."""
+        while True:
+            await self._align_copy(copy)
+            try:
+                read = await self._next(copy, PIECE_BYTES)
+            except RefusedError:
+                if self._shared_end is None and copy.end_offset >= self.source.log_start_offset:
+                    raise
+                continue  # truncated, or its oldest segments removed, while it was loaded
+            part = read.slice
+            is_last = read.end_offset >= self.source.end_offset
+            if part is None or (is_last and len(part) < PIECE_BYTES):
+                return
+            await self._ports.throttle(len(part))
+            try:
+                data = await self._disk.read(part.file, part.position, part.length)
+            except OSError as error:
+                self.source.refuse_slice(error)
+            if self._shared_end is None:  # otherwise the bytes read may have been truncated
+                self._add(copy, memoryview(data))
+            if self._unflushed_bytes >= FLUSH_EVERY_BYTES:
+                await copy.flush()
+                self._unflushed_bytes = self._unwritten_bytes = 0
+            elif self._unwritten_bytes >= WRITE_BACK_EVERY_BYTES:
+                await copy.write_back()
+                self._unwritten_bytes = 0
+            await trio.lowlevel.checkpoint()
+
+    async def _next(self, copy: Log, bytes_max: int) -> LogRead:
+        source = self.source
+        return await source.read_cold(
+            copy.end_offset, bytes_max=bytes_max, end_offset=source.end_offset, at_least_one=True
+        )
+
+    def _add(self, copy: Log, data: memoryview) -> None:
+        before = copy.end_offset
+        copy.append_as_follower(data, now_ms=self._ports.clock.wall_ms())
+        if copy.end_offset == before:
+            raise CorruptDataError(f"{self.source.directory}: no batch at offset {before}")
+        self._unflushed_bytes += len(data)
+        self._unwritten_bytes += len(data)
+
+    async def _align_copy(self, copy: Log) -> None:
+        """Truncate the copy where the old log was truncated, and raise its log start offset to that
+        of the old log."""
+        while True:
+            if self.source.failure is not None:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.source.failure)
+            shared_end, self._shared_end = self._shared_end, None
+            if shared_end is not None and shared_end < copy.end_offset:
+                if shared_end > copy.log_start_offset:
+                    await copy.truncate_to(shared_end)
+                else:
+                    await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+            elif copy.end_offset < self.source.log_start_offset:
+                await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+            elif copy.log_start_offset < min(self.source.log_start_offset, copy.end_offset):
+                await self._follow_log_start(copy)
+            else:
+                return
+
+    async def _follow_log_start(self, copy: Log) -> None:
+        """Delete from the copy the segments that retention or a client deleted from the old log.
+
+        Kafka applies retention to future logs separately. This copy follows the old log instead, so
+        both keep the same records.
+        """
+        copy.update_high_watermark(min(copy.end_offset, self.source.high_watermark))
+        log_start_offset = min(self.source.log_start_offset, copy.end_offset)
+        await copy.delete_records_before(min(log_start_offset, copy.high_watermark))
+
+    async def _use_partition_name(self, copy: Log) -> Log:
+        """Close the copy durably, rename its directory to the partition's name, and open it again.
+        Returns the opened log."""
+        path = f"{self.target.path}/{self.partition}"
+        await copy.close()
+        if self._disk.exists(path):
+            await rename_to_stray(self._disk, self._ports.rng, self.target, self.partition)
+        await self.target.checkpoints.forget(self.partition, self._ports.served)
+        with trio.CancelScope(shield=True):  # a cancellation must not hide which name the copy has
+            await self._disk.rename(copy.directory, path)
+            self.has_name = True
+        await self._disk.fsync_directory(self.target.path)
+        renamed = await self._open(path)
+        self._watch(renamed)
+        return renamed
+
+    async def _switch_in_idle_iteration(self, copy: Log) -> bool:
+        """Switch to the copy in an event-loop iteration in which no task uses the old log's files.
+        Returns True if the partition switched."""
+        tasks = self.source.file_tasks
+        failure: list[Exception] = []
+        if tasks.count:
+            quiet = trio.Event()
+
+            def on_idle() -> None:
+                quiet.set()
+                try:
+                    self._switch_to_copy(copy)
+                except Exception as error:  # raised in another task, which must not fail
+                    failure.append(error)
+
+            tasks.on_idle = on_idle
+            await quiet.wait()
+            tasks.on_idle = _idle
+        else:
+            self._switch_to_copy(copy)
+        if failure:
+            raise failure[0]
+        return self.has_changed_over
+
+    async def _bring_in_lacking(self) -> None:
+        lacking = self._lacking
+        if lacking is None:
+            return
+        try:
+            await self._disk.read_ahead(lacking.file, lacking.position, lacking.length)
+        except OSError as error:
+            self.source.refuse_slice(error)
+
+    def _switch_to_copy(self, copy: Log) -> None:
+        """Copy the remaining records and switch the partition to the copy. Does nothing if too many
+        bytes are missing."""
+        source = self.source
+        if self.has_changed_over or self._shared_end is not None:
+            return
+        if source.failure is not None or copy.end_offset < source.log_start_offset:
+            return
+        left_bytes = LAST_BYTES
+        while copy.end_offset < source.end_offset:
+            try:
+                part = source.read(
+                    copy.end_offset,
+                    bytes_max=left_bytes,
+                    end_offset=source.end_offset,
+                    at_least_one=True,
+                ).slice
+                if part is None or len(part) > left_bytes:
+                    return
+                left_bytes -= len(part)
+                self._add(copy, memoryview(part.read_cached()))
+            except NotCachedError as missing:
+                self._lacking = FileSlice(missing.file, missing.position, missing.size)
+                return
+            except SliceError as error:
+                source.refuse_slice(error)
+        copy.take_over(source)
+        self.has_changed_over = True
+        self._ports.switch_log(copy)
+
+    def _on_truncated(self, offset: Offset) -> None:
+        known = self._shared_end
+        self._shared_end = offset if known is None else min(known, offset)
+
+
+def _ignore(offset: Offset) -> None:
+    """Default truncation hook of a log that is not being copied. Does nothing."""
+
+
+def _idle() -> None:
+    """Default callback if no task waits. Does nothing."""

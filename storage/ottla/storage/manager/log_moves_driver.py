@@ -1,0 +1,251 @@
+"""Moves of partition logs between the log directories of one broker.
+
+A partition has at most one move. A later request replaces an earlier one, and a request for the
+directory of the current log cancels the move. If a move fails, the error is logged and the log is
+kept in its directory.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.seams import Clock, Rng
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.directories.log_directory_driver import LogDirectory
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.log.log import Log
+from ottla.storage.manager.log_move_driver import LogMove, MovePorts
+from ottla.storage.manager.log_names_driver import wait_until_idle
+
+_LOGGER = logging.getLogger(__name__)
+
+SETTLE_S = 1.0
+"""Time in seconds for which the old log remains readable after its partition switched. Shorter
+fails requests that read it in several steps; longer occupies disk space."""
+
+
+class Logs(Protocol):
+    """Interface of the log manager for moves."""
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log."""
+        ...
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory of a partition's log."""
+        ...
+
+    def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every online partition of one directory with its log."""
+        ...
+
+    def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Switch a partition to another log, which is in `directory`."""
+        ...
+
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory."""
+        ...
+
+    async def free_name(
+        self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
+    ) -> None:
+        """Free a partition's name in its directory. The files are deleted after the delay."""
+        ...
+
+    def fail_directory(self, directory: LogDirectory, reason: str) -> None:
+        """Take a directory offline."""
+        ...
+
+    def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline if the error is a failure of its disk."""
+        ...
+
+
+async def _unthrottled(size: int) -> None:
+    """Default throttle hook. Returns at once."""
+
+
+async def _announce_nothing(partition: TopicPartition, directory_id: UUID) -> None:
+    """Default hook without a cluster to inform. Returns at once."""
+
+
+def _ignore_move(partition: TopicPartition, directory_id: UUID) -> None:
+    """Default hook without a cluster to inform. Does nothing."""
+
+
+async def _not_cleaned(partition: TopicPartition) -> None:
+    """Default hook without a cleaner. Returns at once."""
+
+
+class LogMoves:
+    """The moves in progress on one broker."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, rng: Rng, errors: UnexpectedErrors, logs: Logs, *, most: int
+    ) -> None:
+        """Create the moves of a broker. At most `most` moves copy at the same time
+        (`num.replica.alter.log.dirs.threads`)."""
+        self.nursery: trio.Nursery | None = None
+        self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
+        """Awaited before the given number of bytes is copied. The replication throttle delays
+        it."""
+        self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
+        """Informs the cluster of a partition's new directory, given by its id. Returns once the
+        cluster has recorded it."""
+        self.withdraw: Callable[[TopicPartition, UUID], None] = _ignore_move
+        """Called with a partition and its current directory id if its move is cancelled after it
+        was announced to the cluster."""
+        self.end_cleaning: Callable[[TopicPartition], Awaitable[None]] = _not_cleaned
+        """Awaited before a log is copied. It stops a cleaning of the log. Otherwise the cleaning
+        could remove a tombstone before it is copied, although an older value of its key was copied.
+        """
+        self._disk = disk
+        self._clock = clock
+        self._rng = rng
+        self._errors = errors
+        self._logs = logs
+        self._moves: dict[TopicPartition, LogMove] = {}
+        self._limit = trio.CapacityLimiter(most)
+        self._is_stopping = False
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def into(self, directory: LogDirectory) -> Iterator[LogMove]:
+        """Yield the moves to a directory."""
+        for move in list(self._moves.values()):
+            if move.target is directory and not move.has_changed_over:
+                yield move
+
+    def start(self, partition: TopicPartition, target: LogDirectory) -> None:
+        """Start the move of an online partition to another directory, in the background."""
+        under_way = self._moves.get(partition)
+        if self._logs.directory_of(partition) is target:
+            if under_way is not None and not under_way.has_changed_over:
+                under_way.give_up()
+            return
+        if under_way is not None:
+            if under_way.target is target and not under_way.given_up.is_set():
+                return
+            under_way.give_up()
+        source, directory = self._logs.get(partition), self._logs.directory_of(partition)
+        assert source is not None
+        assert directory is not None
+        ports = MovePorts(
+            disk=self._disk,
+            clock=self._clock,
+            rng=self._rng,
+            throttle=self.throttle,
+            announce=self.announce,
+            served=lambda: {served for served, _ in self._logs.in_directory(target)},
+            fail_target=lambda reason: self._logs.fail_directory(target, reason),
+            switch_log=lambda log: self._logs.switch_log(partition, log, target),
+        )
+        move = LogMove(ports, partition, source, target)
+        self._moves[partition] = move
+        assert self.nursery is not None
+        self.nursery.start_soon(self._run, move, under_way, directory)
+
+    def is_moving(self, partition: TopicPartition) -> bool:
+        """Return whether a partition is moving. This includes the time for which its old log
+        remains open."""
+        return partition in self._moves
+
+    async def end(self, partition: TopicPartition) -> None:
+        """Cancel a partition's move. Returns once its copy is removed and no task of it runs."""
+        while (move := self._moves.get(partition)) is not None:
+            move.give_up()
+            await move.ended.wait()
+
+    def on_directory_failed(self, directory: LogDirectory) -> None:
+        """Cancel the moves from or to a directory that went offline."""
+        for move in self._moves.values():
+            if move.target is directory or move.source.failure is not None:
+                move.give_up()
+
+    async def stop(self) -> None:
+        """Stop all moves for a shutdown. They begin again at the next start."""
+        self._is_stopping = True
+        for partition in list(self._moves):
+            await self.end(partition)
+
+    def abandon(self) -> None:
+        """Close the copies without flushing."""
+        for move in self._moves.values():
+            if move.copy is not None and not move.has_changed_over:
+                move.copy.abandon()
+
+    async def _run(
+        self, move: LogMove, earlier: LogMove | None, source_directory: LogDirectory
+    ) -> None:
+        partition = move.partition
+        try:
+            if earlier is not None:
+                await earlier.ended.wait()
+            with move.scope:
+                async with self._limit:
+                    _LOGGER.info("%s moves to %s", partition, move.target.path)
+                    await self._move(move)
+            if move.has_changed_over:
+                await self._abandon_move(move, source_directory)
+            elif not self._is_stopping or move.has_name:
+                await self._remove_copy(move)
+            source_id = source_directory.directory_id
+            if move.is_announced and not move.has_changed_over and source_id is not None:
+                self.withdraw(partition, source_id)
+        finally:
+            if move.copy is not None and not move.has_changed_over:
+                move.copy.abandon()
+            if self._moves.get(partition) is move:
+                del self._moves[partition]
+            move.ended.set()
+
+    async def _move(self, move: LogMove) -> None:
+        try:
+            await self.end_cleaning(move.partition)
+            await move.run()
+        except (RefusedError, CorruptDataError) as error:
+            _LOGGER.error("%s does not move to %s: %s", move.partition, move.target.path, error)
+        except OSError as error:
+            _LOGGER.error("%s does not move to %s: %s", move.partition, move.target.path, error)
+            self._logs.on_disk_error(move.target, error)
+        except Exception as error:
+            self._errors.note("move of a log", move.partition, error)
+
+    async def _abandon_move(self, move: LogMove, directory: LogDirectory) -> None:
+        """Remove the old log of a completed move, once the new log and its checkpoints are durable.
+        If they cannot be made durable, the old log's files are kept."""
+        old, new = move.source, move.copy
+        assert new is not None
+        await wait_until_idle(old)
+        try:
+            await new.flush()
+            await self._logs.write_checkpoints(move.target)
+        except RefusedError as error:
+            _LOGGER.error("%s: the old log stays in %s: %s", move.partition, directory.path, error)
+            old.abandon()
+            return
+        with trio.move_on_after(SETTLE_S):
+            await move.given_up.wait()
+        delay_ms = old.config.file_delete_delay_ms
+        old.abandon()
+        await wait_until_idle(old)
+        try:
+            await self._logs.free_name(move.partition, directory, delay_ms)
+        except RefusedError as error:
+            _LOGGER.error("%s stays in %s: %s", move.partition, directory.path, error)
+        else:
+            _LOGGER.info("%s has moved to %s", move.partition, move.target.path)
+
+    async def _remove_copy(self, move: LogMove) -> None:
+        try:
+            await move.remove_copy()
+        except OSError as error:
+            _LOGGER.warning("a copy of %s stays until the next start: %s", move.partition, error)
+            self._logs.on_disk_error(move.target, error)

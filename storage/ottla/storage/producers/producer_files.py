@@ -1,0 +1,165 @@
+"""The producer files of a log: its snapshots, and the side files of the newest snapshot."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ottla.model.ids import Offset
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.producers.producer_batches import encode_batches
+from ottla.storage.producers.producer_snapshot import encode_snapshot
+from ottla.storage.producers.producer_state import ProducerStates
+from ottla.storage.segments.abort_digests import ABORT_DIGESTS, format_digests
+from ottla.storage.segments.files import PRODUCER_BATCHES, SNAPSHOT, file_name, offsets_of
+from ottla.storage.segments.segment import Segment
+from ottla.storage.segments.segment_list import CLOSED_SEGMENTS, ClosedSegment, format_segments
+
+NO_DIGESTS = format_digests({})
+
+PRODUCERS_WRITTEN_AT_ROLL = 1_000
+"""Maximum number of producers whose last batches are written when a segment rolls. The write runs
+on the event loop and takes about 2 ms. More blocks the loop for longer. With fewer, only the last
+batch of more producers is known after a kill."""
+
+
+class ProducerFiles:
+    """The producer files of one log."""
+
+    def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
+        """Create the files of a log. `snapshots` are the offsets of the valid snapshots, or None if
+        they are not known."""
+        self._known = None if snapshots is None else set(snapshots)
+        self._disk = disk
+        self._directory = directory
+        self._unsynced: list[str] = []
+        self._digested: tuple[int, ...] = ()
+        """Number and bounds of the segments at the time when the digests of all closed segments
+        were last written."""
+        self._digests: bytes | None = None
+        """Contents of the `abort-digests` file, or None if they are not known."""
+
+    def write(self, states: ProducerStates, offset: Offset) -> None:
+        """Write a snapshot of the states at an offset, without waiting; `sync` makes it durable."""
+        snapshot = encode_snapshot(states)
+        self._write_unsynced(file_name(offset, SNAPSHOT), snapshot)
+        self._note(offset)
+        if 0 < len(states.producers) <= PRODUCERS_WRITTEN_AT_ROLL:
+            self._write_unsynced(PRODUCER_BATCHES, encode_batches(states, snapshot))
+
+    def _write_unsynced(self, name: str, data: bytes) -> None:
+        path = f"{self._directory}/{name}"
+        file = self._disk.open(path, create=True)
+        try:
+            file.set_size(0)
+            file.pwrite(0, [data])
+        finally:
+            file.close()
+        self._unsynced.append(path)
+
+    async def sync(self) -> None:
+        """Make all previous writes durable by an fsync of each changed file.
+
+        If another call's fsync of a file has begun but not ended, the file is not durable yet. Each
+        call therefore flushes all files that are not known to be durable.
+        """
+        for path in list(self._unsynced):
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                try:
+                    await self._disk.fsync(file)
+                finally:
+                    file.close()
+            if path in self._unsynced:
+                self._unsynced.remove(path)
+
+    async def keep_digests(self, segments: Sequence[Segment], *, is_cleaned: bool = False) -> None:
+        """Make the digests of the sealed segments' aborts durable, if they have changed.
+
+        `is_cleaned` means that a segment was compacted. This changes its aborts but not its base
+        offset.
+        """
+        if is_cleaned:
+            self._digested = ()
+        bounds = len(segments), segments[0].base_offset, segments[-1].base_offset
+        if bounds == self._digested:
+            return  # the usual case: nothing was closed since the last flush
+        sealed = [segment for segment in segments[:-1] if segment.is_sealed]
+        if sealed:
+            await self._write_digests(sealed)
+        if len(sealed) == len(segments) - 1:
+            self._digested = bounds
+
+    async def _write_digests(self, segments: Sequence[Segment]) -> None:
+        found = {segment.base_offset: segment.transaction_index.digest for segment in segments}
+        data = format_digests({base: one for base, one in found.items() if one.entry_count})
+        path = f"{self._directory}/{ABORT_DIGESTS}"
+        if self._digests is None and data == NO_DIGESTS and not self._disk.exists(path):
+            self._digests = NO_DIGESTS
+        if data != self._digests:
+            self._digests = None
+            await self._disk.write_atomically(path, data)
+            self._digests = data
+
+    async def _write_list(self, closed: Sequence[Segment]) -> None:
+        """Write the list of closed segments that a clean start needs, unless it is there
+        already."""
+        path = f"{self._directory}/{CLOSED_SEGMENTS}"
+        before = await self._disk.read_file(path) if self._disk.exists(path) else None
+        data = format_segments(closed_segment_of(each) for each in closed if each.is_sealed)
+        if data != before and (closed or before is not None):
+            await self._disk.write_atomically(path, data)
+
+    async def write_all(
+        self, states: ProducerStates, end_offset: Offset, segments: Sequence[Segment]
+    ) -> None:
+        """Durably write all producer files for a clean shutdown, unless they are up to date."""
+        await self._write_digests(segments)
+        await self._write_list(segments[:-1])
+        is_there = self._known is not None and end_offset in self._known
+        if is_there or (self._known == set() and not states.producers):
+            return
+        snapshot = encode_snapshot(states)
+        await self._disk.write_atomically(
+            f"{self._directory}/{file_name(end_offset, SNAPSHOT)}", snapshot
+        )
+        if states.producers:
+            await self._disk.write_atomically(
+                f"{self._directory}/{PRODUCER_BATCHES}", encode_batches(states, snapshot)
+            )
+
+    def _note(self, offset: int) -> None:
+        if self._known is not None:
+            self._known.add(offset)
+
+    def forget(self) -> None:
+        """Treat all existing snapshots as invalid, because the states were replaced."""
+        self._known = None
+
+    async def remove_above(self, end_offset: Offset) -> None:
+        """Remove the snapshots above the end of the log."""
+        self.forget()
+        for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
+            if offset > end_offset:
+                await self.remove(offset)
+
+    async def remove(self, offset: int) -> None:
+        """Remove a snapshot if it exists; another task may have removed it first."""
+        path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
+        if self._known is not None:
+            self._known.discard(offset)
+        if self._disk.exists(path):
+            with suppress(FileNotFoundError):
+                await self._disk.unlink(path)
+
+
+def closed_segment_of(segment: Segment) -> ClosedSegment:
+    """Return the entry of a closed segment for the `closed-segments` file, which a clean start
+    reads."""
+    return ClosedSegment(
+        base_offset=segment.base_offset,
+        size_bytes=segment.size_bytes,
+        offset_entry_count=segment.offset_index.count,
+        time_entry_count=segment.time_index.count,
+        abort_count=segment.transaction_index.count,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        max_timestamp_offset=segment.max_timestamp_offset,
+    )

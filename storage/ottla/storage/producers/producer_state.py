@@ -1,0 +1,498 @@
+"""Producers of one partition: sequences, epochs, open transactions (KIP-98).
+
+Pure: the input is a batch header, the output is the position of a duplicate, or a refusal. The
+state covers the log up to `end_offset`: `check` never changes it, `apply` is called after a write.
+A producer is removed after it has been idle for a time by this process's own clock, because the
+timestamps of its records may have any age. Clients can invent ids, so the number of producers is
+bounded, both in one log and in all logs together. The producers that wrote least recently are
+evicted, except those with an open transaction.
+
+Invariants: at most five batches per producer; an open transaction is in `_open` under its first
+offset.
+"""
+
+from typing import Final, NamedTuple
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NO_OFFSET, Offset, ProducerId
+from ottla.model.limits import (
+    INT32_MAX,
+    PRODUCER_BATCHES_KEPT,
+    PRODUCERS_MAX,
+    PRODUCERS_PER_LOG_MAX,
+    PRODUCERS_PER_LOG_SURE,
+)
+from ottla.storage.producers.verification import UNGUARDED, VerificationGuard, Verifications
+from ottla.storage.segments.append_info import AppendOrigin
+from ottla.wire.batch import (
+    CONTROL_FLAG,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+
+NO_COORDINATOR_EPOCH: Final = -1
+NEVER_SEEN: Final = -1
+
+EPOCH_PER_TRANSACTION_FROM: Final = 2
+"""The `transaction.version` from which the coordinator raises the epoch with every marker."""
+LAST_PRODUCER_EPOCH: Final = 32_767
+"""Epoch of a marker after which the producer continues under another id, because no higher epoch
+exists."""
+
+_new: Final = tuple.__new__
+
+EVICTED_PART = 8
+"""Divisor of the number of producers; the quotient is the number evicted at once. Smaller evicts
+more than needed; larger searches all producers more often."""
+
+
+class SequencedBatch(NamedTuple):
+    """One of a producer's last batches, with the fields by which a retry is recognised."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int
+
+
+class EndMarker(NamedTuple):
+    """The end of a transaction, read from its control record."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is in the log. An aborted one is added to the transaction
+    index."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    is_aborted: bool
+
+
+class ProducerEntry:
+    """The state of one producer."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_seen_ms",
+        "last_timestamp_ms",
+        "txn_first_offset",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.last_seen_ms = NEVER_SEEN
+        """Wall time of the producer's last append to this log. The timestamps of its batches may
+        differ greatly."""
+        self.txn_first_offset: Offset = NO_OFFSET
+        self.batches: list[SequencedBatch] = []
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Begin a new epoch, in which sequences start from 0 again."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+    def remember(self, batches: list[SequencedBatch]) -> None:
+        """Add earlier batches of the current epoch. Batches of other epochs are ignored."""
+        if [each[:4] for each in batches[-1:]] == [each[:4] for each in self.batches[-1:]]:
+            self.batches = batches
+
+
+class ProducerRoom:
+    """Number of producers in all logs of a process, and its limit."""
+
+    __slots__ = ("count", "count_max")
+
+    def __init__(self, count_max: int = PRODUCERS_MAX) -> None:
+        self.count = 0
+        self.count_max = count_max
+
+
+class ProducerStates:
+    """The producers of one log, up to `end_offset`."""
+
+    __slots__ = (
+        "_open",
+        "_room",
+        "completed",
+        "end_offset",
+        "producers",
+        "replayed_ms",
+        "verifications",
+    )
+
+    def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
+        self.end_offset = end_offset
+        self.replayed_ms = 0
+        """Time that is recorded as the last-seen time of producers of replayed batches."""
+        self._room = ProducerRoom()
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open: dict[Offset, ProducerId] = {}
+        """Producer ids of open transactions, by first offset in ascending order."""
+        self.completed: dict[Offset, Offset] = {}
+        """Offset of the marker by first offset of the transaction, for transactions that ended
+        above the high watermark."""
+        self.verifications = Verifications()
+        """Transactions that the coordinator is verifying, before their first batch."""
+
+    def begin_verification(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Return the guard that permits appending the first batch of a transaction.
+
+        Returns None if the transaction is already open in this log. Raises RefusedError if the
+        epoch is old.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is not None:
+            _check_epoch(producer, producer_id, epoch)
+            if producer.txn_first_offset != NO_OFFSET and producer.epoch == epoch:
+                return None
+        return self.verifications.begin(
+            producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
+        )
+
+    def check(
+        self,
+        header: BatchHeader,
+        marker: EndMarker | None,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None = UNGUARDED,
+        transaction_version: int = 0,
+    ) -> SequencedBatch | None:
+        """Return the first copy of a duplicate batch, or None if it is new. Raises RefusedError if
+        Kafka would refuse it."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            if header.attributes & TRANSACTIONAL_FLAG and marker is None:
+                self._check_transactions()
+                self._check_guard(header, guard)
+            if self.verifications.by_producer and origin is AppendOrigin.CLIENT:
+                self._check_first_sequence(header, is_known=False)
+            return None  # evicted or new: any sequence is accepted, as in Kafka
+        if origin is AppendOrigin.CLIENT:
+            duplicate = find_duplicate(producer, header)
+            if duplicate is not None:
+                return duplicate
+        if marker is not None:
+            _check_marker(producer, header, marker, transaction_version)
+            return None
+        _check_epoch(producer, header.producer_id, header.producer_epoch)
+        is_open = producer.txn_first_offset != NO_OFFSET
+        if header.attributes & TRANSACTIONAL_FLAG and not (
+            is_open and producer.epoch == header.producer_epoch
+        ):
+            self._check_guard(header, guard)
+        if origin is AppendOrigin.CLIENT:
+            if self.verifications.by_producer:
+                self._check_first_sequence(header, is_known=bool(producer.batches))
+            _check_sequence(producer, header)
+        if is_open and not header.attributes & TRANSACTIONAL_FLAG:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id}",
+            )
+        return None
+
+    def _check_guard(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        """Refuse a transaction's first batch if the transaction was not verified since the
+        producer's previous one ended."""
+        if guard is UNGUARDED:
+            return
+        found = self.verifications.get(header.producer_id)
+        if guard is None or found is None or found.guard is not guard:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Record was not part of an ongoing transaction of producer {header.producer_id}",
+            )
+
+    def _check_first_sequence(self, header: BatchHeader, *, is_known: bool) -> None:
+        """Refuse the first batch of a transaction if an earlier batch of the producer has not
+        arrived yet."""
+        found = self.verifications.get(header.producer_id)
+        if found is None:
+            return
+        sequence = header.base_sequence
+        if sequence > found.lowest_sequence or (found.is_bumping and not is_known and sequence):
+            raise RefusedError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id}: {sequence} "
+                f"(incoming), {found.lowest_sequence} (earliest seen)",
+            )
+
+    def apply(
+        self,
+        header: BatchHeader,
+        base_offset: Offset,
+        marker: EndMarker | None,
+        now_ms: int = 0,
+    ) -> CompletedTransaction | None:
+        """Update the state with a batch written at `base_offset`. Returns the transaction that it
+        completes, or None."""
+        if self.verifications.by_producer:
+            self.verifications.on_written(header)
+        attributes, producer_id = header.attributes, header.producer_id
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            if attributes & CONTROL_FLAG and marker is None:
+                return None
+            producer = self._add(producer_id)
+        producer.last_seen_ms = now_ms
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        if marker is not None:
+            return self._end_transaction(producer, header, last_offset, marker)
+        if attributes & CONTROL_FLAG:
+            return None  # a marker whose transaction was removed by compaction
+        if producer.epoch != header.producer_epoch:
+            producer.move_to_epoch(header.producer_epoch)
+        batches = producer.batches
+        if len(batches) == PRODUCER_BATCHES_KEPT:
+            del batches[0]
+        timestamp_ms = header.max_timestamp
+        # Created without the constructor, which costs twice as much; there is one per batch.
+        batch: SequencedBatch = _new(
+            SequencedBatch,
+            (header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms),
+        )
+        batches.append(batch)
+        producer.last_timestamp_ms = timestamp_ms
+        if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = base_offset
+            self._open[base_offset] = ProducerId(producer_id)
+        return None
+
+    def _end_transaction(
+        self, producer: ProducerEntry, header: BatchHeader, last_offset: Offset, marker: EndMarker
+    ) -> CompletedTransaction | None:
+        producer.move_to_epoch(header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp_ms = header.max_timestamp
+        first_offset = producer.txn_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        producer.txn_first_offset = NO_OFFSET
+        del self._open[first_offset]
+        self.completed[first_offset] = last_offset
+        return CompletedTransaction(
+            ProducerId(header.producer_id), first_offset, last_offset, marker.is_abort
+        )
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Return the first offset of the oldest transaction that is open or whose marker is not
+        committed, or None."""
+        if not (self._open or self.completed):
+            return None  # the usual case
+        first_open = next(iter(self._open), None)
+        if not self.completed:
+            return first_open
+        first_completed = min(self.completed)
+        return first_completed if first_open is None else min(first_open, first_completed)
+
+    @property
+    def oldest_open_seen_ms(self) -> int | None:
+        """Wall time of the last batch by the producer of the oldest open transaction, or None if no
+        transaction is open."""
+        for producer_id in self._open.values():
+            seen_ms = self.producers[producer_id].last_seen_ms
+            return seen_ms if seen_ms > 0 else None
+        return None
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
+        """Return the last stable offset once the transaction `completed` has ended. It is stored in
+        the transaction's index entry."""
+        first_open = next(iter(self._open), None)
+        return Offset(completed.last_offset + 1) if first_open is None else first_open
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """Remove completed transactions whose marker is committed."""
+        if self.completed:
+            self.completed = {
+                first: last for first, last in self.completed.items() if last >= high_watermark
+            }
+
+    def on_log_start(self, log_start_offset: Offset) -> None:
+        """Remove completed transactions below the log start offset."""
+        self.on_high_watermark(log_start_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Remove idle producers without an open transaction. Returns their number."""
+        self.verifications.expire(now_ms, expiration_ms)
+        return self._forget(
+            [
+                producer_id
+                for producer_id, producer in self.producers.items()
+                if producer.txn_first_offset == NO_OFFSET
+                and now_ms - producer.last_seen_ms >= expiration_ms
+            ]
+        )
+
+    def _forget(self, producer_ids: list[int]) -> int:
+        for producer_id in producer_ids:
+            del self.producers[producer_id]
+        self._room.count -= len(producer_ids)
+        return len(producer_ids)
+
+    # --- bounds ---
+
+    def _add(self, producer_id: int) -> ProducerEntry:
+        count = len(self.producers)
+        is_room_full = self._room.count >= self._room.count_max
+        if count >= PRODUCERS_PER_LOG_MAX or (is_room_full and count >= PRODUCERS_PER_LOG_SURE):
+            self._forget_longest_unseen(count // EVICTED_PART)
+        self._room.count += 1
+        producer = self.producers[producer_id] = ProducerEntry()
+        return producer
+
+    def _forget_longest_unseen(self, count: int) -> None:
+        """Evict the `count` producers whose last batches have the lowest offsets. Several are
+        evicted at once, because each search examines all producers.
+
+        A producer with an open transaction is kept.
+        """
+        last_offsets = {
+            producer_id: producer.batches[-1].last_offset if producer.batches else NO_OFFSET
+            for producer_id, producer in self.producers.items()
+            if producer.txn_first_offset == NO_OFFSET
+        }
+        self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
+
+    def _check_transactions(self) -> None:
+        """Refuse another transaction if half of the maximum number of producers have an open one.
+
+        Those producers cannot be evicted, so the other half is left for all new producers.
+        """
+        if len(self._open) >= PRODUCERS_PER_LOG_MAX // 2:
+            raise RefusedError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{len(self._open)} transactions are open in this partition",
+            )
+
+    def enter(self, room: ProducerRoom) -> None:
+        """Share a bound on the number of producers with other logs."""
+        self._room = room
+        room.count += len(self.producers)
+
+    def leave(self) -> ProducerRoom:
+        """Release this log's share of the bound on producers, and return the bound."""
+        room, self._room = self._room, ProducerRoom()
+        room.count -= len(self.producers)
+        self._room.count = len(self.producers)
+        return room
+
+    # --- loading ---
+
+    def note_loaded(self, now_ms: int) -> None:
+        """Set the last-seen time to `now_ms` for producers whose last-seen time is unknown."""
+        self.replayed_ms = now_ms
+        for producer in self.producers.values():
+            if producer.last_seen_ms == NEVER_SEEN:
+                producer.last_seen_ms = now_ms
+
+    def keep_from(self, older: "ProducerStates") -> None:
+        """Copy from `older`, the states before a truncation, the data that still apply to the
+        remaining log."""
+        self.verifications = older.verifications
+        for producer_id, producer in self.producers.items():
+            known = older.producers.get(producer_id)
+            if known is None:
+                continue
+            producer.last_seen_ms = known.last_seen_ms
+            if known.epoch == producer.epoch:
+                producer.remember(
+                    [each for each in known.batches if each.last_offset < self.end_offset]
+                )
+
+    def restore(self, producer_id: int, producer: ProducerEntry) -> None:
+        """Add one producer that was loaded from a snapshot."""
+        self.producers[producer_id] = producer
+        self._room.count += 1
+        if producer.txn_first_offset != NO_OFFSET:
+            self._open[producer.txn_first_offset] = ProducerId(producer_id)
+            self._open = dict(sorted(self._open.items()))
+
+
+def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBatch | None:
+    """Return the known batch with exactly this epoch and range of sequences, or None."""
+    if header.producer_epoch != producer.epoch:
+        return None
+    base_sequence = header.base_sequence
+    for batch in producer.batches:
+        if batch.base_sequence == base_sequence and batch.last_sequence == header.last_sequence:
+            return batch
+    return None
+
+
+def _check_epoch(producer: ProducerEntry, producer_id: int, epoch: int) -> None:
+    if epoch < producer.epoch:
+        raise RefusedError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen "
+            f"epoch {producer.epoch}",
+        )
+
+
+def _check_marker(
+    producer: ProducerEntry, header: BatchHeader, marker: EndMarker, transaction_version: int
+) -> None:
+    """Refuse a marker of an earlier transaction or of an earlier coordinator.
+
+    From transaction.version 2 on, the epoch of a marker is above that of its transaction. If the
+    epochs are equal and no transaction is open, the marker is accepted, because a newly elected
+    coordinator has sent it again.
+    """
+    epoch = header.producer_epoch
+    _check_epoch(producer, header.producer_id, epoch)
+    is_stale = (
+        transaction_version >= EPOCH_PER_TRANSACTION_FROM
+        and epoch == producer.epoch
+        and producer.txn_first_offset != NO_OFFSET
+        and epoch != LAST_PRODUCER_EPOCH
+    )
+    if is_stale:
+        raise RefusedError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch {epoch} of a marker of producer {header.producer_id} is that of the open "
+            "transaction, not a later one",
+        )
+    if producer.coordinator_epoch > marker.coordinator_epoch:
+        raise RefusedError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
+def _check_sequence(producer: ProducerEntry, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch != producer.epoch:
+        expected = 0
+        is_in_order = sequence == 0 or producer.epoch == NO_PRODUCER_EPOCH
+    else:
+        last = producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE
+        expected = 0 if last == INT32_MAX else last + 1
+        is_in_order = sequence == expected
+    if not is_in_order:
+        raise RefusedError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}: {sequence} "
+            f"(incoming), {expected} (expected)",
+        )
+
+
+def read_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
+    """Return the transaction's end in a control record, or None for any other control record."""
+    if key is None or len(key) < 4 or value is None or len(value) < 6:
+        raise CorruptDataError("control record: its key or value is too short")
+    control_type = int.from_bytes(key[2:4], "big", signed=True)
+    if control_type not in (0, 1):
+        return None
+    return EndMarker(control_type == 0, int.from_bytes(value[2:6], "big", signed=True))

@@ -1,0 +1,107 @@
+"""Guards between a transaction coordinator's confirmation and the append (KIP-890).
+
+Pure. Before a leader appends, it asks the coordinator whether the transaction contains this
+partition. A marker may end that transaction before the response arrives. Therefore the append
+requires the guard that was created before the request. The first batch of the transaction removes
+the guard, and so does the marker that ends it. Guards exist only in memory; a leader without a
+guard repeats the request.
+"""
+
+from collections.abc import Iterator
+
+from ottla.wire.batch import BatchHeader
+
+VERIFICATIONS_MAX = 10_000
+"""Maximum number of guards of one log. A guard exists between a verification request and its
+append. Smaller removes guards of producers that wait for a response; larger lets invented producer
+ids use memory."""
+
+
+class VerificationGuard:
+    """A token that is equal only to itself. It proves that no marker ended the transaction since
+    the token was created."""
+
+    __slots__ = ()
+
+
+UNGUARDED = VerificationGuard()
+"""The guard that is used if verification is off
+(`transaction.partition.verification.enable=false`)."""
+
+
+class Verification:
+    """The verification of one producer's transaction that has no batch in the log yet."""
+
+    __slots__ = ("begun_ms", "epoch", "guard", "is_bumping", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int, begun_ms: int) -> None:
+        self.guard = VerificationGuard()
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """Lowest sequence for which verification was requested. A batch with a higher sequence must
+        not be the first in the log."""
+        self.is_bumping = False
+        """True if the producer's epoch rises with every transaction (transaction.version 2)."""
+        self.begun_ms = begun_ms
+
+
+class Verifications:
+    """The transactions of one log that wait for their first batch."""
+
+    __slots__ = ("by_producer",)
+
+    def __init__(self) -> None:
+        self.by_producer: dict[int, Verification] = {}
+        """The transactions by producer id."""
+
+    def __len__(self) -> int:
+        """Return the number of waiting transactions."""
+        return len(self.by_producer)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the producer ids of waiting transactions."""
+        return iter(self.by_producer)
+
+    def get(self, producer_id: int) -> Verification | None:
+        """Return a producer's verification, or None if there is none."""
+        return self.by_producer.get(producer_id)
+
+    def begin(
+        self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
+    ) -> VerificationGuard:
+        """Return the guard of a transaction: the existing one, or a new one.
+
+        If there are too many, the oldest guard is removed.
+        """
+        found = self.by_producer.get(producer_id)
+        if found is None:
+            if len(self.by_producer) >= VERIFICATIONS_MAX:
+                del self.by_producer[next(iter(self.by_producer))]
+            found = self.by_producer[producer_id] = Verification(epoch, sequence, now_ms)
+        elif epoch > found.epoch:
+            found.epoch = epoch
+            found.lowest_sequence = sequence
+        elif epoch == found.epoch and sequence < found.lowest_sequence:
+            found.lowest_sequence = sequence
+        found.is_bumping |= is_bumping
+        return found.guard
+
+    def on_written(self, header: BatchHeader) -> None:
+        """Remove the guard of a producer whose transactional batch or marker is written.
+
+        The guard remains if the marker ended the previous transaction: the coordinator raised the
+        marker's epoch, and the producer has begun its next transaction in that epoch.
+        """
+        found = self.by_producer.get(header.producer_id)
+        if found is None or not header.is_transactional:
+            return
+        is_next = found.is_bumping and header.is_control and header.producer_epoch == found.epoch
+        if not is_next:
+            del self.by_producer[header.producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Remove the guards of producers that never appended."""
+        for producer_id, found in list(self.by_producer.items()):
+            if now_ms - found.begun_ms < expiration_ms:
+                break  # the rest is younger: guards are in order of creation
+            del self.by_producer[producer_id]

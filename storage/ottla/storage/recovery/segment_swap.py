@@ -1,0 +1,298 @@
+"""Replacement of segments by a cleaned one on disk: a crash leaves either the old or the new
+segments.
+
+The new files are written and flushed as `.cleaned`. They are renamed to `.swap`, the log last; once
+the log is renamed, the swap is decided, and a start completes it. The old segments are renamed to
+`.deleted`, the oldest first, and the new files get their final names, again the log last. Each step
+is durable before the next.
+
+Invariants: SwapIsDecidedByTheLog (a `.swap` index is used only with a `.swap` log), and
+OldGoBeforeNewComes (no start finds a segment whose batches another segment contains as well).
+"""
+
+from typing import Protocol
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.storage.disk.disk_seam import Disk, when_cached
+from ottla.storage.segments.batch_scan import BatchScan
+from ottla.storage.segments.directory_view import DirectoryView
+from ottla.storage.segments.files import (
+    CLEANED,
+    DELETED,
+    INDEX_SUFFIXES,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    file_name,
+    offset_of,
+    offsets_of,
+)
+from ottla.storage.segments.log_config import LogConfig
+from ottla.storage.segments.segment import WALK_HEADER_BYTES, Segment, max_timestamp_of
+from ottla.wire.batch import MAGIC_AT, NO_TIMESTAMP
+
+
+class CleanedFiles(Protocol):
+    """A new segment in `.cleaned` files, and the segments that it replaces."""
+
+    @property
+    def base_offset(self) -> int:
+        """Base offset of the new segment and of the first segment that it replaces."""
+        ...
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Base offsets of the replaced segments, in order."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the log file in bytes."""
+        ...
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Largest timestamp, or -1 for none."""
+        ...
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Offset of the record with the largest timestamp."""
+        ...
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Timestamp of the first batch, or -1 for none."""
+        ...
+
+
+# ---- while the log is online
+
+
+async def open_cleaned(
+    disk: Disk, directory: str, cleaned: CleanedFiles, config: LogConfig, *, now_ms: int
+) -> Segment:
+    """Open the files of a cleaned segment, and return the segment. The files become its own after
+    the swap.
+
+    Raises CorruptDataError if they do not match `cleaned`.
+    """
+    base_offset = Offset(cleaned.base_offset)
+    path = f"{directory}/{file_name(base_offset, LOG)}{CLEANED}"
+    if not disk.exists(path):
+        raise CorruptDataError(f"{path} is missing")
+    segment = Segment(disk, directory, base_offset, config, now_ms=now_ms, suffix=CLEANED)
+    segment.size_bytes = segment.file.size_bytes
+    is_sound = await when_cached(disk, lambda: open_indexes(disk, segment))
+    if segment.size_bytes != cleaned.size_bytes or not is_sound:
+        segment.close()
+        raise CorruptDataError(f"{path}: its size or its indexes are not what was written")
+    segment.max_timestamp_ms = cleaned.max_timestamp_ms
+    segment.max_timestamp_offset = cleaned.max_timestamp_offset
+    segment.first_timestamp_ms = cleaned.first_timestamp_ms
+    segment.is_sealed = True
+    return segment
+
+
+async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
+    """Return the end offset of the last batch of a sealed segment.
+
+    Raises CorruptDataError if the bytes after its last index entry are not complete batches.
+    """
+    end_offset = segment.base_offset
+    _, position = await when_cached(disk, lambda: segment.offset_index.last_entry)
+    scan = _scan(disk, segment, position)
+    while (block := await scan.next_block()) is not None:
+        end_offset = Offset(block.batches[-1][1].end_offset)
+    if scan.problem is not None:
+        raise CorruptDataError(f"{segment.file.path}: {scan.problem}")
+    return end_offset
+
+
+async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    """Rename a cleaned segment's files to `.swap`. Once this returns, a start completes the swap.
+
+    If this raises OSError, the caller does not know whether the swap is decided.
+    """
+    await _rename_all(disk, directory, base_offset, CLEANED, SWAP)
+
+
+async def finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    """Give the files of a swap their final names. The old segments must have been renamed to
+    `.deleted` before."""
+    await _rename_all(disk, directory, base_offset, SWAP, "")
+
+
+async def _rename_all(disk: Disk, directory: str, base_offset: int, old: str, new: str) -> None:
+    prefix = f"{directory}/{file_name(base_offset, '')}"
+    for suffix in INDEX_SUFFIXES:
+        if disk.exists(prefix + suffix + old):
+            await disk.rename(prefix + suffix + old, prefix + suffix + new)
+    await disk.fsync_directory(directory)
+    await disk.rename(prefix + LOG + old, prefix + LOG + new)
+    await disk.fsync_directory(directory)
+
+
+def is_swap_decided(disk: Disk, directory: str, base_offset: int) -> bool:
+    """Return whether the rename of the log in `decide_swap` has happened."""
+    return not disk.exists(f"{directory}/{file_name(base_offset, LOG)}{CLEANED}")
+
+
+async def remove_cleaned(disk: Disk, directory: str) -> None:
+    """Remove the files of a cleaning that were not swapped in. `decide_swap` must not run at the
+    same time."""
+    names = await disk.listdir(directory)
+    for name in [each for each in names if each.endswith(SWAP)] + names:
+        if name.endswith((CLEANED, SWAP)) and disk.exists(f"{directory}/{name}"):
+            await disk.unlink(f"{directory}/{name}")
+
+
+def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None) -> bool:
+    """Open a sealed segment's indexes. Returns False if one is missing or does not match its
+    log."""
+    offsets, times = segment.offset_index, segment.time_index
+    view = view or DirectoryView(disk, "")
+    if not view.has(offsets.path) or not view.has(times.path):
+        segment.has_index_names = view.has(offsets.path) or view.has(times.path)
+        return not segment.size_bytes and not segment.has_index_names
+    if offsets.open_sealed(view.size_of(offsets.path)) % offsets.entry_bytes:
+        return False
+    if times.open_sealed(view.size_of(times.path)) % times.entry_bytes:
+        return False
+    if not segment.size_bytes and (offsets.count or times.count):
+        return False  # indexes of an empty segment are not trimmed at a shutdown
+    if view.has(segment.transaction_index.path):
+        size = segment.transaction_index.open_sealed(view.size_of(segment.transaction_index.path))
+        if size % segment.transaction_index.entry_bytes:
+            return False
+        if not segment.transaction_index.is_sound(segment.base_offset):
+            return False
+    if offsets.count and not 0 < offsets.entry_at(offsets.count - 1)[1] < segment.size_bytes:
+        return False
+    if times.count > 1 and times.entry_at(times.count - 1)[0] <= times.entry_at(times.count - 2)[0]:
+        return False  # never trimmed: its hole reads as zeros
+    return not segment.size_bytes or times.count > 0 or _begins_without_timestamp(segment)
+
+
+def _begins_without_timestamp(segment: Segment) -> bool:
+    """Return whether the first batch has no timestamp. The time index may then have no entries.
+
+    Such batches are old messages, or were emptied by a cleaning. Raises NotCachedError if the batch
+    is not in memory.
+    """
+    header = segment.file.read_cached(0, min(WALK_HEADER_BYTES, segment.size_bytes))
+    return len(header) > MAGIC_AT and max_timestamp_of(header) == NO_TIMESTAMP
+
+
+# ---- at the start
+
+
+def is_tidy(names: list[str]) -> bool:
+    """Return whether a directory with these names needs no `clean_directory`."""
+    logs = set(offsets_of(names, LOG))
+    for name in names:
+        if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
+            return False
+        for suffix in INDEX_SUFFIXES:
+            base = offset_of(name, suffix)
+            if base is not None and base not in logs:
+                return False
+    return True
+
+
+async def clean_directory(disk: Disk, directory: str) -> None:
+    """Remove the files of interrupted deletions and cleanings, and complete decided swaps."""
+    names = await disk.listdir(directory)
+    swaps = await _keep_decided(disk, directory, names)
+    for name in names:
+        if name.endswith((DELETED, CLEANED, ".tmp")):
+            await disk.unlink(f"{directory}/{name}")
+    if swaps:
+        await _finish_swaps(disk, directory, swaps)
+    names = await disk.listdir(directory)
+    logs = set(offsets_of(names, LOG))
+    for name in names:
+        for suffix in INDEX_SUFFIXES:
+            base = offset_of(name, suffix)
+            if base is not None and base not in logs:
+                await disk.unlink(f"{directory}/{name}")
+
+
+async def _keep_decided(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Durably remove the files of undecided swaps. Returns the names of the decided swaps' files.
+
+    The `.cleaned` log of a swap shows that the swap is undecided. The swap's other files are
+    removed before it.
+    """
+    first_cleaned = min(offsets_of(names, LOG + CLEANED), default=None)
+    bases = {
+        base
+        for base in offsets_of(names, LOG + SWAP)
+        if first_cleaned is None or base < first_cleaned
+    }
+    swaps = [name for name in names if name.endswith(SWAP)]
+    decided = [name for name in swaps if _base_of(name.removesuffix(SWAP)) in bases]
+    undecided = [name for name in swaps if name not in decided]
+    for name in sorted(undecided, key=lambda name: name.endswith(LOG + SWAP)):
+        await disk.unlink(f"{directory}/{name}")
+    if undecided:
+        await disk.fsync_directory(directory)
+    return decided
+
+
+async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
+    """Replace segments by the decided `.swap` files that were made from them."""
+    bases = offsets_of(swaps, LOG + SWAP)
+    for base in bases:
+        await _remove_superseded(disk, directory, base)
+    await disk.fsync_directory(directory)
+    for base in bases:
+        await finish_swap(disk, directory, base)
+
+
+async def _remove_superseded(disk: Disk, directory: str, base: int) -> None:
+    """Remove the segments whose batches are also in a swap's log, the oldest first."""
+    file = disk.open(f"{directory}/{file_name(base, LOG)}{SWAP}")
+    found = BatchScan(
+        disk,
+        file,
+        position=0,
+        end=file.size_bytes,
+        first_offset=base,
+        base_offset=base,
+        is_crc_checked=False,
+    )
+    end_offset = base
+    while (block := await found.next_block()) is not None:
+        end_offset = block.batches[-1][1].end_offset
+    file.close()
+    names = await disk.listdir(directory)
+    if base in offsets_of(names, LOG):  # otherwise the indexes of this name are the new ones
+        for suffix in (*INDEX_SUFFIXES, LOG):
+            if file_name(base, suffix) in names:
+                await disk.unlink(f"{directory}/{file_name(base, suffix)}")
+    for name in names:
+        live = _base_of(name)
+        if live is not None and base < live < end_offset:
+            await disk.unlink(f"{directory}/{name}")
+
+
+def _base_of(name: str) -> int | None:
+    for suffix in SEGMENT_SUFFIXES:
+        base = offset_of(name, suffix)
+        if base is not None:
+            return base
+    return None
+
+
+def _scan(disk: Disk, segment: Segment, position: int) -> BatchScan:
+    return BatchScan(
+        disk,
+        segment.file,
+        position=position,
+        end=segment.size_bytes,
+        first_offset=segment.base_offset,
+        base_offset=segment.base_offset,
+        is_crc_checked=False,
+    )

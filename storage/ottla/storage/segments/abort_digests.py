@@ -1,0 +1,54 @@
+"""The `abort-digests` file of a log: the number and CRC of the aborted transactions in each
+segment's `.txnindex`.
+
+The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
+committed ones; only a walk over the segment's markers would detect it. Instead, a start compares
+the digests, and rebuilds an index that differs. A log without aborts has no such file, and neither
+has a directory that Kafka wrote, whose indexes are accepted unchecked.
+
+Format: text with version, count, then one line `base-offset entries crc` for each segment; the last
+line is the CRC of the others.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+from ottla.model.errors import CorruptDataError
+
+ABORT_DIGESTS = "abort-digests"
+VERSION = 0
+
+
+class AbortDigest(NamedTuple):
+    """Number and CRC of the entries of a segment's `.txnindex`."""
+
+    entry_count: int
+    crc: int
+
+
+NO_ABORTS = AbortDigest(0, 0)
+
+
+def format_digests(digests: Mapping[int, AbortDigest]) -> bytes:
+    """Return the bytes of the file. `digests` has the segments with aborts, by base offset."""
+    lines = [str(VERSION), str(len(digests))]
+    lines += [f"{base} {one.entry_count} {one.crc}" for base, one in sorted(digests.items())]
+    text = ("\n".join(lines) + "\n").encode()
+    return text + f"{crc32(text)}\n".encode()
+
+
+def parse_digests(data: bytes) -> dict[int, AbortDigest]:
+    """Return the digests by the base offsets of their segments.
+
+    Raises CorruptDataError if the file is malformed.
+    """
+    try:
+        *lines, crc = data.decode("ascii").splitlines()
+        text = ("\n".join(lines) + "\n").encode()
+        if int(crc) != crc32(text) or int(lines[0]) != VERSION:
+            raise CorruptDataError(f"{ABORT_DIGESTS}: version or CRC is wrong")
+        rows = [tuple(map(int, line.split(" "))) for line in lines[2:]]
+        return {base: AbortDigest(entry_count, each) for base, entry_count, each in rows}
+    except (ValueError, IndexError):
+        raise CorruptDataError(f"{ABORT_DIGESTS}: not the format") from None

@@ -1,0 +1,78 @@
+"""Contents of a partition's directory, answered from a survey without further calls to the disk.
+
+A start surveys many directories in one call, because each worker call costs more than its work. A
+log that was closed cleanly is then opened from its survey alone.
+"""
+
+import errno
+import posixpath
+from collections.abc import Sequence
+
+from ottla.storage.disk.disk_seam import DirectorySurvey, Disk
+from ottla.storage.segments.abort_digests import ABORT_DIGESTS
+from ottla.storage.segments.files import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    PRODUCER_BATCHES,
+    SNAPSHOT,
+    file_name,
+    offsets_of,
+)
+from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
+
+
+def small_files(names: Sequence[str]) -> list[str]:
+    """Return the names of the files that a clean start reads as a whole."""
+    found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
+    found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
+    snapshots = offsets_of(list(names), SNAPSHOT)
+    if snapshots:
+        found.append(file_name(snapshots[-1], SNAPSHOT))
+        found += [name for name in (PRODUCER_BATCHES,) if name in names]
+    return found
+
+
+class DirectoryView:
+    """The surveyed contents of one directory. `forget` must be called before anything in it is
+    changed."""
+
+    def __init__(self, disk: Disk, path: str, survey: DirectorySurvey | None = None) -> None:
+        self.path = path
+        self._disk = disk
+        self._survey = survey
+
+    @property
+    def survey(self) -> DirectorySurvey:
+        """Contents of the directory at the time of the survey."""
+        assert self._survey is not None
+        return self._survey
+
+    def forget(self) -> None:
+        """Drop the survey. Later calls query the disk."""
+        self._survey = None
+
+    async def names(self) -> list[str]:
+        """Return the sorted names in the directory."""
+        if self._survey is None:
+            return await self._disk.listdir(self.path)
+        return sorted(self._survey.sizes)
+
+    async def read_file(self, name: str) -> bytes:
+        """Return the contents of a file. Raises FileNotFoundError if it does not exist."""
+        survey = self._survey
+        if survey is not None:
+            if name in survey.contents:
+                return survey.contents[name]
+            if name not in survey.sizes:
+                raise FileNotFoundError(errno.ENOENT, "no such file", f"{self.path}/{name}")
+        return await self._disk.read_file(f"{self.path}/{name}")
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of the file at a path, or None if it is not known."""
+        return None if self._survey is None else self._survey.sizes.get(posixpath.basename(path))
+
+    def has(self, path: str) -> bool:
+        """Return whether a file exists at a path."""
+        if self._survey is None:
+            return self._disk.exists(path)
+        return posixpath.basename(path) in self._survey.sizes

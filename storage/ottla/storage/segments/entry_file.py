@@ -1,0 +1,239 @@
+"""A file of fixed-size entries that grows only at its end, the common form of all three indexes.
+
+While the segment is active all entries are in memory, and are written to the file in groups. If a
+write fails, the next one writes the missing entries too, at the latest when the segment is sealed.
+An index on a full disk therefore never prevents an append. A sealed file consists of exactly its
+entries, which are read from the file. It is not memory-mapped (a write to a mapped file kills the
+process if the disk is full), and its entries are cached only by the page cache.
+"""
+
+import errno
+from typing import ClassVar
+
+from ottla.storage.disk.disk_errors import is_disk_failure
+from ottla.storage.disk.disk_seam import Disk, DiskFile, NotCachedError
+
+LOOK_UP_BLOCK_BYTES = 1 << 18
+"""Bytes of a sealed file that are loaded around an entry that is not cached. Smaller makes a search
+wait for the disk more often; larger reads more bytes than needed."""
+
+WRITTEN_AT_ONCE = 32
+"""Number of pending entries of a rebuildable file at which an append writes them. Smaller costs one
+system call for each append of a large batch; larger leaves more work to one append. No start
+depends on these entries."""
+
+
+class EntryFile:
+    """One index file, either active (entries in `_memory`) or sealed."""
+
+    __slots__ = (
+        "_capacity_bytes",
+        "_disk",
+        "_file",
+        "_is_closed",
+        "_is_extended",
+        "_is_trimmed",
+        "_memory",
+        "_written_bytes",
+        "count",
+        "path",
+    )
+
+    entry_bytes: ClassVar[int] = 8
+    is_rebuilt: ClassVar[bool] = True
+    """True if a start rebuilds the file of an unsealed segment. Nothing then depends on the file
+    before `trim` has written it completely."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.count = 0
+        self._file: DiskFile | None = None
+        self._is_closed = False
+        self._memory: bytearray | None = None
+        self._written_bytes = 0
+        self._capacity_bytes = 0
+        self._is_extended = False
+        """True if the file already has its preallocated size."""
+        self._is_trimmed = False
+        """True if the file is durable and unchanged since it was trimmed."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if the file is trimmed, and entries are read from it instead of from memory."""
+        return self._memory is None
+
+    def begin(self, *, capacity_bytes: int = 0) -> None:
+        """Make the index empty and active.
+
+        With its first entry the file is extended by a hole to `capacity_bytes`, as in Kafka's
+        preallocation.
+        """
+        self._memory = bytearray()
+        self.count = 0
+        self._written_bytes = 0
+        self._capacity_bytes = capacity_bytes - capacity_bytes % self.entry_bytes
+        self._open().set_size(0)
+        self._is_extended = self._is_trimmed = False
+
+    def open_sealed(self, size: int | None = None) -> int:
+        """Open a file as sealed. Returns its size, which may not be a multiple of the entry size.
+
+        If the caller gives the size, the file need not be opened yet.
+        """
+        self._memory = None
+        if size is None:
+            size = self._open().size_bytes
+        self.count = size // self.entry_bytes
+        self._is_trimmed = True
+        return size
+
+    def activate(self, *, capacity_bytes: int = 0) -> None:
+        """Load a sealed file into memory, so that entries can be appended again.
+
+        A missing file is created with its first entry, or by `trim`. Raises NotCachedError, before
+        anything is changed, if the file is not in memory.
+        """
+        if self._memory is not None:
+            return
+        size = self.count * self.entry_bytes
+        self._memory = bytearray(self._handle().read_cached(0, size) if size else b"")
+        self._written_bytes = size
+        self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
+        self._is_extended = False
+
+    def entry(self, index: int, size: int) -> bytes | bytearray:
+        """Return `size` bytes from the start of one entry.
+
+        Raises NotCachedError if the file is sealed and the bytes are not in memory.
+        """
+        at = index * self.entry_bytes
+        if self._memory is not None:
+            return self._memory[at : at + size]
+        file = self._handle()
+        try:
+            return file.read_cached(at, size)
+        except NotCachedError:
+            position = at - at % LOOK_UP_BLOCK_BYTES
+            size = max(LOOK_UP_BLOCK_BYTES, at + size - position)
+            size = min(size, self.count * self.entry_bytes - position)
+            raise NotCachedError(file, position, size) from None
+
+    def check_cached(self) -> None:
+        """Read all entries, as `activate` does. Raises NotCachedError if one is not cached."""
+        if self.count and self._memory is None:
+            self.entry(0, self.count * self.entry_bytes)
+
+    def add(self, entry: bytes) -> None:
+        """Append one entry in memory; `write` adds it to the file."""
+        assert self._memory is not None
+        assert len(entry) == self.entry_bytes
+        self._memory += entry
+        self.count += 1
+
+    def write(self) -> None:
+        """Write the entries that the file lacks. After an OSError the file still lacks them."""
+        if self._memory is None or self._written_bytes == len(self._memory):
+            return
+        chunk = bytes(memoryview(self._memory)[self._written_bytes :])
+        file = self._open()
+        self._is_trimmed = False
+        if not self._is_extended:
+            file.set_size(max(len(self._memory), self._capacity_bytes))
+            self._is_extended = True
+        file.pwrite(self._written_bytes, [chunk])
+        self._written_bytes += len(chunk)
+
+    def write_if_possible(self) -> None:
+        """Write the entries that the file lacks. If the disk is full, they are left to the next
+        attempt. Raises OSError if the disk failed."""
+        try:
+            self.write()
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
+
+    def write_if_due(self) -> None:
+        """Write like `write_if_possible`: the first entry at once, later ones in groups.
+
+        Only entries that a start can rebuild may be delayed; all others are written at once.
+        """
+        assert self._memory is not None
+        missing_bytes = len(self._memory) - self._written_bytes
+        is_few = missing_bytes < WRITTEN_AT_ONCE * self.entry_bytes
+        if not (self.is_rebuilt and self._is_extended and is_few):
+            self.write_if_possible()
+
+    def keep_first(self, count: int) -> None:
+        """Drop all entries except the first `count`, in memory. The file must be active."""
+        assert self._memory is not None
+        assert 0 <= count <= self.count
+        self.count = count
+        size = count * self.entry_bytes
+        if size < len(self._memory):
+            self._is_trimmed = False
+        del self._memory[size:]
+        self._written_bytes = min(self._written_bytes, size)
+
+    def cut_file(self) -> None:
+        """Truncate the file of an active index to the entries that the index has in memory."""
+        if self._memory is None or self._is_trimmed:
+            return
+        file = self._open()
+        file.set_size(len(self._memory))  # truncated first, so that the rest reads as a hole again
+        if self._is_extended:
+            file.set_size(max(len(self._memory), self._capacity_bytes))
+
+    async def trim(self) -> None:
+        """Make the file durable with exactly its entries. They remain in memory until `seal`.
+
+        All entries are written again, which repairs earlier failed writes. The file is truncated
+        synchronously. A truncation on a worker could be delayed until the segment is active again
+        after a truncation of the log, and would then remove newer entries.
+        """
+        if self._memory is None or self._is_closed:
+            return
+        if self._is_trimmed and self._written_bytes == len(self._memory):
+            return
+        self._written_bytes = 0
+        self._is_extended = True
+        self.write()
+        file = self._open()
+        file.renew_size(self.count * self.entry_bytes)
+        self._is_extended = False
+        await self._disk.fsync(file)
+
+    async def flush(self) -> None:
+        """Make the entries of an active index durable in its file."""
+        if self._memory and not self._is_closed:
+            self.write()
+            await self._disk.fsync(self._open())
+
+    def seal(self) -> None:
+        """Release the memory of a trimmed index, whose entries are then read from the file."""
+        self._memory = None
+        self._is_trimmed = True
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        self._is_closed = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _handle(self) -> DiskFile:
+        """Return the file handle. The file exists, but need not be open yet."""
+        if self._file is None and not self._is_closed:
+            self._file = self._disk.at(self.path)
+            if self.is_rebuilt:
+                self._file.expect_rewrite()
+        return self._open()
+
+    def _open(self) -> DiskFile:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+            if self.is_rebuilt:
+                self._file.expect_rewrite()
+        return self._file

@@ -1,0 +1,133 @@
+"""The leader epochs of one log and the offset at which each begins (KIP-101).
+
+Invariants: epochs and start offsets both strictly increase; a start offset never changes until it
+is truncated. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes the file before
+its recovery point passes the start of an epoch; later epochs can be read from the batches.
+"""
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, OffsetAndEpoch
+
+VERSION = 0
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch, and the offset at which it begins."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+class EpochCache:
+    """The epochs of one log, oldest first."""
+
+    __slots__ = ("_epochs", "_starts", "change_count", "latest")
+
+    def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
+        self._epochs = [entry.epoch for entry in entries]
+        self._starts = [entry.start_offset for entry in entries]
+        self.change_count = 0
+        """Number of changes. The writer of the file compares it to find out whether the file is out
+        of date."""
+        self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
+        """The newest epoch, or -1 if there is none. It is an attribute because every append reads
+        it."""
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """Return all entries, oldest first."""
+        return tuple(map(EpochEntry, self._epochs, self._starts))
+
+    def assign(self, epoch: Epoch, start_offset: Offset) -> None:
+        """Record that `epoch` begins at an offset. An epoch that is known or older is ignored.
+
+        Entries that begin at or after the offset have no records in the log, and are removed.
+        """
+        if epoch <= self.latest:
+            return
+        self._drop_from(start_offset)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+        self.change_count += 1
+
+    def end_offset_for(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
+        """Return the largest known epoch not above `epoch`, and its end offset. Returns (-1, -1) if
+        there is none."""
+        unknown = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
+        if epoch == NO_EPOCH or epoch > self.latest:
+            return unknown
+        if epoch == self.latest:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        following = bisect_right(self._epochs, epoch)
+        if following == 0:  # older than all known epochs: it ends at the start of the oldest
+            return OffsetAndEpoch(self._starts[0], epoch)
+        return OffsetAndEpoch(self._starts[following], self._epochs[following - 1])
+
+    def epoch_of(self, offset: Offset) -> Epoch:
+        """Return the epoch of an offset, or -1 if it is before the oldest epoch."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: Offset) -> None:
+        """Remove epochs that begin at or after the log's new end."""
+        if self._starts and self._starts[-1] >= end_offset:
+            self._drop_from(end_offset)
+            self.change_count += 1
+
+    def truncate_from_start(self, start_offset: Offset) -> None:
+        """Remove epochs that end before the log's new start. The epoch that contains the new start
+        now begins there."""
+        kept = bisect_right(self._starts, start_offset) - 1
+        if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
+            return
+        del self._epochs[:kept], self._starts[:kept]
+        self._starts[0] = start_offset
+        self.change_count += 1
+
+    def clear(self) -> None:
+        """Remove all epochs."""
+        self._epochs.clear()
+        self._starts.clear()
+        self.latest = NO_EPOCH
+        self.change_count += 1
+
+    def _drop_from(self, offset: Offset) -> None:
+        while self._starts and self._starts[-1] >= offset:
+            self._starts.pop()
+            self._epochs.pop()
+        self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def encode(self) -> bytes:
+        """Return the bytes of a `leader-epoch-checkpoint` file with these epochs."""
+        lines = [str(VERSION), str(len(self._epochs))]
+        lines += (
+            f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)
+        )
+        return ("\n".join(lines) + "\n").encode()
+
+
+def decode_epochs(data: bytes) -> EpochCache:
+    """Return the epochs in a checkpoint file. An empty file, as Kafka first creates it, has
+    none."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines:
+        return EpochCache()
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = tuple(
+            EpochEntry(Epoch(int(epoch)), Offset(int(start)))
+            for epoch, start in (line.split() for line in lines[2:])
+        )
+    except (ValueError, IndexError):
+        raise CorruptDataError("leader-epoch-checkpoint: not its format") from None
+    if version != VERSION or count != len(entries):
+        raise CorruptDataError("leader-epoch-checkpoint: version or count is wrong")
+    for older, newer in pairwise(entries):
+        if newer.epoch <= older.epoch or newer.start_offset <= older.start_offset:
+            raise CorruptDataError("leader-epoch-checkpoint: entries do not increase")
+    return EpochCache(entries)

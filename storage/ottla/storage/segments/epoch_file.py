@@ -1,0 +1,38 @@
+"""The `leader-epoch-checkpoint` file, which is written durably whenever its contents change."""
+
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.segments.epoch_cache import EpochCache
+from ottla.storage.segments.files import LEADER_EPOCH_CHECKPOINT
+
+NO_EPOCHS = EpochCache().encode()
+
+
+class EpochFile:
+    """The `leader-epoch-checkpoint` file of one log."""
+
+    def __init__(self, disk: Disk, directory: str, durable: bytes | None) -> None:
+        """Create the file object. `durable` is the durable contents of the file (NO_EPOCHS if it
+        does not exist), or None if they are unknown."""
+        self._disk = disk
+        self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._durable = durable
+        self._written_change: int | None = None
+
+    def forget(self) -> None:
+        """Treat the contents of the file as unknown, because the epochs in memory were replaced."""
+        self._written_change = None
+
+    async def write(self, epochs: EpochCache) -> None:
+        """Write the epochs to the file durably, unless it already contains them.
+
+        Raises OSError if the disk fails.
+        """
+        change_count = epochs.change_count
+        if change_count == self._written_change:
+            return
+        data = epochs.encode()
+        if data != self._durable:
+            self._durable = None
+            await self._disk.write_atomically(self._path, data)
+            self._durable = data
+        self._written_change = change_count

@@ -1,0 +1,161 @@
+"""The two sparse indexes of a segment.
+
+The offset index (`.index`) maps the last offset of a batch to the position of the batch in the
+file. An entry has 8 bytes: offset relative to the segment's base offset (int32), position (int32);
+both strictly increase. A look-up returns a position at or before the batch, from where the log is
+scanned.
+
+The time index (`.timeindex`) maps the largest timestamp so far to the offset of its record. An
+entry has 12 bytes: timestamp (int64), offset relative to the segment's base offset (int32).
+Timestamps strictly increase. The last slot is reserved for the entry that is added when the segment
+is closed (KIP-33).
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import ClassVar
+
+from ottla.model.limits import INT32_MAX
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.segments.entry_file import EntryFile
+from ottla.wire.batch import NO_TIMESTAMP
+
+_OFFSET_ENTRY = Struct(">ii")
+
+NEAR_ENTRY_COUNT = 16
+"""Number of entries that a look-up searches first, starting at the entry that the last look-up
+found. With more, larger reads can continue without a search of the whole index; with fewer, this
+first search is shorter."""
+
+
+class OffsetIndex(EntryFile):
+    """The offset index of one segment."""
+
+    __slots__ = ("_found_last", "base_offset", "count_max")
+
+    entry_bytes: ClassVar[int] = _OFFSET_ENTRY.size
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path)
+        self.base_offset = base_offset
+        self._found_last = 0
+        self.count_max = bytes_max // self.entry_bytes
+        """Number of entries at which the segment must roll because the index is full."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if the segment must roll because the index is full."""
+        return self.count >= self.count_max
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """Return (offset, position) of the last entry, or (base offset, 0) if there is none."""
+        return self.entry_at(self.count - 1) if self.count else (self.base_offset, 0)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. Offsets must increase."""
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX
+        assert self.count == 0 or relative > self._relative_at(self.count - 1)
+        self.add(_OFFSET_ENTRY.pack(relative, position))
+
+    def entry_at(self, index: int) -> tuple[int, int]:
+        """Return (offset, position) of one entry."""
+        relative, position = _OFFSET_ENTRY.unpack(self.entry(index, self.entry_bytes))
+        return self.base_offset + relative, position
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return the last entry whose offset is at or below `offset`, or (base offset, 0) if there
+        is none."""
+        relative = offset - self.base_offset
+        count = self.count
+        if count and relative >= self._relative_at(count - 1):
+            return self.entry_at(count - 1)  # no search for readers at the end of the log
+        first, end = self._narrowed(relative)
+        index = bisect_right(range(count), relative, first, end, key=self._relative_at)
+        if index == 0:
+            return self.base_offset, 0
+        self._found_last = index - 1
+        return self.entry_at(index - 1)
+
+    def batch_start_before(self, position: int) -> int:
+        """Return the start of the last batch with an entry that starts at or before `position`.
+
+        Returns 0 if there is none. Raises NotCachedError if the entries are not in memory.
+        """
+        at = bisect_right(range(self.count), position, key=lambda at: self.entry_at(at)[1])
+        return self.entry_at(at - 1)[1] if at else 0
+
+    def _narrowed(self, relative: int) -> tuple[int, int]:
+        """Return the range of entries to search: those just after the last look-up if they contain
+        the offset, otherwise all."""
+        first, count = self._found_last, self.count
+        if first >= count or self._relative_at(first) > relative:
+            return 0, count
+        end = first + NEAR_ENTRY_COUNT
+        if end >= count or self._relative_at(end) <= relative:
+            return first, count
+        return first, end
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after `offset`."""
+        relative = offset - self.base_offset
+        self.keep_first(bisect_left(range(self.count), relative, key=self._relative_at))
+
+    def _relative_at(self, index: int) -> int:
+        return int.from_bytes(self.entry(index, 4), "big")
+
+
+_TIME_ENTRY = Struct(">qi")
+
+
+class TimeIndex(EntryFile):
+    """The time index of one segment."""
+
+    __slots__ = ("base_offset", "count_max")
+
+    entry_bytes: ClassVar[int] = _TIME_ENTRY.size
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path)
+        self.base_offset = base_offset
+        self.count_max = bytes_max // self.entry_bytes - 1
+        """Number of entries at which only the slot reserved for the closing entry is left."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if only the slot reserved for the closing entry is left."""
+        return self.count >= self.count_max
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """Return (timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
+        return self.entry_at(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
+
+    def append_if_later(self, timestamp_ms: int, offset: int) -> None:
+        """Add an entry if its timestamp is above that of the last one."""
+        if timestamp_ms > self.last_entry[0]:
+            relative = offset - self.base_offset
+            assert 0 <= relative <= INT32_MAX
+            self.add(_TIME_ENTRY.pack(timestamp_ms, relative))
+
+    def entry_at(self, index: int) -> tuple[int, int]:
+        """Return (timestamp, offset) of one entry."""
+        timestamp_ms, relative = _TIME_ENTRY.unpack(self.entry(index, self.entry_bytes))
+        return timestamp_ms, self.base_offset + relative
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """Return the last entry with a timestamp at or below the given one, or (-1, base offset) if
+        there is none."""
+        index = bisect_right(range(self.count), timestamp_ms, key=self._timestamp_at)
+        return (NO_TIMESTAMP, self.base_offset) if index == 0 else self.entry_at(index - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries whose offsets are at or after `offset`."""
+        count = self.count
+        while count and self.entry_at(count - 1)[1] >= offset:
+            count -= 1
+        self.keep_first(count)
+
+    def _timestamp_at(self, index: int) -> int:
+        return int.from_bytes(self.entry(index, 8), "big", signed=True)

@@ -1,0 +1,102 @@
+"""Settings of one log, derived from its topic's settings. The metadata log has separate
+settings."""
+
+from ottla.model.limits import GIB, INT32_MAX, INT64_MAX, MIB
+from ottla.model.settings.storage.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
+from ottla.model.values import frozen
+from ottla.wire.compression import Codec
+
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+@frozen(kw_only=True)
+class LogConfig:
+    """Settings of rolls, checks, retention and flushes. The defaults are Kafka's."""
+
+    segment_bytes: int = GIB
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    preallocate: bool = False
+    max_message_bytes: int = MIB + 12
+    is_log_append_time: bool = False
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = HOUR_MS
+    codec: Codec | None = None
+    """The codec in which batches are stored, or None to keep the producer's."""
+    compression_level: int | None = None
+    """The compression level of `codec`, or None for the library's default."""
+    is_compacted: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
+    is_every_record_checked: bool = False
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    is_deleted_by_retention: bool = True
+    producer_id_expiration_ms: int = DAY_MS
+    file_delete_delay_ms: int = MINUTE_MS
+
+    def __post_init__(self) -> None:
+        """Assert the relations between settings on which the file formats depend."""
+        assert 0 < self.segment_bytes <= INT32_MAX, "an index entry's position is an int32"
+
+    @classmethod
+    def of_topic(
+        cls, topic: TopicConfig, *, producer_id_expiration_ms: int = DAY_MS
+    ) -> "LogConfig":
+        """Return the settings of the logs of a topic."""
+        return cls(
+            segment_bytes=topic.segment_bytes,
+            segment_ms=_segment_ms_of(topic),
+            segment_jitter_ms=topic.segment_jitter_ms,
+            segment_index_bytes=topic.segment_index_bytes,
+            index_interval_bytes=topic.index_interval_bytes,
+            preallocate=topic.preallocate,
+            max_message_bytes=topic.max_message_bytes,
+            is_log_append_time=topic.message_timestamp_type == "LogAppendTime",
+            message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
+            message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
+            codec=CODECS.get(topic.compression_type),
+            compression_level=_compression_level_of(topic),
+            is_compacted=topic.is_compacted,
+            min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=topic.min_compaction_lag_ms,
+            max_compaction_lag_ms=topic.max_compaction_lag_ms,
+            delete_retention_ms=topic.delete_retention_ms,
+            is_every_record_checked=topic.record_validation == "full",
+            flush_messages=topic.flush_messages,
+            flush_ms=topic.flush_ms,
+            retention_ms=topic.retention_ms,
+            retention_bytes=topic.retention_bytes,
+            is_deleted_by_retention="delete" in topic.cleanup_policy,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            file_delete_delay_ms=topic.file_delete_delay_ms,
+        )
+
+
+def _segment_ms_of(topic: TopicConfig) -> int:
+    """Return the age at which a segment rolls. It is at most max.compaction.lag.ms, because only
+    closed segments are compacted."""
+    if not topic.is_compacted:
+        return topic.segment_ms
+    return min(topic.segment_ms, topic.max_compaction_lag_ms)
+
+
+def _compression_level_of(topic: TopicConfig) -> int | None:
+    """Return the compression level of the topic's own codec, or None if the codec has no levels."""
+    return {
+        "gzip": topic.compression_gzip_level,
+        "lz4": topic.compression_lz4_level,
+        "zstd": topic.compression_zstd_level,
+    }.get(topic.compression_type)

@@ -1,0 +1,114 @@
+"""The index of aborted transactions (`.txnindex`), created by the first abort.
+
+An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the marker's)
+and the last stable offset at that time, int64 each. Entries are ordered by last offset.
+"""
+
+from struct import Struct
+from typing import ClassVar, NamedTuple
+from zlib import crc32
+
+from ottla.model.ids import Offset
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.segments.abort_digests import NO_ABORTS, AbortDigest
+from ottla.storage.segments.entry_file import EntryFile
+
+VERSION = 0
+
+ENTRIES_PER_READ = 256
+"""Number of entries that a fetch reads at once. Smaller costs more reads; larger reads entries that
+the fetch does not need."""
+
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction, an entry of the index."""
+
+    producer_id: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class TransactionIndex(EntryFile):
+    """The aborted transactions of one segment."""
+
+    __slots__ = ("_sealed_crc",)
+
+    entry_bytes: ClassVar[int] = _ENTRY.size
+    is_rebuilt: ClassVar[bool] = False
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        super().__init__(disk, path)
+        self._sealed_crc = 0
+
+    @property
+    def digest(self) -> AbortDigest:
+        """Number and CRC of the index's entries, by which a changed file is detected."""
+        crc = self._sealed_crc if self._memory is None else crc32(self._memory)
+        return AbortDigest(self.count, crc) if self.count else NO_ABORTS
+
+    def seal(self) -> None:
+        """Release the memory of a trimmed index, whose entries are then read from the file."""
+        self._sealed_crc = self.digest.crc
+        super().seal()
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add the entry of an aborted transaction."""
+        self.add(_ENTRY.pack(VERSION, *aborted))
+
+    def entry_at(self, index: int) -> AbortedTransaction:
+        """Return the entry at a position in the index."""
+        _, producer_id, first, last, stable = _ENTRY.unpack(self.entry(index, self.entry_bytes))
+        return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
+
+    def is_sound(self, base_offset: Offset) -> bool:
+        """Return whether all entries can be aborted transactions of a segment that begins at
+        `base_offset`.
+
+        Reads a sealed index completely, and stores its digest.
+        """
+        previous = base_offset - 1
+        entries = self.entry(0, self.count * self.entry_bytes)
+        self._sealed_crc = crc32(entries)
+        for version, _, first, last, stable in _ENTRY.iter_unpack(entries):
+            if version != VERSION or not 0 <= first < last or last <= previous or stable < 0:
+                return False
+            previous = last
+        return True
+
+    def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
+        """Add the entries that overlap `[offset, end_offset)` to `into`. Returns True if the
+        indexes of later segments cannot have any."""
+        at = self._first_ending_at(offset)
+        while at < self.count:
+            count = min(ENTRIES_PER_READ, self.count - at)
+            for _, *fields in _ENTRY.iter_unpack(self.entry(at, count * self.entry_bytes)):
+                producer_id, first, last, stable = fields
+                if first < end_offset:
+                    into.append(
+                        AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
+                    )
+                if stable >= end_offset:
+                    return True
+            at += count
+        return False
+
+    def _first_ending_at(self, offset: Offset) -> int:
+        """Return the index of the first entry whose marker is at or after an offset."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry_at(middle).last_offset >= offset:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries whose marker is at or after `offset`."""
+        count = self.count
+        while count and self.entry_at(count - 1).last_offset >= offset:
+            count -= 1
+        self.keep_first(count)

@@ -1,0 +1,424 @@
+"""The clients that report metrics to this broker, and the decisions on their requests (KIP-714).
+
+Pure.  A client instance is known by its id from its first request on.  It is forgotten when its
+connection closes, when it sends no request for too long, or when there are too many instances and
+it has been silent longest.  Every request is accepted or refused here; the content of pushes is not
+examined.  Invariants:
+- BoundedInstances: the number of client instances is limited.
+- LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
+- RefusedInOrder: the error is that of the first of Kafka's checks that fails.
+- RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4 it does,
+  until the next push is refused because of it.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import RESERVED_UUIDS_BELOW
+from ottla.telemetry.clients.gate import PushGate
+from ottla.telemetry.clients.subscriptions import (
+    UNSUBSCRIBED_INTERVAL_MS,
+    ClientMetricsSubscription,
+    ClientTraits,
+    Effective,
+    read_subscription,
+    resolve,
+)
+from ottla.wire.compression import Codec
+
+INSTANCES_MAX = 16_384
+"""Maximum number of known clients, as in Kafka.
+
+If there are more clients, they evict each other and are throttled less accurately.  Each client
+takes about a kilobyte of memory, in addition to the data that exporters keep about it.
+"""
+
+INSTANCES_PER_CONNECTION_MAX = 64
+"""Maximum number of instance ids of one connection.  A client normally has one id.  A client that
+requests new ids endlessly evicts its own instances, not those of other clients."""
+
+SILENCE_MS_MIN = 60_000
+SILENCE_INTERVALS_MAX = 3
+"""Number of intervals without a request (but at least a minute) after which a client is
+forgotten."""
+
+EXPIRED_AT_ONCE_MAX = 64
+"""Maximum number of clients that are forgotten before other tasks run.
+
+Deleting the series of one client takes some 100 µs, and a network failure may silence thousands of
+clients in the same second.
+"""
+
+CROWDED_LINE_MS = 300_000
+"""Minimum time in ms between two log messages that the limit of known clients was reached."""
+
+EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+"""Errors after which a client has to request its subscription again, and may do so at once."""
+
+CODECS = frozenset(Codec)
+
+
+class ClientInstance:
+    """One client, with its subscription and its requests.  Times are of the monotonic clock."""
+
+    __slots__ = (
+        "alarm_ms",
+        "connection_id",
+        "effective",
+        "error_count",
+        "expires_ms",
+        "export_count",
+        "gate",
+        "is_terminating",
+        "last_error",
+        "last_get_ms",
+        "last_push_ms",
+        "push_bytes",
+        "push_count",
+        "throttle_count",
+        "traits",
+        "version",
+    )
+
+    def __init__(
+        self, traits: ClientTraits, effective: Effective, *, connection_id: int, version: int
+    ) -> None:
+        self.traits = traits
+        self.effective = effective
+        self.connection_id = connection_id
+        self.version = version
+        """Version of the subscriptions from which `effective` was computed."""
+        self.gate = PushGate(effective.interval_ms)
+        self.is_terminating = False
+        self.last_error = ErrorCode.NONE
+        """Error code of the response to the client's last request."""
+        self.last_get_ms: int | None = None
+        self.last_push_ms: int | None = None
+        self.push_count = 0
+        """Number of pushes that were accepted.  `push_bytes` is the total size of these pushes as
+        received, in bytes."""
+        self.push_bytes = 0
+        self.export_count = 0
+        """Number of pushes that were decompressed and exported.  `error_count` is the number of
+        pushes for which that failed."""
+        self.error_count = 0
+        self.throttle_count = 0
+        self.expires_ms = 0
+        self.alarm_ms: int | None = None
+        """Time in ms at which the client is next checked for expiry, or None."""
+
+    @property
+    def id(self) -> UUID:
+        """Client instance id, which never changes."""
+        return self.traits.client_instance_id
+
+
+class GetAnswer(NamedTuple):
+    """Response to GetTelemetrySubscriptions.  If `error` is NONE, `instance` has the
+    subscription."""
+
+    error: ErrorCode
+    throttle_ms: int
+    instance: ClientInstance
+
+
+class PushVerdict(NamedTuple):
+    """Response to PushTelemetry.  If `error` is NONE, the push is accepted and `instance` is
+    set."""
+
+    error: ErrorCode
+    throttle_ms: int
+    instance: ClientInstance | None
+
+
+@dataclass(slots=True)
+class InstanceCounts:
+    """Number of requests of all clients since the start, by outcome."""
+
+    throttled: int = 0
+    unknown_subscriptions: int = 0
+    accepted: int = 0
+    exported: int = 0
+    failed: int = 0
+    evicted: int = 0
+    """Number of clients that were forgotten because there were too many."""
+
+
+class ClientInstances:
+    """All clients that report to this broker, and the times from which their next requests are
+    accepted.  Their number is limited.
+
+    `fresh_id` returns ids for clients without one.  `on_stale` is called for each instance that is
+    forgotten or gets another subscription, so that other data about it is deleted.  `on_crowded` is
+    called when the limit is reached, at most once in five minutes.
+    """
+
+    def __init__(
+        self,
+        *,
+        fresh_id: Callable[[], UUID],
+        payload_bytes_max: int,
+        unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,
+        instances_max: int = INSTANCES_MAX,
+        on_stale: Callable[[UUID], None] = lambda _: None,
+        on_crowded: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.counts = InstanceCounts()
+        self.on_earlier_deadline: Callable[[], None] = lambda: None
+        """Called when `next_deadline_ms` becomes earlier."""
+        self._fresh_id = fresh_id
+        self._payload_bytes_max = payload_bytes_max
+        self._unsubscribed_interval_ms = unsubscribed_interval_ms
+        self._instances_max = instances_max
+        self._on_stale = on_stale
+        self._on_crowded = on_crowded
+        self._crowded_line_from_ms = 0
+        self._subscriptions: tuple[ClientMetricsSubscription, ...] = ()
+        self._version = 0
+        # In order of their last request, the oldest first.
+        self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()
+        self._by_connection: dict[int, OrderedDict[UUID, None]] = {}
+        self._alarms: list[tuple[int, UUID]] = []
+
+    def __len__(self) -> int:
+        """Return the number of known clients."""
+        return len(self._instances)
+
+    def __iter__(self) -> Iterator[ClientInstance]:
+        """Yield all clients, starting with the client that has been silent longest."""
+        return iter(self._instances.values())
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """True if a valid subscription requests metrics."""
+        return any(one.metrics for one in self._subscriptions)
+
+    def get(self, instance_id: UUID) -> ClientInstance | None:
+        """Return a client, or None if it is unknown."""
+        return self._instances.get(instance_id)
+
+    # Requests of clients.
+
+    def get_subscriptions(
+        self, traits: ClientTraits, *, connection_id: int, now_ms: int
+    ) -> GetAnswer:
+        """Accept or refuse a GetTelemetrySubscriptions request. Returns the client with its
+        subscription, or the error. A client without an id gets one."""
+        if is_reserved(traits.client_instance_id):
+            traits = replace(traits, client_instance_id=self._fresh_id())
+        instance = self._instance_of(traits, connection_id, now_ms)
+        early_ms = instance.gate.try_get(now_ms, is_excused=instance.last_error in EXCUSING)
+        if early_ms:
+            return GetAnswer(self._throttle(instance), early_ms, instance)
+        instance.last_get_ms = now_ms
+        instance.last_error = ErrorCode.NONE
+        return GetAnswer(ErrorCode.NONE, 0, instance)
+
+    def push(
+        self,
+        traits: ClientTraits,
+        *,
+        connection_id: int,
+        subscription_id: int,
+        is_terminating: bool,
+        codec: int,
+        payload_bytes: int,
+        now_ms: int,
+    ) -> PushVerdict:
+        """Accept or refuse a push without examining its content. Returns the client, or the error
+        of the first of Kafka's checks that fails."""
+        if is_reserved(traits.client_instance_id):
+            return PushVerdict(ErrorCode.INVALID_REQUEST, 0, None)
+        instance = self._instance_of(traits, connection_id, now_ms)
+        if instance.is_terminating:
+            instance.last_error = ErrorCode.INVALID_REQUEST
+            return PushVerdict(ErrorCode.INVALID_REQUEST, 0, instance)
+        early_ms = instance.gate.try_push(now_ms)
+        # A terminating push is accepted at any time.
+        if early_ms and not is_terminating:
+            return PushVerdict(self._throttle(instance), early_ms, instance)
+        error = ErrorCode.NONE
+        if subscription_id != instance.effective.subscription_id:
+            error = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+            self.counts.unknown_subscriptions += 1
+        elif codec not in CODECS:
+            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        elif payload_bytes > self._payload_bytes_max:
+            error = ErrorCode.TELEMETRY_TOO_LARGE
+        else:
+            instance.is_terminating = is_terminating
+            instance.last_push_ms = now_ms
+            instance.push_count += 1
+            instance.push_bytes += payload_bytes
+            self.counts.accepted += 1
+        instance.last_error = error
+        return PushVerdict(error, 0, instance)
+
+    def on_ingested(self, instance: ClientInstance, error: ErrorCode) -> None:
+        """Record the result of an accepted push after it was decompressed, or after it was refused
+        because the queue was full.
+
+        A terminating push that was refused because the queue was full may be sent again.  A
+        malformed one may not, since decompressing it again would take as long as the first time.
+        """
+        if error is ErrorCode.NONE:
+            instance.export_count += 1
+            self.counts.exported += 1
+            return
+        if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            instance.is_terminating = False
+        instance.last_error = error
+        instance.error_count += 1
+        self.counts.failed += 1
+
+    # Other events.
+
+    def on_subscriptions(self, configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """Replace all subscriptions by their settings.  Returns the names of those that are
+        invalid.
+
+        Clients get their new subscription with their next request.
+        """
+        subscriptions, unreadable = [], []
+        for name, texts in sorted(configs.items()):
+            try:
+                subscriptions.append(read_subscription(name, texts))
+            except RefusedError:
+                unreadable.append(name)
+        self._subscriptions = tuple(subscriptions)
+        self._version += 1
+        return unreadable
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """Forget the clients of a closed connection, except those that have moved to another
+        connection."""
+        for instance_id in self._by_connection.pop(connection_id, ()):
+            self._forget(self._instances[instance_id])
+
+    def expire(self, now_ms: int) -> None:
+        """Forget clients that have been silent for too long, up to `EXPIRED_AT_ONCE_MAX` clients.
+
+        More clients have to be forgotten as long as `next_deadline_ms` is in the past.
+        """
+        forgotten_count = 0
+        while self._alarms and self._alarms[0][0] <= now_ms:
+            alarm_ms, instance_id = heapq.heappop(self._alarms)
+            instance = self._instances.get(instance_id)
+            if instance is None or instance.alarm_ms != alarm_ms:
+                continue
+            if instance.expires_ms <= now_ms:
+                self._forget(instance)
+                forgotten_count += 1
+                if forgotten_count == EXPIRED_AT_ONCE_MAX:
+                    return
+            else:
+                self._set_alarm(instance)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest time, in ms, at which `expire` may have clients to forget.  None if
+        there is no such time."""
+        return self._alarms[0][0] if self._alarms else None
+
+    # The cache.
+
+    def _instance_of(self, traits: ClientTraits, connection_id: int, now_ms: int) -> ClientInstance:
+        """Return the client of a request, with its subscription up to date.  An unknown client is
+        added."""
+        instance = self._instances.get(traits.client_instance_id)
+        if instance is None:
+            instance = self._new_instance(traits, connection_id, now_ms)
+        else:
+            self._instances.move_to_end(instance.id)
+            if instance.version != self._version or instance.traits != traits:
+                self._resolve_again(instance, traits)
+            if instance.connection_id != connection_id:
+                self._unlink(instance)
+                self._link(instance, connection_id)
+        silence_ms = max(SILENCE_MS_MIN, SILENCE_INTERVALS_MAX * instance.effective.interval_ms)
+        instance.expires_ms = now_ms + silence_ms
+        if instance.alarm_ms is None or instance.expires_ms < instance.alarm_ms:
+            self._set_alarm(instance)
+        return instance
+
+    def _new_instance(
+        self, traits: ClientTraits, connection_id: int, now_ms: int
+    ) -> ClientInstance:
+        if len(self._instances) >= self._instances_max:
+            self.counts.evicted += 1
+            self._forget(next(iter(self._instances.values())))
+            if now_ms >= self._crowded_line_from_ms:
+                self._crowded_line_from_ms = now_ms + CROWDED_LINE_MS
+                self._on_crowded()
+        effective = self._resolve(traits)
+        instance = ClientInstance(
+            traits, effective, connection_id=connection_id, version=self._version
+        )
+        self._instances[instance.id] = instance
+        self._link(instance, connection_id)
+        return instance
+
+    def _resolve_again(self, instance: ClientInstance, traits: ClientTraits) -> None:
+        instance.traits = traits
+        instance.version = self._version
+        effective = self._resolve(traits)
+        if effective != instance.effective:
+            instance.effective = effective
+            # The client should get its new subscription at once, not after the rest of an old
+            # interval.
+            instance.gate = PushGate(effective.interval_ms)
+            self._on_stale(instance.id)
+
+    def _resolve(self, traits: ClientTraits) -> Effective:
+        return resolve(
+            self._subscriptions,
+            traits,
+            unsubscribed_interval_ms=self._unsubscribed_interval_ms,
+        )
+
+    def _link(self, instance: ClientInstance, connection_id: int) -> None:
+        instance.connection_id = connection_id
+        ids = self._by_connection.setdefault(connection_id, OrderedDict())
+        ids[instance.id] = None
+        if len(ids) > INSTANCES_PER_CONNECTION_MAX:
+            self.counts.evicted += 1
+            self._forget(self._instances[next(iter(ids))])
+
+    def _unlink(self, instance: ClientInstance) -> None:
+        ids = self._by_connection.get(instance.connection_id)
+        if ids is not None:
+            ids.pop(instance.id, None)
+            if not ids:
+                del self._by_connection[instance.connection_id]
+
+    def _forget(self, instance: ClientInstance) -> None:
+        del self._instances[instance.id]
+        self._unlink(instance)
+        if 2 * len(self._instances) + INSTANCES_PER_CONNECTION_MAX < len(self._alarms):
+            # Most of these clients were forgotten.
+            self._alarms = [(one.alarm_ms, one.id) for one in self if one.alarm_ms is not None]
+            heapq.heapify(self._alarms)
+        self._on_stale(instance.id)
+
+    def _set_alarm(self, instance: ClientInstance) -> None:
+        instance.alarm_ms = instance.expires_ms
+        alarm = (instance.alarm_ms, instance.id)
+        heapq.heappush(self._alarms, alarm)
+        if self._alarms[0] is alarm:
+            self.on_earlier_deadline()
+
+    def _throttle(self, instance: ClientInstance) -> ErrorCode:
+        instance.throttle_count += 1
+        self.counts.throttled += 1
+        instance.last_error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        return instance.last_error
+
+
+def is_reserved(instance_id: UUID) -> bool:
+    """Return whether no client may have this id.  Zero means that a client has no id yet."""
+    return instance_id.int < RESERVED_UUIDS_BELOW

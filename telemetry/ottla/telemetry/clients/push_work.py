@@ -1,0 +1,129 @@
+"""Processing of pushes in the worker thread: decompress, decode, label, convert to points.  Pure.
+
+The worker thread and the event loop share only the arguments and results of this processing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.limits import MIB
+from ottla.telemetry.clients.client_labels import ClientLabels
+from ottla.telemetry.clients.exporter import LabelledPush
+from ottla.telemetry.clients.layout import Layouts, PushShape
+from ottla.telemetry.clients.otlp import decode, label, points_of
+from ottla.telemetry.clients.outline import Outline, Outlines, Value, taken_apart
+from ottla.telemetry.clients.unpack import unpack
+
+TURN_UNPACKED_BYTES_MAX = 16 * MIB
+"""Decompressed size, in bytes, at which the worker ends a turn early.  Together with the size of
+one more push, it limits the memory of the worker."""
+TURN_POINTS_MAX = 20_000
+"""Number of points at which the worker ends a turn early.  Together with the points of one more
+push, it limits the size of a turn's result."""
+
+Done = Callable[[ErrorCode | None], None]
+"""Function that is called with the error of a push, or None if the push was accepted."""
+
+
+class LastPush:
+    """Shape and series of a client's last push, by which its next push may be recognised."""
+
+    __slots__ = ("head", "labels", "misses", "outline", "shape")
+
+    def __init__(
+        self, labels: ClientLabels, outline: Outline, shape: PushShape, head: bytes
+    ) -> None:
+        self.labels = labels
+        self.outline = outline
+        self.shape = shape
+        self.head = head
+        """Bytes of the labelled push up to the end of the resource."""
+        self.misses = 0
+        """Number of successive pushes that each had another shape than the previous push."""
+
+
+class WaitingPush(NamedTuple):
+    """A push that waits to be processed by the worker thread."""
+
+    number: int
+    """Number of the push, which increases with every push of the process."""
+    labels: ClientLabels
+    codec: int
+    payload: bytes
+    received_ms: int
+    done: Done | None
+    """Function to call with the result.  None if the client has already received its response."""
+    wants_shape: bool = False
+    """True if the next push may be recognised by the shape of this one."""
+
+
+class ParsedPush(NamedTuple):
+    """Result of processing one push in the worker thread."""
+
+    error: ErrorCode | None
+    push: LabelledPush | None
+    """The labelled push.  None if the push was refused or is empty."""
+    outline: Outline
+    """Series of the push.  Empty if no exporter needs points."""
+    values: list[Value]
+    known: LastPush | None
+    """Shape by which the next push may be recognised, or None."""
+    fault: Exception | None = None
+    """Unexpected exception while processing the push: a bug."""
+
+
+class Worker:
+    """The worker, with the outlines and layouts that it remembers from turn to turn."""
+
+    def __init__(self, *, wants_points: bool) -> None:
+        self._wants_points = wants_points
+        self._outlines = Outlines()
+        self._layouts = Layouts()
+
+    def take_in(self, turn: Sequence[WaitingPush]) -> list[ParsedPush]:
+        """Decompress, decode, label and convert pushes. Returns the result of each processed push:
+        at least the first push of `turn`, and possibly not all."""
+        taken: list[ParsedPush] = []
+        unpacked_bytes = points_count = 0
+        for pending in turn:
+            try:
+                data = unpack(pending.payload, pending.codec)
+                unpacked_bytes += len(data)
+                each = self._take_in_one(pending, data)
+            except RefusedError as error:
+                each = ParsedPush(error.code, None, (), [], None)
+            except CorruptDataError:
+                each = ParsedPush(ErrorCode.INVALID_RECORD, None, (), [], None)
+            except Exception as fault:
+                each = ParsedPush(ErrorCode.UNKNOWN_SERVER_ERROR, None, (), [], None, fault)
+            taken.append(each)
+            points_count += len(each.values)
+            if unpacked_bytes >= TURN_UNPACKED_BYTES_MAX or points_count >= TURN_POINTS_MAX:
+                break
+        return taken
+
+    def _take_in_one(self, pending: WaitingPush, data: bytes) -> ParsedPush:
+        metrics = decode(data)
+        outline: Outline = ()
+        values: list[Value] = []
+        if self._wants_points or pending.wants_shape:
+            outline, values = taken_apart(points_of(metrics))
+            outline = self._outlines.shared(outline)
+        otlp = label(metrics, pending.labels)
+        if not otlp:
+            return ParsedPush(None, None, (), [], None)
+        known = self._known_by(pending, data, otlp, outline, values)
+        push = LabelledPush(pending.labels, pending.received_ms, otlp)
+        return ParsedPush(None, push, outline, values, known)
+
+    def _known_by(
+        self, pending: WaitingPush, data: bytes, otlp: bytes, outline: Outline, values: list[Value]
+    ) -> LastPush | None:
+        shape = self._layouts.shape_of(data, values) if pending.wants_shape and values else None
+        if shape is None:
+            return None
+        rest = data[shape.layout.resource_end :]
+        if not otlp.endswith(rest):  # the client encodes fields in another order than this code
+            return None
+        return LastPush(pending.labels, outline, shape, otlp[: len(otlp) - len(rest)])

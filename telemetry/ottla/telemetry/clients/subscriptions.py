@@ -1,0 +1,174 @@
+"""Subscriptions of KIP-714: which metrics a client is requested to push, and how often.  Pure.
+
+A client reports the union of all subscriptions that it matches.  Invariants:
+- EqualIdsEqualSubscriptions: if a client gets the same subscription id twice, both subscriptions
+  are equal (except for a collision of CRC32C).
+- PureId: the id depends only on the metrics, the interval and the client, so every broker computes
+  the same id.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import uuid_text
+from ottla.model.settings.declare import allowed_texts, load
+from ottla.model.settings.telemetry.client_metrics import (
+    CLIENT_METRICS_DEFINITIONS,
+    INTERVAL_MS_MAX,
+    Holds,
+    SubscriptionConfig,
+    check_subscription_texts,
+    match_patterns,
+)
+from ottla.model.values import frozen
+from ottla.wire.crc import crc32c
+
+ALL_METRICS = "*"
+"""Text that requests all metrics of a client.  Clients recognise it only if it is the only
+prefix."""
+
+UNSUBSCRIBED_INTERVAL_MS = 300_000
+"""Interval of a client without a subscription, as in Kafka."""
+
+LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
+"""Longest interval that librdkafka (2.16) supports, in ms.
+
+librdkafka counts up to 1.2 intervals in 32-bit microseconds.  From half an hour on, this overflows,
+and librdkafka sends requests without any pause.
+"""
+
+
+@frozen
+class ClientTraits:
+    """Properties of a client by which subscriptions select it."""
+
+    client_instance_id: UUID
+    client_id: str | None
+    software_name: str
+    software_version: str
+    source_address: str
+    source_port: int
+
+    @property
+    def interval_ms_max(self) -> int:
+        """Longest interval that the client supports, in ms."""
+        name, version = self.software_name, self.software_version
+        is_librdkafka = (
+            "rdkafka" in name or "rdkafka" in version or name.startswith("confluent-kafka-")
+        )
+        return LIBRDKAFKA_INTERVAL_MS_MAX if is_librdkafka else INTERVAL_MS_MAX
+
+    def by_name(self) -> dict[str, str | None]:
+        """Return each property as text, by its name in a subscription's `match`."""
+        return {
+            "client_instance_id": uuid_text(self.client_instance_id),
+            "client_id": self.client_id,
+            "client_software_name": self.software_name,
+            "client_software_version": self.software_version,
+            "client_source_address": self.source_address,
+            "client_source_port": str(self.source_port),
+        }
+
+
+@frozen
+class ClientMetricsSubscription:
+    """One CLIENT_METRICS resource: its metrics, its interval, and the clients that it applies
+    to."""
+
+    name: str
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: tuple[tuple[str, Holds], ...] = ()
+    """Names of client properties, each with the condition that the property must satisfy. A client
+    must satisfy all of them."""
+
+    def matches(self, traits: Mapping[str, str | None]) -> bool:
+        """Return whether a client with these properties is selected.  A missing property never
+        matches."""
+        for name, holds in self.patterns:
+            text = traits[name]
+            if text is None or not holds(text):
+                return False
+        return True
+
+
+class Effective(NamedTuple):
+    """The subscription of one client, combined from all that match it."""
+
+    metrics: tuple[str, ...]
+    """Prefixes of metric names, sorted.  No prefix begins with another one.  ("*",) means all
+    metrics."""
+    interval_ms: int
+    subscription_id: int
+    """Subscription id as an int32; see `subscription_id_of`."""
+
+
+def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
+    """Build a subscription from its settings.  Raises RefusedError if they are invalid."""
+    check_subscription_texts(texts)
+    # A release with other bounds may have stored values that are invalid now; they are ignored.
+    config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])
+    return ClientMetricsSubscription(
+        name=name,
+        metrics=config.metrics,
+        interval_ms=config.interval_ms,
+        patterns=tuple(match_patterns(config.match).items()),
+    )
+
+
+def resolve(
+    subscriptions: Iterable[ClientMetricsSubscription],
+    traits: ClientTraits,
+    *,
+    unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,
+) -> Effective:
+    """Return the subscription of a client: the union of the metrics, at the shortest interval.
+
+    An interval longer than Kafka's default of five minutes applies if all matching subscriptions
+    have a longer one.  In Kafka such an interval never applies, because Kafka includes the default
+    in the minimum.  No client gets a longer interval than it supports.
+    """
+    texts = traits.by_name()
+    matching = [one for one in subscriptions if one.matches(texts)]
+    metrics = least_prefixes(prefix for one in matching for prefix in one.metrics)
+    interval_ms = min((one.interval_ms for one in matching), default=unsubscribed_interval_ms)
+    interval_ms = min(interval_ms, traits.interval_ms_max)
+    return Effective(
+        metrics,
+        interval_ms,
+        subscription_id_of(metrics, interval_ms, traits.client_instance_id),
+    )
+
+
+def least_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
+    """Return the smallest set of prefixes that select the same metrics, sorted.
+
+    A prefix that begins with another one is left out, because librdkafka reports a metric once for
+    each matching prefix.
+    """
+    least: list[str] = []
+    for prefix in sorted(set(prefixes)):
+        if prefix == ALL_METRICS:
+            return (ALL_METRICS,)
+        if not least or not prefix.startswith(least[-1]):
+            least.append(prefix)
+    return tuple(least)
+
+
+def subscription_id_of(metrics: tuple[str, ...], interval_ms: int, client: UUID) -> int:
+    """Return KIP-714's subscription id as an int32, computed as in Kafka.
+
+    It is the CRC32C of the metrics and the interval, XORed with the hash of the client's id.
+    Kafka's set of metrics is unordered.  Here it is sorted, so that equal content always has the
+    same id.
+    """
+    content = f"[{', '.join(metrics)}]{interval_ms}".encode()
+    unsigned = crc32c(content) ^ _hash_of(client)
+    return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
+
+
+def _hash_of(client: UUID) -> int:
+    """Return the value of Kafka's `Uuid.hashCode`, as an unsigned 32-bit number."""
+    halves = (client.int >> 64) ^ (client.int & (1 << 64) - 1)
+    return (halves >> 32) ^ (halves & (1 << 32) - 1)

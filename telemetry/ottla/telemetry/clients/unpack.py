@@ -1,0 +1,34 @@
+"""Decompression of a push's payload, up to a maximum size.
+
+For snappy, Java uses xerial's framing and librdkafka a single raw block.  Both use lz4 frames.  A
+payload takes at most a few times `bytes_max` of memory, whatever size it announces.
+"""
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.limits import MIB
+from ottla.wire.compression import UnpacksToTooMuchError, codec_of, decompress
+
+UNPACKED_BYTES_MAX = 16 * MIB
+"""Largest decompressed size of a push, in bytes.  A lower limit refuses clients with very many
+metrics; with a higher limit, a few hostile clients could exhaust the memory of the broker."""
+
+
+def unpack(
+    payload: bytes | memoryview, codec: int, *, bytes_max: int = UNPACKED_BYTES_MAX
+) -> bytes:
+    """Decompress a payload; `codec` is Kafka's number of the compression type.
+
+    Raises RefusedError with TELEMETRY_TOO_LARGE if the result is larger than `bytes_max`,
+    INVALID_RECORD if the payload is damaged, or UNSUPPORTED_COMPRESSION_TYPE if there is no such
+    codec.
+    """
+    try:
+        known = codec_of(codec)
+    except CorruptDataError:
+        raise RefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) from None
+    try:
+        return decompress(known, payload, bytes_max)
+    except UnpacksToTooMuchError as error:
+        raise RefusedError(ErrorCode.TELEMETRY_TOO_LARGE, str(error)) from None
+    except CorruptDataError as error:
+        raise RefusedError(ErrorCode.INVALID_RECORD, str(error)) from None

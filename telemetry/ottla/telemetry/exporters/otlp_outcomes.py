@@ -1,0 +1,22 @@
+"""Conversion of a collector's response to the outcome of a batch. Pure."""
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
+
+from ottla.telemetry.exporters.export_queue import ExportOutcome, ExportVerdict
+
+
+def sent(answer: bytes) -> ExportOutcome:
+    """Return the outcome of an accepted batch, with the number of points that the collector left
+    out."""
+    try:
+        partial = ExportMetricsServiceResponse.FromString(answer).partial_success
+    except DecodeError:
+        return ExportOutcome(verdict=ExportVerdict.SENT)
+    return ExportOutcome(
+        verdict=ExportVerdict.SENT,
+        why=partial.error_message,
+        rejected_points=max(partial.rejected_data_points, 0),
+    )

@@ -1,0 +1,77 @@
+"""Wrapper of OpenTelemetry SDK exporters that logs the start and the end of an outage once.
+
+The SDK itself logs several lines for each attempt during an outage.  These lines are suppressed
+while a wrapped exporter is sending, and the last of them is logged as the reason of the outage.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+logger = logging.getLogger("ottla.telemetry")
+
+SDK_LOGGERS = (
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+"""Names of the loggers of the SDK's exporters, whose lines are suppressed."""
+
+
+class _LastLine(threading.local):
+    """Last line that the SDK's exporter has logged in this thread."""
+
+    is_listening = False
+    text = "it does not answer"
+
+    def keep_back(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a line.  Lines of wrapped exporters are suppressed and
+        remembered."""
+        if self.is_listening:
+            self.text = record.getMessage()
+        return not self.is_listening
+
+
+_LAST_LINE = _LastLine()
+
+
+class WatchedExporter(SpanExporter):
+    """Sends spans to one collector by another exporter, in a thread of the SDK."""
+
+    def __init__(self, name: str, exporter: SpanExporter) -> None:
+        """Wrap an exporter.  `name` is the address of the collector, for log lines."""
+        self._name = name
+        self._exporter = exporter
+        self._lost_count = 0
+        """Number of spans in failed batches since the last successful one."""
+        for sdk_logger in map(logging.getLogger, SDK_LOGGERS):
+            # Adding a filter that is present already has no effect.
+            sdk_logger.addFilter(_LAST_LINE.keep_back)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans.  Spans are lost if the collector does not accept them in time."""
+        _LAST_LINE.is_listening = True
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            _LAST_LINE.is_listening = False
+        if result is not SpanExportResult.SUCCESS:
+            if not self._lost_count:
+                logger.warning("%s does not accept traces: %s", self._name, _LAST_LINE.text)
+            self._lost_count += len(spans)
+        elif self._lost_count:
+            logger.warning(
+                "%s accepts traces again; %d spans were lost", self._name, self._lost_count
+            )
+            self._lost_count = 0
+        return result
+
+    def shutdown(self) -> None:
+        """Stop waiting for the collector, and close the connection."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Do nothing: an exporter has no queue."""
+        return True

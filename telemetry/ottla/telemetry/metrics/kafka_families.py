@@ -1,0 +1,21 @@
+"""Metrics that consist of one or a few numbers and have the names of Kafka's MBeans."""
+
+from collections.abc import Iterable
+
+from ottla.telemetry.metrics.instruments import Family, Labels, MetricKind, Sample, Value
+from ottla.telemetry.metrics.kafka_names import prometheus_name
+
+
+def gauge(mbean: str, text: str, value: Value) -> Family:
+    """Return a gauge with one sample."""
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))
+
+
+def counter(mbean: str, text: str, value: Value) -> Family:
+    """Return a counter with one sample."""
+    return Family(prometheus_name(mbean), MetricKind.COUNTER, text, (), (((), value),))
+
+
+def gauges(mbean: str, text: str, label_names: Labels, samples: Iterable[Sample]) -> Family:
+    """Return a gauge with labelled samples."""
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, label_names, samples)

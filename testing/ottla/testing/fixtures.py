@@ -1,0 +1,53 @@
+"""Pytest fixtures of clusters.  A `conftest.py` with `pytest_plugins = ["ottla.testing"]` loads
+them.
+
+No pytest plugin for asyncio is needed: the fixtures are synchronous, and tests await the calls of
+`AsyncCluster` in their own loop.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.client.testing import import_cluster
+from ottla.testing.async_cluster import AsyncCluster
+from ottla.testing.sync_cluster import SyncCluster, cluster
+
+# The import happens here, so that the first test does not take longer than the others.
+import_cluster()
+
+
+@pytest.fixture(scope="session")
+def ottla_options() -> Mapping[str, Any]:
+    """Arguments that the fixtures pass to `ottla.testing.cluster`.  Tests override this fixture in
+    `conftest.py`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def ottla_session_cluster(ottla_options: Mapping[str, Any]) -> Iterator[SyncCluster]:
+    """Provide one cluster for the whole test run. It is never reset, so tests that use it directly
+    see each other's topics."""
+    with cluster(**ottla_options) as running:
+        yield running
+
+
+@pytest.fixture
+def ottla_cluster(ottla_session_cluster: SyncCluster) -> Iterator[SyncCluster]:
+    """Provide the cluster of the test run. It is reset after each test."""
+    yield ottla_session_cluster
+    ottla_session_cluster.reset()
+
+
+@pytest.fixture
+def ottla_async_cluster(ottla_cluster: SyncCluster) -> AsyncCluster:
+    """Provide the cluster of the test run to an asyncio test. It is reset after each test."""
+    return AsyncCluster(ottla_cluster)
+
+
+@pytest.fixture
+def ottla_own_cluster(ottla_options: Mapping[str, Any]) -> Iterator[SyncCluster]:
+    """Provide a new cluster that only this test uses."""
+    with cluster(**ottla_options) as running:
+        yield running

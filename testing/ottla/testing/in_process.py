@@ -1,0 +1,407 @@
+"""A real controller and real brokers in the caller's own trio loop: real sockets, files and gRPC.
+
+`ottla.client.testing` opens this cluster.  Nothing is simulated.  Faults are injected into the
+brokers' socket servers (`in_process_faults`), and time is advanced for the whole loop
+(`loop_time`).
+"""
+
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+
+from ottla.broker.broker_driver import Broker
+from ottla.broker.opening_driver import open_broker
+from ottla.client.testing.faults import LostAnswers
+from ottla.controller.main_driver import serve_controller
+from ottla.metadata.image import EMPTY
+from ottla.model.ids import NodeId
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.endpoints import parse_address
+from ottla.model.settings.security.client_security import ClientSecurity
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.local.local_nodes_driver import free_port
+from ottla.node.local.secure_cluster_driver import (
+    ADMIN,
+    MECHANISM,
+    SecureCluster,
+    open_secure_cluster,
+)
+from ottla.node.local.secure_cluster_driver import LISTENER as SECURE_LISTENER
+from ottla.node.seams import NodeSeams
+from ottla.node.seams_driver import real_seams
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.storage.directories.meta_properties import uuid_to_text
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.testing.cluster_reset import delete_leftovers
+from ottla.testing.in_process_faults import BrokerFaults, FaultyServerOpener
+from ottla.testing.loop_time import ShiftedNodeClock, time_shift
+from ottla.wire.apis import API
+
+HOST = "127.0.0.1"
+CONTROLLER_ID = 101
+LISTENER = "PLAINTEXT"
+START_TIMEOUT_S = 30.0
+API_KEYS = {row.name: key for key, row in API.items()}
+
+
+class BrokerSlot:
+    """Settings, port and faults of one broker.  They persist while the broker is stopped."""
+
+    def __init__(self, texts: Mapping[str, str], faults: BrokerFaults, listener: str) -> None:
+        self.texts = texts
+        self.faults = faults
+        self.listener = listener
+        self.address = (HOST, 0)
+        self._reserved: socket.socket | None = None
+        self.reserve_port()
+        self.broker: Broker | None = None
+        """The running broker, or None while it is stopped."""
+        self.stopping = trio.Event()
+        self.stopped = trio.Event()
+
+    async def run(
+        self, seams: NodeSeams, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run the broker until `stopping` is set. Reports to `task_status` when the listener is
+        open."""
+        self.stopping, self.stopped = trio.Event(), trio.Event()
+        listeners = "{}://{}:{}".format(self.listener, *self.address)
+        config, _ = load_broker_config({"listeners": listeners, **self.texts})
+        opener = FaultyServerOpener(self.faults)
+        try:
+            async with open_broker(config, seams=seams, open_server=opener) as broker:
+                self.address = broker.addresses[self.listener]
+                self.release_port()
+                self.broker = broker
+                task_status.started()
+                await self.stopping.wait()
+                await broker.leave()
+        finally:
+            self.broker = None
+            self.stopped.set()
+
+    def reserve_port(self) -> None:
+        """Reserve the broker's port while it is stopped, so that connections to it are refused."""
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(self.address)
+        self.address = self._reserved.getsockname()
+
+    def release_port(self) -> None:
+        """Release the reserved port."""
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+
+class InProcessCluster:
+    """A running cluster.  Created by `open_in_process_cluster`."""
+
+    def __init__(
+        self,
+        slots: Mapping[NodeId, BrokerSlot],
+        seams: NodeSeams,
+        nursery: trio.Nursery,
+        secure: SecureCluster | None,
+    ) -> None:
+        self._slots = slots
+        self._secure = secure
+        self._first = EMPTY
+        self._seams = seams
+        self._nursery = nursery
+        self._losses: dict[int, list[LostAnswers]] = {}
+        self._has_own_clock = isinstance(seams.clock, ShiftedNodeClock)
+        for slot in slots.values():
+            slot.faults.losses = self._losses
+
+    @property
+    def brokers(self) -> Mapping[NodeId, Broker]:
+        """The running brokers, by node id."""
+        return {node: slot.broker for node, slot in self._slots.items() if slot.broker is not None}
+
+    @property
+    def bootstrap(self) -> str:
+        """Bootstrap addresses: `host:port,…` of every broker, including stopped ones."""
+        return ",".join("{}:{}".format(*slot.address) for slot in self._slots.values())
+
+    @property
+    def client_settings(self) -> Mapping[str, str]:
+        """Settings of a client, by librdkafka's keys: bootstrap.servers, and the login if the
+        cluster is secure."""
+        login = self._secure.client(ADMIN) if self._secure is not None else {}
+        return {"bootstrap.servers": self.bootstrap, **login}
+
+    @property
+    def security(self) -> ClientSecurity | None:
+        """Login of the user `admin`, for Ottla's clients.  None if the cluster is not secure."""
+        if self._secure is None:
+            return None
+        return ClientSecurity(
+            security_protocol=SECURE_LISTENER,
+            sasl_mechanism=MECHANISM,
+            sasl_username=ADMIN,
+            sasl_password=self._secure.passwords[ADMIN],
+            ssl_truststore_location=str(self._secure.trusted),
+        )
+
+    async def start_all(self) -> None:
+        """Start all brokers, and store the state to which `reset` returns."""
+        async with trio.open_nursery() as starting:
+            for node in self._slots:
+                starting.start_soon(self.start, node)
+        self._first = next(iter(self.brokers.values())).metadata.image
+
+    async def reset(self) -> None:
+        """End all faults, close all connections, and delete what was created since the cluster
+        started.
+
+        Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
+        Resources that existed at the start and were deleted by a test are not restored.  The clock
+        is not set back.  Raises RuntimeError if a client that was not closed continues to create
+        topics.
+        """
+        self._losses.clear()
+        for node, slot in self._slots.items():
+            slot.faults.clear()
+            if slot.broker is None:
+                await self.start(node)
+            self.cut_connections(node)
+        await delete_leftovers(
+            self.bootstrap, list(self.brokers.values()), self._first, self.security
+        )
+
+    async def start(self, node: int) -> None:
+        """Start a stopped broker on its former port and with its files."""
+        slot = self._slot_of(node)
+        if slot.broker is not None:
+            raise ValueError(f"broker {node} is already running")
+        with trio.fail_after(START_TIMEOUT_S):
+            await self._nursery.start(slot.run, self._seams)
+            assert slot.broker is not None
+            await slot.broker.is_ready.wait()
+
+    async def stop(self, node: int) -> None:
+        """Stop a broker cleanly. Its partition leaderships move to other brokers first, then its
+        connections are closed."""
+        slot = self._running(node)
+        slot.stopping.set()
+        await slot.stopped.wait()
+        slot.reserve_port()
+
+    async def stop_all(self) -> None:
+        """Stop all running brokers."""
+        running = [slot for slot in self._slots.values() if slot.broker is not None]
+        for slot in running:
+            slot.stopping.set()
+        for slot in running:
+            await slot.stopped.wait()
+
+    def release_ports(self) -> None:
+        """Release the ports of stopped brokers."""
+        for slot in self._slots.values():
+            slot.release_port()
+
+    @contextmanager
+    def paused(self, node: int) -> Iterator[None]:
+        """Suspend a broker during the block.  It reads no requests and sends no responses, but its
+        connections stay open."""
+        faults = self._slot_of(node).faults
+        faults.pause()
+        try:
+            yield
+        finally:
+            faults.resume()
+
+    @contextmanager
+    def refusing(self, node: int) -> Iterator[None]:
+        """Refuse new connections to a broker during the block. Existing connections stay open."""
+        faults = self._slot_of(node).faults
+        faults.refuse()
+        try:
+            yield
+        finally:
+            faults.accept()
+
+    def cut_connections(self, node: int) -> None:
+        """Close every open connection to a broker. Clients can reconnect at once."""
+        self._running(node)
+        server = self._slot_of(node).faults.server
+        assert server is not None
+        server.cut_connections()
+
+    def slow(self, node: int, seconds: float) -> None:
+        """Delay each later response of a broker by a time in seconds.  0 ends the delay."""
+        if not 0 <= seconds < 24 * 3600:
+            raise ValueError(f"seconds is {seconds!r}; it must be from 0 to a day")
+        self._slot_of(node).faults.delay_ms = round(seconds * 1_000)
+
+    def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
+        """Process the next requests of an API, but close the connection instead of sending the
+        response."""
+        if api not in API_KEYS:
+            raise ValueError(
+                f"there is no API {api!r}; Produce, Fetch, OffsetCommit … are examples"
+            )
+        if count < 0:
+            raise ValueError(f"count is {count}; it must be at least 0")
+        loss = LostAnswers(api, count)
+        self._losses.setdefault(API_KEYS[api], []).append(loss)
+        return loss
+
+    async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
+        """Advance the clock of the loop, which brokers and clients share."""
+        if not self._has_own_clock:
+            raise ValueError("the cluster was opened with a clock: advance that one")
+        await time_shift().advance(seconds, step_s)
+
+    def _slot_of(self, node: int) -> BrokerSlot:
+        slot = self._slots.get(NodeId(node))
+        if slot is None:
+            known = ", ".join(map(str, self._slots))
+            raise ValueError(f"there is no broker {node}; there are {known}")
+        return slot
+
+    def _running(self, node: int) -> BrokerSlot:
+        slot = self._slot_of(node)
+        if slot.broker is None:
+            raise ValueError(f"broker {node} is stopped")
+        return slot
+
+
+@asynccontextmanager
+async def open_in_process_cluster(
+    *,
+    broker_count: int = 1,
+    log_dir_count: int = 1,
+    directory: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    broker_settings: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    is_secure: bool = False,
+) -> AsyncIterator[InProcessCluster]:
+    """Start one controller and `broker_count` brokers.  They stop cleanly at the end of the block.
+
+    Each broker has `log_dir_count` log directories.  `settings` apply to the controller and the
+    brokers, `broker_settings` only to brokers.  If `directory` is given, the files are kept there,
+    and a later cluster continues with them.  Otherwise they are deleted at the end.  A secure
+    cluster has TLS on every connection, logins by SCRAM and an authorizer (requires the extra
+    `secure`).
+    """
+    copies = str(min(3, broker_count))
+    texts = {
+        "default.replication.factor": copies,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "group.initial.rebalance.delay.ms": "0",
+        **(settings or {}),
+    }
+    async with AsyncExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-")))
+        controller_address = f"{HOST}:{free_port(HOST)}"
+        voters = f"{CONTROLLER_ID}@{controller_address}"
+        broker_ids = [NodeId(number) for number in range(1, broker_count + 1)]
+        secure = open_secure_cluster(directory) if is_secure else None
+        controller_texts = {"listeners": f"CONTROLLER://{controller_address}"}
+        if secure is not None:
+            nodes = [("controller", CONTROLLER_ID), *(("broker", node) for node in broker_ids)]
+            secure.issue([HOST], nodes)
+            controller_texts = secure.controller_settings(CONTROLLER_ID, controller_address)
+            await _format_controller(directory, controller_address, secure)
+        is_stopping = trio.Event()
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(is_stopping.set)
+        # The controller starts first, because a broker that cannot reach a controller pauses before
+        # it tries again.
+        with trio.fail_after(START_TIMEOUT_S):
+            await nursery.start(
+                _run_controller, directory, voters, {**controller_texts, **texts}, is_stopping
+            )
+        slots = {
+            node: BrokerSlot(
+                {
+                    "node.id": str(node),
+                    "controller.quorum.voters": voters,
+                    "log.dirs": _log_dirs(directory / f"broker-{node}", log_dir_count),
+                    **_login_settings(secure, node),
+                    **texts,
+                    **(broker_settings or {}),
+                },
+                BrokerFaults(),
+                LISTENER if secure is None else SECURE_LISTENER,
+            )
+            for node in broker_ids
+        }
+        seams = replace(real_seams(), clock=clock or ShiftedNodeClock(time_shift()))
+        async with trio.open_nursery() as running:
+            cluster = InProcessCluster(slots, seams, running, secure)
+            stack.callback(cluster.release_ports)
+            await cluster.start_all()
+            yield cluster
+            await cluster.stop_all()
+
+
+async def _run_controller(
+    directory: Path,
+    voters: str,
+    texts: Mapping[str, str],
+    is_stopping: trio.Event,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    config, _ = load_controller_config(
+        {
+            "node.id": str(CONTROLLER_ID),
+            "controller.quorum.voters": voters,
+            "metadata.log.dir": str(_controller_directory(directory)),
+            **texts,
+        }
+    )
+    await serve_controller(config, ready=task_status.started, is_stopping=is_stopping)
+
+
+def _log_dirs(directory: Path, count: int) -> str:
+    if count == 1:
+        return str(directory)
+    return ",".join(str(directory / f"disk-{number}") for number in range(1, count + 1))
+
+
+async def _format_controller(directory: Path, address: str, secure: SecureCluster) -> None:
+    """Format the controller's directory with the first users.  Does nothing if it is already
+    formatted."""
+    path = _controller_directory(directory)
+    if path.exists():
+        return
+    rng = RealRng()
+    directory_id = rng.uuid()
+    endpoint = VoterEndpoint(CONTROLLER_LISTENER, *parse_address(address))
+    voter = Voter(id=NodeId(CONTROLLER_ID), directory_id=directory_id, endpoints=(endpoint,))
+    async with RealDisk() as disk:
+        await format_directories(
+            disk,
+            {str(path): directory_id},
+            cluster_id=uuid_to_text(rng.uuid()),
+            node_id=voter.id,
+            metadata_log_dir=str(path),
+            initial_voters=VoterSet((voter,)),
+            first_records=secure.first_records(),
+        )
+
+
+def _login_settings(secure: SecureCluster | None, node: NodeId) -> dict[str, str]:
+    if secure is None:
+        return {}
+    settings = secure.broker_settings(node, f"{HOST}:0")
+    del settings["listeners"]  # `BrokerSlot` determines the address.
+    return settings
+
+
+def _controller_directory(directory: Path) -> Path:
+    return directory / f"controller-{CONTROLLER_ID}"

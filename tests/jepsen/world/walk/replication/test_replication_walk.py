@@ -1,0 +1,60 @@
+"""The walk on replication: schedules of every kind, none of which breaks an invariant."""
+
+from typing import Any
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.replication.replication_forgeries import ForgedReplicationWalk
+from ottla.jepsen.world.walk.replication.replication_losses import LossReplicationWalk
+from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk
+from tests.jepsen.search_length import IS_FULL, length
+
+SCHEDULE_COUNT = length(120, 300)
+FORGED_SCHEDULE_COUNT = length(40, 100)
+LOSS_SCHEDULE_COUNT = length(30, 150)
+RAREST = "a follower truncates unconfirmed records"
+"""The one rare state that the short search may miss."""
+JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
+
+
+def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
+    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert set(tally.missed(ReplicationWalk.required)) <= (set() if IS_FULL else {RAREST})
+    assert tally.figures["elections"] > SCHEDULE_COUNT
+    assert tally.figures["ISR changes"] > SCHEDULE_COUNT
+    assert tally.figures["commits"] > SCHEDULE_COUNT
+    assert tally.figures["power cuts"] > SCHEDULE_COUNT
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = ReplicationWalk()
+    first = engine.run(Chance(17), budget=250)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=250)
+
+    assert again.trace_hash == first.trace_hash
+    assert again.figures == first.figures
+
+
+def test_no_lie_about_followers_breaks_an_invariant(explored: Any) -> None:
+    job = Job(engine="walk", subject=ForgedReplicationWalk.subject, budget=ReplicationWalk.budget)
+
+    tally = run_batch(job, 0, FORGED_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(ForgedReplicationWalk.required) == []
+
+
+def test_no_lost_replica_is_elected_in_any_order_of_restarts(explored: Any) -> None:
+    job = Job(engine="walk", subject=LossReplicationWalk.subject, budget=ReplicationWalk.budget)
+
+    tally = run_batch(job, 0, LOSS_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(LossReplicationWalk.required) == []
+    assert tally.figures["losses"] > LOSS_SCHEDULE_COUNT // 2

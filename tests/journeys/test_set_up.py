@@ -1,0 +1,79 @@
+"""The two set-up commands of the README, typed on a bare machine.
+
+Bare means: a fresh clone, an empty home, and no variable of the environment but PATH and HOME.  The
+second command runs the short form of all tests, in that clone.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2_400)]
+
+FIRST_SCREEN_LINES = 25
+ROOT = Path(__file__).parents[2]
+SET_UP = "python3 -m venv .venv && "
+START = SET_UP + ".venv/bin/pip install -e . && .venv/bin/ottla up --detach"
+TEST = SET_UP + ".venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
+TEST_TIMEOUT_S = 2_000.0
+
+Terminal = Any
+
+
+@pytest.fixture
+def bare(
+    tmp_path: Path,
+    open_terminal: Callable[..., Terminal],
+    can_separate: bool,
+    is_free: Callable[[int], bool],
+) -> Terminal:
+    """A terminal in a fresh clone on a bare machine, where the port of the README is free."""
+    clone, home = tmp_path / "ottla", tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True, timeout=60)
+    alone = ("env", "-i", f"PATH={os.environ['PATH']}", f"HOME={home}")
+    if can_separate:
+        network = ("unshare", "--net", "--uts")
+        return open_terminal(clone, prefix=(*network, *alone), set_up="ip link set lo up")
+    if not is_free(9092):
+        pytest.skip("port 9092 is taken, and a network of its own needs root")
+    return open_terminal(clone, prefix=alone)
+
+
+def test_the_first_screen_has_two_set_up_commands(page: Any) -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if SET_UP in line] == [START, TEST]
+    assert {START, TEST} <= set(lines[:FIRST_SCREEN_LINES])
+    assert page("README.md").commands()[:2] == [START, TEST]
+
+
+def test_the_first_command_starts_a_cluster_that_takes_records(bare: Terminal, page: Any) -> None:
+    readme = page("README.md")
+    ottla = ".venv/bin/ottla"
+    try:
+        printed = bare.step(readme, "", START)
+        assert "Any Kafka client works" in printed
+        bare.type(f"{ottla} status")
+        bare.type(f"{ottla} topic create greetings --partitions 3")
+        bare.type(f"echo hello | {ottla} produce greetings")
+        assert bare.type(f"{ottla} consume greetings -e 2> /dev/null").splitlines() == ["hello"]
+        # Compaction works without numpy here; the other tests have it.
+        bare.type("! .venv/bin/python -c 'import numpy' 2> /dev/null")
+        bare.type(f"{ottla} topic create states --partitions 1 --config cleanup.policy=compact")
+        bare.type(
+            f"for number in $(seq 100); do echo key:$number; done | {ottla} produce states -K :"
+        )
+        bare.type(f"{ottla} cleaner run states")
+        assert bare.type(f"{ottla} consume states -e 2> /dev/null").splitlines() == ["100"]
+    finally:
+        bare.type(f"! [ -e ottla-data ] || {ottla} down")
+
+
+def test_the_second_command_passes_the_short_form_of_the_tests(bare: Terminal, page: Any) -> None:
+    printed = bare.step(page("README.md"), "", TEST, timeout_s=TEST_TIMEOUT_S)
+    assert " passed" in printed.splitlines()[-1]
+    print(printed.splitlines()[-1])

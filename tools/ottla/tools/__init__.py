@@ -1,0 +1,10 @@
+"""Generators of documentation pages and shell scripts, which `make docs` runs, and of releases.
+
+reference_pages.py     generates pages of docs/, and the table of features in README.md
+cli_page.py            generates docs/reference/cli.md
+client_page.py         generates docs/reference/client.md
+permissions_page.py    generates docs/reference/permissions.md
+markdown.py            Markdown tables
+completion_scripts.py  generates the scripts of `ottla completion`; their templates are beside it
+release.py             notes, bill of materials and checksums of a release, for `make release`
+"""

@@ -1,0 +1,324 @@
+"""Generator of the pages of docs/reference/ from declarations: `make docs`.
+
+settings.md is generated from `model/settings`, cli.md from the parsers, and client.md from
+docstrings. compatibility.md is generated from `wire/apis.py` and the APIs of a broker, metrics.md
+from the metrics of a broker and a controller. The table of features in README.md is generated too.
+A test compares the committed pages with the generated ones.
+"""
+
+import sys
+from pathlib import Path
+
+import trio
+
+from ottla.controller.controller_metrics import empty_controller_registry
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.dynamic import broker_definitions, definitions_of
+from ottla.model.settings.kafka_keys import idle_definitions
+from ottla.model.settings.quotas import MutationQuotaConfig
+from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
+from ottla.model.settings.telemetry.client_metrics import SubscriptionConfig
+from ottla.telemetry.metrics.instruments import Registry
+from ottla.testing.in_process import open_in_process_cluster
+from ottla.tools.cli_page import cli_page
+from ottla.tools.client_page import reference
+from ottla.tools.completion_scripts import COMPLETIONS, scripts
+from ottla.tools.markdown import NOTICE, code, table
+from ottla.tools.permissions_page import COLUMNS, INTRODUCTION, permission_rows, rpc_rows
+from ottla.wire.apis import API, BROKER_KEYS
+
+MISSING = {
+    "quotas": (48, 49),
+    "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
+    "streams groups (KIP-1071)": (88, 89, 93),
+}
+"""API keys that Ottla lacks, by the capability that needs them."""
+
+FEATURES = (
+    ("produce, fetch, all five codecs, idempotent producers", "yes", "record bytes never change"),
+    ("replication: acks=all, in-sync sets, ELR (KIP-966), unclean elections", "yes", ""),
+    ("KRaft quorum", "yes", "static voters; gRPC between nodes, not Kafka's own requests"),
+    ("consumer groups: classic and KIP-848", "yes", "groups may move from one to the other"),
+    ("retention by time and size, DeleteRecords, segments as Kafka's tools read them", "yes", ""),
+    ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
+    ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),
+    ("Kafka Connect, Kafka Streams", "yes", "as they are; Streams with exactly_once_v2, too"),
+    ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
+    ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
+    (
+        "transactions, with offsets of groups",
+        "yes",
+        "both protocols (KIP-98, KIP-890); a commit after the coordinator's own abort is refused "
+        "with PRODUCER_FENCED as from KAFKA-20785 on, in 4.4.0 with INVALID_TXN_STATE; so is "
+        "the end of a producer that an older client fenced, which 4.4.0 serves",
+    ),
+    (
+        "quotas: bytes, request time, controller mutations, connections; replication throttles",
+        "yes",
+        "by user, client id, listener and address; `ottla quota`",
+    ),
+    (
+        "SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+        "yes",
+        "re-authentication too (KIP-368); delegation tokens (KIP-48)",
+    ),
+    ("ACLs: StandardAuthorizer, prefixes, hosts and ranges", "yes", "each API by one table"),
+    (
+        "TLS: SSL and SASL_SSL listeners, client certificates, mapping rules",
+        "yes",
+        "key stores are PEM; certificates are renewed while brokers run",
+    ),
+    ("share groups, streams groups, tiered storage", "no", ""),
+)
+"""Rows of the feature table: a feature of Kafka, whether it works, and a remark."""
+DEPARTURES = (
+    (
+        "the length of a salted password",
+        "Kafka stores whatever AlterUserScramCredentials brings as a salted password. Here it has "
+        "the length of the mechanism's hash, 32 or 64 bytes, or is refused with "
+        "UNACCEPTABLE_CREDENTIAL: of another length it can come from no password, and no "
+        "login would succeed with it.",
+    ),
+    (
+        "log.retention.ms and others that a former release stored",
+        "A stored value that Kafka 4.4's bounds refuse is passed over with a warning, and the "
+        "default holds.",
+    ),
+    (
+        "names of broker settings that are unknown",
+        "Stored, described as sensitive and accepted as by Kafka, and warned about once; one of "
+        "the security family is refused. `ottla config set` refuses them all.",
+    ),
+    (
+        "byte quotas: a token bucket",
+        "Kafka measures a rate over windows and forgets a burst all at once when its window "
+        "goes, so that a client gets between half of its limit and a third more over a minute. "
+        "Here what is overdrawn stays overdrawn until it is paid off, and a minute gives the "
+        "limit. The throttle has Kafka's formula; the request quota has Kafka's rate.",
+    ),
+    (
+        "whole batches for limited clients",
+        "Kafka cuts a response wherever its bytes end, and the client pays for a part of a "
+        "batch that it has to fetch again. A client with a byte quota is given whole batches; "
+        "one larger than ten windows of its limit once it has saved up all it can. Clients "
+        "without a quota get what Kafka gives.",
+    ),
+    (
+        "bounded producer state",
+        "Kafka remembers every producer until producer.id.expiration.ms, whatever memory that "
+        "takes. Here a log remembers 10,000 at most and all logs of a broker 250,000 together; "
+        "the ones that were silent for longest are forgotten first, 64 of each log never for "
+        "the sake of others. A producer that was forgotten is served as a new one.",
+    ),
+    (
+        "a full disk (ENOSPC, EDQUOT, EFBIG)",
+        "Kafka takes the whole log directory offline, and stops with the last one. Here appends "
+        "are refused with KAFKA_STORAGE_ERROR, reads go on, and appends are accepted again when "
+        "there is room: space is made by deleting records, which needs the broker. Other errors "
+        "take a log offline.",
+    ),
+    (
+        "group.consumer.assignment.interval.ms is 0 by default",
+        "Kafka 4.4 has 1000, which batches the work of its assignors. Here a target is computed "
+        "in steps beside other requests, and a member that joins is answered with its "
+        "partitions; Kafka answers at once with none, and the member gets them with a later "
+        "heartbeat.",
+    ),
+    (
+        "addresses only in connection quotas",
+        "max.connections.per.ip.overrides and entities of type ip take IP addresses. Kafka also "
+        "takes a name that resolves; every node resolves it once, to the first address that its "
+        "resolver gives, and keeps that for as long as it runs. Here a name is refused "
+        "(INVALID_REQUEST, or the start), as Kafka refuses one that does not resolve.",
+    ),
+    (
+        "the size of a fetch under quota",
+        "Kafka charges the response's body and its length, here the whole frame is charged, "
+        "five bytes more.",
+    ),
+    (
+        "a node's own metrics do not leave by OpenTelemetry's SDK",
+        "Its traces do. The SDK (1.45) has no Summary, which Kafka's request times are, sums up "
+        "what goes beyond 2,000 series of an instrument, and collects and encodes in one piece. "
+        "Of 30,000 points it took 22 µs of CPU each and held the interpreter for 655 ms; "
+        "`telemetry/metrics/own_otlp` took 7 µs and 3 ms at the longest (medians of 7 rounds on a "
+        "busy machine of two cores, Python 3.11). What arrives at collectors is the same OTLP. "
+        "`python -m ottla.bench.own_metrics_beside_sdk` measures it again.",
+    ),
+    (
+        "leader epochs below the log start",
+        "Kafka drops them as the log start is raised, here they stay until the segment with their "
+        "records is removed: a kill may take the log start back, and a log with records of epochs "
+        "that it does not know would report no divergence to followers.",
+    ),
+    (
+        "a log that ends below its checkpoints, or is gone",
+        "Kafka opens what is there, and may elect it; here such a replica leaves ISR and ELR, is "
+        "filled again by a whole one, and leads only by an unclean election.",
+    ),
+    (
+        "a `.txnindex` or a closed segment that changed",
+        "Kafka takes any `.txnindex` with plausible entries; here digests and sizes that the last "
+        "flush or clean stop wrote are compared, and what differs is built or checked again.",
+    ),
+)
+"""Deliberate differences from Kafka, with their reasons."""
+
+FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end -->\n"
+
+
+def features_table() -> str:
+    """Return the table of Kafka's features."""
+    return table(("feature of Kafka", "works", "note"), FEATURES)
+
+
+def with_features(readme: str) -> str:
+    """Return the text of the README with the table of features between its two marks."""
+    before, _, rest = readme.partition(FEATURES_BEGIN)
+    _, _, after = rest.partition(FEATURES_END)
+    return before + FEATURES_BEGIN + features_table() + FEATURES_END + after
+
+
+def settings_page() -> str:
+    """Return docs/reference/settings.md."""
+    sections = [
+        ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
+        (
+            "Controllers",
+            {
+                **definitions(ControllerConfig),
+                **definitions(MutationQuotaConfig),
+                **definitions(AuthorizerConfig),
+                **definitions(DiskConfig),
+            },
+        ),
+        ("Topics", TOPIC_DEFINITIONS),
+        ("Groups", definitions_of(ConfigKind.GROUP)),
+        ("Client metrics subscriptions", definitions(SubscriptionConfig)),
+        ("Producer of `ottla.client`", definitions(ProducerConfig)),
+        ("Consumer of `ottla.client`", definitions(ConsumerConfig)),
+    ]
+    text = (
+        f"{NOTICE}# Settings\n\nKeys, units and defaults are Kafka's; keys of our own begin with "
+        "`ottla.`. A setting of the security family is served or refused, never ignored.\n"
+    )
+    idle = (
+        (code(key), "" if one.default is None else code(one.default), one.has_no_effect_yet)
+        for key, one in sorted(idle_definitions().items())
+        if not one.is_internal
+    )
+    for title, found in sections:
+        rows = (_setting_row(each) for _, each in sorted(found.items()))
+        text += f"\n## {title}\n\n{table(('key', 'default', 'allowed', 'meaning'), rows)}"
+    text += (
+        "\n## Keys of Kafka without meaning\n\nA file may have them and a running broker accepts "
+        "them where Kafka's does: they are checked, stored, described, and warned about once.\n\n"
+    )
+    return text + table(("key", "default", "why it has no meaning"), idle)
+
+
+def _setting_row(setting: Definition) -> tuple[str, ...]:
+    note = " Can be changed while the broker runs." if setting.is_dynamic else ""
+    return (
+        code(setting.key),
+        "" if setting.default is None else code(setting.default),
+        setting.allowed(),
+        setting.documentation + note,
+    )
+
+
+def compatibility_page() -> str:
+    """Return docs/reference/compatibility.md."""
+    rows = [
+        (str(api.key), api.name, f"{api.lowest}–{api.latest_stable}")
+        for api in API.values()
+        if api.key in BROKER_KEYS
+    ]
+    own = [(str(api.key), api.name) for api in API.values() if api.is_own]
+    missing = [
+        (capability, ", ".join(API[key].name for key in keys))
+        for capability, keys in MISSING.items()
+        if not BROKER_KEYS.intersection(keys)
+    ]
+    named = {key for keys in MISSING.values() for key in keys}
+    others = [
+        (API[key].name,)
+        for key in API
+        if key not in BROKER_KEYS | named and API[key].on_broker and not API[key].is_own
+    ]
+    return (
+        f"{NOTICE}# Compatibility\n\n{features_table()}\n## By decision\n\n"
+        f"{table(('what differs', 'why'), DEPARTURES)}\n## The protocol\n\n"
+        "The protocol is that of Apache Kafka 4.4. "
+        "A broker lists the APIs below in ApiVersions, and refuses others with UNSUPPORTED_VERSION."
+        "\n\n### Served\n\n"
+        f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
+        f"{table(('capability', 'APIs'), missing)}\n"
+        f"Also not served on a broker's listener: {', '.join(name for (name,) in others)}.\n\n"
+        f"### Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
+    )
+
+
+def metrics_page(of_brokers: Registry) -> str:
+    """Return docs/reference/metrics.md. `of_brokers` is the metrics registry of a running
+    broker."""
+    text = (
+        f"{NOTICE}# Metrics\n\n`/metrics` of a node (`metrics.prometheus.port`). Names are Kafka's "
+        "MBeans by the usual rules of the JMX exporter; names of our own begin with `ottla_`. "
+        "What clients report is on [its page](../telemetry.md).\n"
+    )
+    registries = {"Brokers": of_brokers, "Controllers": empty_controller_registry()}
+    for title, registry in registries.items():
+        found = {each.name: each for each in registry.collect() if each is not None}
+        rows = [
+            (code(name), each.kind.value, ", ".join(each.label_names), each.help)
+            for name, each in sorted(found.items())
+        ]
+        text += f"\n## {title}\n\n{table(('name', 'kind', 'labels', 'meaning'), rows)}"
+    return text
+
+
+def permissions_page() -> str:
+    """Return docs/reference/permissions.md."""
+    return (
+        f"{NOTICE}{INTRODUCTION}{table(COLUMNS, permission_rows(is_own=False))}\n## Our own\n\n"
+        f"{table(COLUMNS, permission_rows(is_own=True))}\n## Between nodes\n\n"
+        "Where nodes show each other certificates, a caller without one is refused before this.\n\n"
+        f"{table(('gRPC method', 'operations'), rpc_rows())}"
+    )
+
+
+async def pages() -> dict[str, str]:
+    """Return every page by its file name."""
+    async with open_in_process_cluster() as cluster:
+        metrics = metrics_page(cluster.brokers[NodeId(1)].registry)
+    return {
+        "cli.md": cli_page(),
+        "client.md": reference(),
+        "compatibility.md": compatibility_page(),
+        "metrics.md": metrics,
+        "permissions.md": permissions_page(),
+        "settings.md": settings_page(),
+    }
+
+
+def main() -> None:
+    """Write the pages below the given folder."""
+    folder = Path(sys.argv[1])
+    for name, text in trio.run(pages).items():
+        (folder / "reference" / name).write_text(text)
+    for name, text in scripts().items():
+        (COMPLETIONS / name).write_text(text)
+    readme = folder.parent / "README.md"
+    readme.write_text(with_features(readme.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Flat codec of OffsetCommit: requests for one topic, read directly from the frame, and their
+responses.
+
+A member commits its partitions of a topic again and again. Such a request is read in place: the
+bytes before the offsets identify the member and the topic, and only the offsets are decoded. The
+response repeats the bytes by which the request identifies the topic. This module makes no
+decisions: `read_flat_commit` leaves every unusual request, valid or not, to the generated codec.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from ottla.model.errors import ProtocolError
+from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
+from ottla.wire.codec_runtime import find_uuid, keep_uuid
+from ottla.wire.codec_types import ZERO_UUID
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+FLEXIBLE_FROM: Final = 8
+"""First version with compact lengths and tagged fields."""
+
+ONE: Final = 2
+"""Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
+
+LONG_SIZE: Final = 0x80
+"""Bit of a compact size that is set if the size continues in the next byte."""
+
+ROWS_MAX: Final = 50
+"""Maximum number of offsets in a request that is read by this module. Such a request is served
+without yielding, which takes about a millisecond."""
+
+TOPIC_ID_BYTES: Final = 16
+NO_TAGS_BEHIND: Final = b"\0\0"
+"""Empty tagged fields of the topic and of the message, in the request and in the response."""
+
+_read_row: Final = Struct(">iqiB").unpack_from
+"""Fields: partition, offset, leader epoch, compact size of the metadata."""
+ROW_BYTES: Final = 4 + 8 + 4 + 1
+_read_generation: Final = Struct(">i").unpack_from
+
+_answer_head: Final = Struct(">iixi").pack
+"""Fields: length, correlation id, no tags, throttle time."""
+HEAD_BYTES: Final = 4 + 1 + 4
+"""Size of the response header and throttle time, without the length."""
+_answer_row: Final = Struct(">ihx").pack
+"""Fields: partition, error, no tags."""
+_one_row: Final = Struct(">Bihxxx").pack
+"""Fields: partition count, partition, error, tags of the partition, the topic and the message."""
+
+CommitRow: TypeAlias = tuple[int, int, int, str]
+"""Partition, offset, leader epoch and metadata of one commit."""
+
+
+class FlatCommit:
+    """An OffsetCommit request for at most ROWS_MAX partitions of one topic."""
+
+    __slots__ = ("committer", "is_by_id", "rows")
+
+    def __init__(self, committer: bytes, rows: list[CommitRow], is_by_id: bool) -> None:
+        self.committer = committer
+        """Bytes of the request before the offsets: group, generation, member, instance and
+        topic."""
+        self.rows = rows
+        self.is_by_id = is_by_id
+        """True if the request has the topic's id, False if it has its name."""
+
+    @property
+    def _member_at(self) -> int:
+        return self.committer[0] + 4
+
+    @property
+    def _instance_at(self) -> int:
+        return self._member_at + self.committer[self._member_at]
+
+    @property
+    def _topics_at(self) -> int:
+        return self._instance_at + (self.committer[self._instance_at] or 1)
+
+    @property
+    def place(self) -> bytes:
+        """Bytes of the request that identify the topic, which the response repeats."""
+        return self.committer[self._topics_at :]
+
+    @property
+    def name(self) -> str:
+        """Name of the topic, or "" if the request has its id."""
+        return "" if self.is_by_id else _text(self.committer[self._topics_at + 2 :])
+
+    @property
+    def topic_id(self) -> UUID:
+        """Id of the topic, or the zero id if the request has its name."""
+        if not self.is_by_id:
+            return ZERO_UUID
+        data = self.committer[self._topics_at + 1 :]
+        return find_uuid(data) or keep_uuid(data)
+
+    def head(self) -> OffsetCommitRequest:
+        """Return the request as a message object without topics."""
+        data, member_at, instance_at = self.committer, self._member_at, self._instance_at
+        instance = data[instance_at + 1 : self._topics_at]
+        return OffsetCommitRequest(
+            group_id=_text(data[1 : member_at - 4]),
+            generation_id_or_member_epoch=_read_generation(data, member_at - 4)[0],
+            member_id=_text(data[member_at + 1 : instance_at]),
+            group_instance_id=_text(instance) if data[instance_at] else None,
+        )
+
+    def decoded(self) -> OffsetCommitRequest:
+        """Return the request as the generated codec decodes it, with "" for null metadata."""
+        request = self.head()
+        partitions = [
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=leader_epoch,
+                committed_metadata=metadata,
+            )
+            for index, offset, leader_epoch, metadata in self.rows
+        ]
+        request.topics = [
+            OffsetCommitRequestTopic(name=self.name, topic_id=self.topic_id, partitions=partitions)
+        ]
+        return request
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("OffsetCommitRequest has text that is no UTF-8") from None
+
+
+def read_flat_commit(frame: memoryview, at: int, version: int) -> FlatCommit | None:
+    """Return the request whose body begins at `at`, or None if the generated codec must read it."""
+    if version < FLEXIBLE_FROM:
+        return None
+    start = at
+    size = len(frame)
+    try:
+        group_size = frame[start]
+        member_at = start + group_size + 4
+        member_size = frame[member_at]
+        instance_at = member_at + member_size
+        instance_size = frame[instance_at]
+        topics_at = instance_at + (instance_size or 1)
+        is_by_id = version >= OFFSETS_TOPIC_IDS_FROM
+        name_size = TOPIC_ID_BYTES if is_by_id else frame[topics_at + 1]
+        at = topics_at + 1 + name_size
+        if (
+            (group_size | member_size | instance_size | name_size) & LONG_SIZE
+            or frame[topics_at] != ONE
+            or not (group_size and member_size and name_size)
+        ):
+            return None
+        count = frame[at] - 1
+        at += 1
+        if not 0 < count <= ROWS_MAX or size < at + count * (ROW_BYTES + 1):
+            return None
+        committer = bytes(frame[start : at - 1])
+        rows: list[CommitRow] = []
+        for _ in range(count):
+            if size < at + ROW_BYTES:
+                return None
+            index, offset, leader_epoch, metadata_size = _read_row(frame, at)
+            at += ROW_BYTES
+            metadata = ""
+            if metadata_size > 1:
+                if metadata_size & LONG_SIZE:
+                    return None
+                metadata = str(frame[at : at + metadata_size - 1], "utf-8")
+                at += metadata_size - 1
+            if frame[at]:
+                return None
+            at += 1
+            rows.append((index, offset, leader_epoch, metadata))
+        if bytes(frame[at:]) != NO_TAGS_BEHIND:
+            return None
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return FlatCommit(committer, rows, is_by_id)
+
+
+def flat_commit_answer(
+    correlation_id: int,
+    place: bytes,
+    rows: list[CommitRow],
+    codes: Sequence[int],
+    throttle_ms: int,
+) -> bytes:
+    """Return the frame of the response to a `FlatCommit`, with an error code for each row."""
+    if len(rows) == 1:
+        rest = _one_row(ONE, rows[0][0], codes[0])
+    else:
+        parts = [bytes((len(rows) + 1,))]
+        for row, code in zip(rows, codes, strict=True):
+            parts.append(_answer_row(row[0], code))
+        parts.append(NO_TAGS_BEHIND)
+        rest = b"".join(parts)
+    length = HEAD_BYTES + len(place) + len(rest)
+    return _answer_head(length, correlation_id, throttle_ms) + place + rest

@@ -1,0 +1,181 @@
+"""Flat codec of Produce: requests with one batch, read directly from the frame, and their
+responses.
+
+Most producers send one batch per request. Such a request is read in place, without the objects of
+the generated codec. Its response repeats the bytes by which the request identifies the topic and
+the partition. This module makes no decisions: `FlatProduce` has the fields of `ProduceRequest` that
+a handler reads, and `read_flat_produce` leaves every unusual request, valid or not, to the
+generated codec.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import ClassVar, Final
+from uuid import UUID
+
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
+from ottla.wire.codec_runtime import find_uuid, keep_uuid
+from ottla.wire.codec_types import ZERO_UUID
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+FLEXIBLE_FROM: Final = 9
+"""First version with compact lengths and tagged fields."""
+
+ONE: Final = 2
+"""Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
+
+NULL: Final = 0
+LONG_SIZE: Final = 0x80
+"""Bit of a compact size that is set if the size continues in the next byte."""
+
+ID_PLACE_BYTES: Final = 1 + 16 + 1 + 4
+"""Size of the topic and partition fields with a topic id: topic count, id, partition count,
+index."""
+NAME_PLACE_BYTES: Final = 1 + 1 + 4
+"""Size of the topic and partition fields with a topic name, without the compact size of the
+name."""
+
+_read_start: Final = Struct(">BhiBB").unpack_from
+"""Fields: transactional id, acks, timeout, topic count, compact size of the topic's name."""
+START_BYTES: Final = 1 + 2 + 4
+
+_read_tags: Final = Struct(">BH").unpack_from
+"""Fields: tagged fields of the partition, tagged fields of the topic and the request."""
+NO_TAGS: Final = (0, 0)
+TAGS_BYTES: Final = 3
+REST_BYTES_MIN: Final = 1 + BATCH_HEADER_BYTES + TAGS_BYTES
+
+ANSWER_REST: Final = "hqqqBBBBiB"
+"""Fields: error, base offset, append time, log start offset, record errors, message, tags of the
+partition and the topic, throttle time, tags."""
+ANSWER_BYTES: Final = 4 + 1 + Struct(f">{ANSWER_REST}").size
+"""Size of a response without its length field and its topic and partition fields."""
+_answers: Final[dict[int, Callable[..., bytes]]] = {}
+"""Response writers by the size of the topic and partition fields; there are about 130 sizes."""
+NO_ELEMENTS: Final = 1
+"""Compact count of an empty array."""
+
+ACKS: Final = (-1, 0, 1)
+
+
+class FlatProduce:
+    """A Produce request with one batch for one partition, outside of a transaction."""
+
+    __slots__ = ("acks", "is_by_id", "place", "records", "timeout_ms")
+    transactional_id: ClassVar[str | None] = None
+
+    def __init__(
+        self, acks: int, timeout_ms: int, place: bytes, records: memoryview, is_by_id: bool
+    ) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.place = place
+        """Bytes of the request that identify the topic and the partition."""
+        self.records = records
+        """View of the record batch in the request's frame."""
+        self.is_by_id = is_by_id
+        """True if the request has the topic's id, False if it has its name."""
+
+    @property
+    def name(self) -> str:
+        """Name of the topic, or "" if the request has its id.
+
+        Raises ProtocolError if the name is not UTF-8.
+        """
+        if self.is_by_id:
+            return ""
+        try:
+            return self.place[2:-5].decode()
+        except UnicodeDecodeError:
+            raise ProtocolError("ProduceRequest has text that is no UTF-8") from None
+
+    @property
+    def topic_id(self) -> UUID:
+        """Id of the topic, or the zero id if the request has its name."""
+        if not self.is_by_id:
+            return ZERO_UUID
+        data = self.place[1:17]
+        return find_uuid(data) or keep_uuid(data)
+
+    @property
+    def topic_data(self) -> list[TopicProduceData]:
+        """The topic and its batch, as the generated codec decodes them."""
+        index = int.from_bytes(self.place[-4:], "big", signed=True)
+        data = PartitionProduceData(index=index, records=self.records)
+        return [TopicProduceData(name=self.name, topic_id=self.topic_id, partition_data=[data])]
+
+    def decoded(self) -> ProduceRequest:
+        """Return the request as the generated codec decodes it."""
+        return ProduceRequest(
+            acks=self.acks, timeout_ms=self.timeout_ms, topic_data=self.topic_data
+        )
+
+
+def read_flat_produce(frame: memoryview, at: int, version: int) -> FlatProduce | None:
+    """Return the request whose body begins at `at`, or None if the generated codec must read it."""
+    size = len(frame)
+    if version < FLEXIBLE_FROM or size < at + START_BYTES + ID_PLACE_BYTES:
+        return None
+    transactional_id, acks, timeout_ms, topic_count, name_size = _read_start(frame, at)
+    at += START_BYTES
+    if version >= PRODUCE_TOPIC_IDS_FROM:
+        is_by_id = True
+        end = at + ID_PLACE_BYTES
+    else:
+        is_by_id = False
+        end = at + NAME_PLACE_BYTES + name_size
+        if not name_size or name_size & LONG_SIZE:
+            return None
+    if (
+        transactional_id != NULL
+        or topic_count != ONE
+        or acks not in ACKS
+        or size < end + REST_BYTES_MIN
+        or frame[end - 5] != ONE
+    ):
+        return None
+    batch_at = end + 1
+    batch_size: int = frame[end] - 1
+    if batch_size >= LONG_SIZE - 1:
+        if frame[batch_at] & LONG_SIZE:
+            return None
+        batch_size += (frame[batch_at] << 7) - LONG_SIZE
+        batch_at += 1
+    batch_end = batch_at + batch_size
+    if (
+        batch_size < BATCH_HEADER_BYTES
+        or size != batch_end + TAGS_BYTES
+        or _read_tags(frame, batch_end) != NO_TAGS
+    ):
+        return None
+    return FlatProduce(acks, timeout_ms, bytes(frame[at:end]), frame[batch_at:batch_end], is_by_id)
+
+
+def flat_produce_answer(
+    correlation_id: int,
+    place: bytes,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+    throttle_ms: int,
+) -> bytes:
+    """Return the frame of the response to a `FlatProduce` whose batch is acknowledged."""
+    size = len(place)
+    # fmt: off
+    return (_answers.get(size) or _writer_of(size))(
+        ANSWER_BYTES + size, correlation_id, place, 0, base_offset, log_append_time_ms,
+        log_start_offset, NO_ELEMENTS, NULL, 0, 0, throttle_ms, 0,
+    )
+    # fmt: on
+
+
+def _writer_of(place_bytes: int) -> Callable[..., bytes]:
+    """Return the writer of responses with topic and partition fields of this size."""
+    write = _answers[place_bytes] = Struct(f">iix{place_bytes}s{ANSWER_REST}").pack
+    return write

@@ -1,0 +1,28 @@
+"""Operations that the caller of a gRPC method between nodes must be allowed, one row per method.
+
+A test fails if a method of the services has no row.
+"""
+
+from ottla.model.security.acls import AclOperation
+from ottla.wire.api import Need, on_cluster
+
+_CONTROLLER = (
+    "Register",
+    "Heartbeat",
+    "Attend",
+    "AlterPartition",
+    "AllocateProducerIds",
+    "AssignReplicasToDirs",
+    "Unregister",
+    "Forward",
+)
+_QUORUM = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
+
+RPC_NEEDS: dict[str, Need] = dict.fromkeys(
+    (
+        *(f"/ottla.controller.Controller/{name}" for name in _CONTROLLER),
+        *(f"/ottla.quorum.Quorum/{name}" for name in _QUORUM),
+    ),
+    on_cluster(AclOperation.CLUSTER_ACTION),
+)
+"""The need of each method, by its path. Only nodes call these methods."""
