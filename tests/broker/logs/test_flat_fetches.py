@@ -1,6 +1,7 @@
 """Fetch requests read by the flat codec: the same responses and states as by the generated one."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 from uuid import UUID
 
@@ -16,15 +17,21 @@ from ottla.jepsen.fuzz.mini_broker import (
     TOPIC,
     WALL_MS,
     MiniBroker,
+    cluster,
     id_of,
 )
+from ottla.jepsen.in_memory_controller import CountingRng
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.metadata.acl_table import AclTable
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset, ProducerId
 from ottla.model.limits import INT64_MAX, MIB
 from ottla.model.quotas.quota_limits import CLIENT_ID, QuotaEntity
+from ottla.model.run_now import run_now
 from ottla.model.security.acls import (
     ANONYMOUS,
     WILDCARD,
@@ -42,6 +49,7 @@ from ottla.wire.apis import FETCH
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.fetch_request import (
     FetchPartition,
     FetchRequest,
@@ -57,6 +65,8 @@ from ottla.wire.messages.write_txn_markers_request import (
 )
 
 VERSIONS = range(4, 19)
+VERSION = 17
+"""Version of the fetches that are not drawn from a seed."""
 STEPS = 60
 SEEDS = 40
 FLEXIBLE_FROM = 12
@@ -382,3 +392,91 @@ def test_both_codecs_answer_in_the_same_bytes_and_leave_the_same_state(seed: int
     history = History(seed)
     history.run()
     assert history.answers
+
+
+def batch_of(value: bytes) -> bytes:
+    return build_batch([(WALL_MS, None, value)])
+
+
+def fetch_frame(offset: int, *, wait_ms: int = 0) -> bytes:
+    """Return the frame of a consumer's fetch of partition 0, which the flat codec reads."""
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=MIB)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=MIB,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=id_of(TOPIC), partitions=[asked])],
+    )
+    return frame_of(request, VERSION)
+
+
+def error_of(answer: bytes) -> int:
+    """Return the error code of the partition in a response."""
+    response = decode(FetchResponse, VERSION, answer[8 + 1 :])
+    (topic,) = response.responses
+    (part,) = topic.partitions
+    return part.error_code
+
+
+def image_without_topic() -> MetadataImage:
+    controller = copy(cluster())
+    controller.rng = CountingRng(drawn=controller.rng.drawn)
+    controller.forward(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)]))
+    return controller.image
+
+
+def publish(both: BothCodecs, image: MetadataImage) -> None:
+    """Pass an image to the replicas of both brokers."""
+    for broker in both:
+        delta = MetadataDelta.between(broker.table.image, image)
+        run_now(broker.core.metadata.publish(delta, image))
+        run_now(broker.core.replicas.publish(delta, image))
+
+
+def deliver_to_each(both: BothCodecs, data: bytes) -> bytes:
+    """Deliver frames while no replica may be there, and return the response of both brokers."""
+    answers = {_deliver(broker, data) for broker in both}
+    (answer,) = answers
+    return answer
+
+
+def test_a_truncated_log_serves_the_records_that_replaced_the_old_ones() -> None:
+    both = BothCodecs()
+    both.append(0, batch_of(b"first"))
+    both.append(0, batch_of(b"old"))
+    assert b"old" in both.send(fetch_frame(1))
+
+    for broker in both:
+        run_now(log_of(partition_of(broker, 0)).truncate_to(Offset(1)))
+    both.append(0, batch_of(b"new"))
+
+    answer = both.send(fetch_frame(1))
+    assert b"new" in answer
+    assert b"old" not in answer
+
+
+def test_a_partition_that_was_looked_up_is_unknown_once_removed_and_found_when_it_returns() -> None:
+    both = BothCodecs()
+    both.append(0, batch_of(b"before"))
+    assert b"before" in both.send(fetch_frame(0))
+    assert both.flat.core.data.fetch._places, "the flat path found the partition"
+
+    publish(both, image_without_topic())
+    assert error_of(deliver_to_each(both, fetch_frame(0))) == ErrorCode.UNKNOWN_TOPIC_ID
+
+    publish(both, cluster().image)
+    returned = partition_of(both.flat, 0)
+    offset = log_of(returned).end_offset
+    both.append(0, batch_of(b"after"))
+    assert b"after" in both.send(fetch_frame(offset))
+    assert list(both.flat.core.data.fetch._places.values()) == [returned]
+
+
+def test_a_waiting_fetch_is_answered_when_its_partition_is_removed() -> None:
+    both = BothCodecs()
+    assert both.send(fetch_frame(0, wait_ms=500)) == b""
+
+    publish(both, image_without_topic())
+
+    assert error_of(deliver_to_each(both, b"")) == ErrorCode.UNKNOWN_TOPIC_ID
