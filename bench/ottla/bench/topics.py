@@ -7,12 +7,10 @@ kept.
 """
 
 import secrets
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 import trio
@@ -21,7 +19,7 @@ from ottla.bench.load import Load, make_topic
 from ottla.client import open_admin
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.visible_text import visible
-from ottla.node.local.interrupts_driver import interrupt
+from ottla.node.local.interrupts_driver import interrupted_by_sigterm
 
 PREFIX = "ottla-bench"
 DELETE_TIMEOUT_S = 15.0
@@ -82,7 +80,7 @@ def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator
     """Yield the topics of a run. Topics that the run created itself are deleted at the end, however
     the run ends."""
     topics = RunTopics(bootstrap, given, is_kept=is_kept)
-    with _terminated_as_interrupted():
+    with interrupted_by_sigterm():
         try:
             yield topics
         finally:
@@ -105,20 +103,6 @@ async def _delete(bootstrap: str, names: Sequence[str]) -> dict[str, str]:
                 if refusal is not None and refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             }
     return dict.fromkeys(names, f"no answer in {DELETE_TIMEOUT_S:g} s")
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does, so that `timeout 60 ottla bench …` cleans up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        with suppress(TypeError):  # a handler that Python did not install
-            signal.signal(signal.SIGTERM, before)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,6 +15,8 @@ garbage.py            pauses of the garbage collector
 compiled.py           the installed form, compiled or interpreted, and mypyc's attributes
 buggify.py            rare choices that only the simulation makes
 run_now.py            runs a coroutine that never waits, without an event loop
+signal_handlers_driver.py
+                      signal handlers that are installed for the duration of a block
 install_hint.py       the command that installs an extra
 version.py            the version of all packages
 unicode_text.py       texts that UTF-8 cannot encode

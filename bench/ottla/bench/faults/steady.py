@@ -13,6 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ottla.bench.faults.audit import STAMP, login_of
 from ottla.bench.faults.ledger import NOT_ACKNOWLEDGED, UNKNOWN_OFFSET, LedgerLane, LedgerWriter
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.signal_handlers_driver import signal_handlers
 
 TICK_S = 0.005
 """Interval between sends in seconds.  With a longer one, records are sent in bursts; a shorter one
@@ -100,19 +102,13 @@ class Writer:
     def run(self, progress: Callable[[int], None]) -> SteadyRun:
         """Send until the duration is over or a signal arrives, then wait for the last responses.
         Returns the result of the run."""
-        before = {
-            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
+        stopped_by = signal_handlers(self._stop, signal.SIGINT, signal.SIGTERM)
+        with stopped_by, closing(self._ledger):
             self._send(progress)
             ends_at = time.monotonic() + LAST_ANSWERS_S
             for producer in self._producers.values():
                 left_s = max(0.0, ends_at - time.monotonic())
                 self.sent.unanswered += producer.flush(left_s)
-        finally:
-            self._ledger.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
         return self.sent
 
     def _send(self, progress: Callable[[int], None]) -> None:

@@ -26,6 +26,7 @@ from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.signal_handlers_driver import signal_handlers
 
 EQUAL_SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -270,8 +271,5 @@ def ends_by_sigterm() -> Iterator[None]:
     def end(*_: object) -> NoReturn:
         raise SystemExit(TERMINATED)
 
-    earlier = signal.signal(signal.SIGTERM, end)
-    try:
+    with signal_handlers(end, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ottla.cli.common import print_json, print_table
 from ottla.cli.options import Declared, option
 from ottla.cli.terminal import draw, is_watched, note, say, say_block, wipe
 from ottla.cli.times import parse_duration
+from ottla.model.signal_handlers_driver import signal_handlers
 
 if TYPE_CHECKING:
     from ottla.jepsen.world.soak import Soak
@@ -89,23 +90,15 @@ def _stopped_by_signals() -> Iterator["_Stop"]:
     """Yield a function that returns True once a signal was received. A second signal ends the
     process as usual."""
     stop = _Stop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         stop.is_asked = True
-        restore()
+        handlers.close()
         note("stopping: what is under way is finished first")
 
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    for number in before:
-        signal.signal(number, hear)
-    try:
+    with ExitStack() as handlers:
+        handlers.enter_context(signal_handlers(request_stop, signal.SIGINT, signal.SIGTERM))
         yield stop
-    finally:
-        restore()
 
 
 class _Stop:

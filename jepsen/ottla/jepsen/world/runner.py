@@ -20,6 +20,7 @@ from types import FrameType
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Engine, RunOutcome, make_engine, run_once
 from ottla.jepsen.world.violation import Violation
+from ottla.model.signal_handlers_driver import signal_handlers
 
 RUN_SECONDS_MAX = 120
 """CPU time in seconds after which a run counts as hung. Without the limit, an endless loop in the
@@ -277,12 +278,9 @@ def bounded_runs() -> Iterator[Callable[[], None]]:
         signal.setitimer(signal.ITIMER_PROF, RUN_SECONDS_MAX)
         signal.alarm(RUN_SECONDS_MAX * WALL_FACTOR_MAX)
 
-    numbers = (signal.SIGPROF, signal.SIGALRM)
-    before = [signal.signal(number, strike) for number in numbers]
-    try:
-        yield start_clock
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.alarm(0)
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+    with signal_handlers(strike, signal.SIGPROF, signal.SIGALRM):
+        try:
+            yield start_clock
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.alarm(0)

@@ -2,10 +2,11 @@
 it."""
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+
+from ottla.model.signal_handlers_driver import signal_handlers
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -21,6 +22,11 @@ def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
+def interrupted_by_sigterm() -> AbstractContextManager[None]:
+    """Let SIGTERM end a block as Ctrl-C does, so that `timeout 60 COMMAND` cleans up, too."""
+    return signal_handlers(interrupt, signal.SIGTERM)
+
+
 @contextmanager
 def lasting_interrupts() -> Iterator[Callable[[], None]]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises it again.
@@ -29,22 +35,16 @@ def lasting_interrupts() -> Iterator[Callable[[], None]]:
     it makes an object; then a loop that calls the yielded function ends nevertheless.  Not for code
     that runs Trio in the main thread, which has a SIGINT handler of its own.
     """
-    came = threading.Event()
+    is_interrupted = False
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.set()
+        nonlocal is_interrupted
+        is_interrupted = True
         raise KeyboardInterrupt
 
     def check() -> None:
-        if came.is_set():
+        if is_interrupted:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with interrupted_by_sigterm(), signal_handlers(note, signal.SIGINT):
         yield check
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield check
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from ottla.model.signal_handlers_driver import signal_handlers
 from ottla.pipeline.run.progress import BatchProgress, is_batch, progress_of
 
 POLL_S = 0.2
@@ -160,9 +161,5 @@ def asked_by_signals(ending: QueriesEnding, tell: Callable[[], None]) -> Iterato
         ending.ask()
         tell()
 
-    before = {which: signal.signal(which, on_signal) for which in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with signal_handlers(on_signal, signal.SIGINT, signal.SIGTERM):
         yield
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
