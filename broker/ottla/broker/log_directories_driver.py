@@ -21,7 +21,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, is_cordoned
 from ottla.node.quorum.quorum_driver import QuorumMember
-from ottla.storage.directories.disk_room import RoomReport
+from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.manager.log_manager_driver import LogManager
 
@@ -68,12 +68,12 @@ class LogDirectories:
         parts.figures(self._figures)
         parts.problems(self._problems)
 
-    def free_spaces(self) -> list[RoomReport]:
+    def free_spaces(self) -> list[FreeSpaceReport]:
         """Return the free space of each log directory, and last that of a separate metadata
         directory."""
-        free_spaces = [directory.room for directory in self._logs.directories if directory.is_live]
-        free_spaces += [] if self._member.room in free_spaces else [self._member.room]
-        return [room.report() for room in free_spaces]
+        free_spaces = [one.free_space for one in self._logs.directories if one.is_live]
+        free_spaces += [] if self._member.free_space in free_spaces else [self._member.free_space]
+        return [each.report() for each in free_spaces]
 
     async def _retry(self) -> None:
         while True:

@@ -194,7 +194,7 @@ def _open_member(
         rng=seams.rng,
         errors=errors,
         disks=config.disks,
-        room=next((one.room for one in logs.directories if one.path == path), None),
+        free_space=next((one.free_space for one in logs.directories if one.path == path), None),
     )
 
 

@@ -17,11 +17,11 @@ from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.quotas.rates import WindowShape, whole_ms
 from ottla.model.settings.storage.disks import DiskConfig
 from ottla.node.authorizer_metrics import AuthorizerMetrics
+from ottla.node.free_space_metrics import free_space_families, reserve_families
 from ottla.node.quorum.quorum_metrics import voter_families
-from ottla.node.room_metrics import reserve_families, room_families
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict
-from ottla.storage.directories.disk_room import DiskRoom, RoomReport
+from ottla.storage.directories.free_space import FreeSpace, FreeSpaceReport
 from ottla.telemetry.metrics.instruments import (
     Counter,
     Family,
@@ -97,7 +97,7 @@ def controller_registry(
     wall_ms: Callable[[], int],
     now_ms: Callable[[], int],
     mutations: MutationQuotas,
-    room: Callable[[], RoomReport] = lambda: DiskRoom("", DiskConfig()).report(0),
+    free_space: Callable[[], FreeSpaceReport] = lambda: FreeSpace("", DiskConfig()).report(0),
     reserved_bytes: Callable[[], int] = lambda: 0,
     authorizer: StandardAuthorizer | None = None,
     voter_state: Callable[[], tuple[Standing, VoterVerdict | None]] = lambda: (Standing.FULL, None),
@@ -108,7 +108,7 @@ def controller_registry(
     registry.register(lambda: _cluster(image()))
     registry.register(lambda: _work(counts, now_ms()))
     registry.register(lambda: _mutations(mutations, now_ms()))
-    registry.register(lambda: room_families([room()]))
+    registry.register(lambda: free_space_families([free_space()]))
     registry.register(lambda: reserve_families(reserved_bytes()))
     registry.register(lambda: voter_families(*voter_state()))
     decisions = AuthorizerMetrics("controller", authorizer, lambda: image().acls, now_ms)

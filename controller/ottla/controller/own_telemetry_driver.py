@@ -57,7 +57,7 @@ class ControllerTelemetry:
             wall_ms=self._clock.wall_ms,
             now_ms=self._clock.monotonic_ms,
             mutations=controller.mutations,
-            room=member.room.report,
+            free_space=member.free_space.report,
             reserved_bytes=lambda: member.reserved_bytes,
             authorizer=controller.authorizer,
             voter_state=lambda: member.voter_state,

@@ -15,5 +15,5 @@ process_metrics_driver.py  metrics of this process, from the kernel and from Pyt
 collector_pause_driver.py  pauses of the garbage collector while large responses are built
 log_output_driver.py       files and streams of log messages
 authorizer_metrics.py      metrics of a node's authorizer
-room_metrics.py            metrics of the free disk space of a node
+free_space_metrics.py      metrics of the free disk space of a node
 """

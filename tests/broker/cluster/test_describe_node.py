@@ -6,7 +6,7 @@ from typing import Any
 from ottla.broker.cluster.describe_node import DescribeNodeApi, offline_problems
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.storage.disks import DiskConfig
-from ottla.storage.directories.disk_room import DiskRoom
+from ottla.storage.directories.free_space import FreeSpace
 from ottla.storage.disk.disk_seam import Space
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 
@@ -26,7 +26,7 @@ async def test_describe_node_tells_the_state_the_recovery_and_the_numbers(
 
 
 def test_free_space_of_directories_is_described_and_problems_come_first() -> None:
-    filling, full, unknown = (DiskRoom(f"/{name}", DiskConfig()) for name in "abc")
+    filling, full, unknown = (FreeSpace(f"/{name}", DiskConfig()) for name in "abc")
     filling.on_measured(Space(1_000, 50), 0)
     full.on_measured(Space(1_000, 0), 0)
     api = DescribeNodeApi(

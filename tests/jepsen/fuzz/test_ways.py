@@ -39,7 +39,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import prepare_controller_directory, quorum_identity
 from ottla.node.quorum.quorum_driver import open_quorum_member
 from ottla.proto import controller_pb2 as pb
-from ottla.storage.directories.disk_room_driver import MeasuredRoom
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.telemetry.exporters import otlp_exporter_driver
 from ottla.telemetry.exporters.export_queue import ExportOutcome, ExportVerdict
 from ottla.wire.apis import CREATE_TOPICS, response_class
@@ -280,7 +280,7 @@ async def metadata_path() -> AsyncIterator[MetadataPath]:
         rpc=rpc,
         clock=clock,
         rng=rng,
-        room=MeasuredRoom(disk, directory, DiskConfig()),
+        free_space=FreeSpaceMonitor(disk, directory, DiskConfig()),
         errors=errors,
     )
     async with opened as member, trio.open_nursery() as nursery:

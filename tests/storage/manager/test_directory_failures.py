@@ -373,7 +373,7 @@ async def test_a_directory_that_fails_during_a_truncation_refuses_it(
 async def test_a_full_disk_is_reported_with_its_directory_until_it_has_room(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "ottla.storage.directories.disk_room_driver")
+    caplog.set_level("INFO", "ottla.storage.directories.free_space_driver")
     async with opened() as bench:
         directory = bench.logs.directory_of(A0)
         assert directory is not None
@@ -386,14 +386,14 @@ async def test_a_full_disk_is_reported_with_its_directory_until_it_has_room(
         assert "Errno" not in refused.value.message
         with pytest.raises(RefusedError):
             append(bench.struck)
-        assert directory.room.report().problems[0].startswith("log directory /one is full")
+        assert directory.free_space.report().problems[0].startswith("log directory /one is full")
         await bench.logs.checkpoint_high_watermarks()  # which finds no room either
         await trio.sleep(60)
 
         bench.disk.capacity_bytes = None
         append(bench.struck)
         await trio.sleep(15)
-        assert directory.room.report().problems == ()
+        assert directory.free_space.report().problems == ()
         assert bench.failed == []
     said = [line.getMessage().split(" (")[0] for line in caplog.records]
     assert [text for text in said if "/one" in text][:1] == ["log directory /one is full"]

@@ -433,12 +433,12 @@ async def test_a_full_directory_takes_a_new_log_only_where_none_has_room(
 ) -> None:
     async with recovered(await formatted_disk()) as logs:
         one, two = logs.directories
-        one.room.note_refused()
+        one.free_space.note_refused()
         for index in range(3):
             at = TopicPartition("a", index)
             await logs.create(at, TOPIC_ID, CONFIG)
             assert logs.directory_of(at) is two
-        two.room.note_refused()
+        two.free_space.note_refused()
         await logs.create(TopicPartition("b", 0), TOPIC_ID, CONFIG)
         assert logs.directory_of(TopicPartition("b", 0)) is one, "the one with fewer logs"
 

@@ -16,8 +16,8 @@ from ottla.storage.producers import producer_state
 from ottla.storage.producers.producer_batches import add_batches, encode_batches
 from ottla.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producers.producer_state import (
+    ProducerBudget,
     ProducerEntry,
-    ProducerRoom,
     ProducerStates,
     SequencedBatch,
 )
@@ -296,11 +296,11 @@ async def test_all_logs_together_remember_a_bounded_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_state, "PRODUCERS_PER_LOG_SURE", 8)
-    room = ProducerRoom(100)
+    room = ProducerBudget(100)
     logs = []
     for name in range(4):
         log = await Workbench(RealDisk(), str(tmp_path / f"t-{name}")).open(CONFIG)
-        log.share_producer_room(room)
+        log.share_producer_budget(room)
         logs.append(log)
     for number in range(400):
         produce(logs[number % 3], 0, producer_id=number, now_ms=NOW_MS + number)

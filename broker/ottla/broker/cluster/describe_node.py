@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
-from ottla.storage.directories.disk_room import RoomReport
+from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.losses.log_losses import LogLoss
 from ottla.storage.manager.log_manager_driver import LogManager
@@ -95,7 +95,7 @@ class DescribeNodeApi:
         recovery: Callable[[], Iterable[DirectoryRecovery]],
         problems: Callable[[], Iterable[str]],
         metric_sources: Iterable[Callable[[], Mapping[str, float]]],
-        directories: Callable[[], Iterable[RoomReport]] = tuple,
+        directories: Callable[[], Iterable[FreeSpaceReport]] = tuple,
         replica_of: Callable[[TopicPartition], NodeReplica | None] = lambda partition: None,
     ) -> None:
         self._node_id = node_id
@@ -112,22 +112,22 @@ class DescribeNodeApi:
         for source in self._metric_sources:
             metrics.update(source())
         free_spaces = list(self._directories())
-        problems = [problem for room in free_spaces for problem in room.problems]
+        problems = [problem for one in free_spaces for problem in one.problems]
         return DescribeNodeResponse(
             node_id=self._node_id,
             state=self._state(),
             recovery=[RecoveringLogDir(**found._asdict()) for found in self._recovery()],
             problems=[*problems, *self._problems()][:PROBLEMS_MAX],
-            warnings=[warning for room in free_spaces for warning in room.warnings],
+            warnings=[warning for one in free_spaces for warning in one.warnings],
             directories=[
                 NodeDirectory(
-                    path=room.path,
-                    state=room.state.value,
-                    total_bytes=room.space.total_bytes,
-                    usable_bytes=room.space.usable_bytes,
+                    path=one.path,
+                    state=one.state.value,
+                    total_bytes=one.space.total_bytes,
+                    usable_bytes=one.space.usable_bytes,
                 )
-                for room in free_spaces
-                if room.space is not None
+                for one in free_spaces
+                if one.space is not None
             ],
             replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
             metrics=[

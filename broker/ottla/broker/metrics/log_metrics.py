@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.metrics.cleaner_metrics import cleaner_families
 from ottla.broker.part_registry import PartRegistry
-from ottla.node.room_metrics import reserve_families, room_families
-from ottla.storage.directories.disk_room import RoomReport
+from ottla.node.free_space_metrics import free_space_families, reserve_families
+from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.losses.known_losses_driver import count_by_kind
 from ottla.storage.losses.log_losses import LossKind
 from ottla.storage.manager.log_manager_driver import LogManager
@@ -16,13 +16,13 @@ from ottla.telemetry.metrics.kafka_families import gauge, gauges
 def register_log_metrics(
     parts: PartRegistry,
     logs: LogManager,
-    free_spaces: Callable[[], Iterable[RoomReport]],
+    free_spaces: Callable[[], Iterable[FreeSpaceReport]],
     reserved_bytes: Callable[[], int],
 ) -> None:
     """Register the metrics of logs, of their directories and of the cleaner."""
     parts.families(lambda: _losses(logs))
     parts.families(lambda: _logs(logs))
-    parts.families(lambda: room_families(free_spaces()))
+    parts.families(lambda: free_space_families(free_spaces()))
     parts.families(lambda: reserve_families(reserved_bytes()))
     parts.families(lambda: cleaner_families(logs))
 

@@ -46,7 +46,7 @@ class LogWork:
         self._to_start: deque[TopicPartition] = deque()
         self._later: dict[TopicPartition, None] = {}
         """Partitions whose first step has no waiter, in the order of addition."""
-        self._late_room = trio.Semaphore(LATER_AT_ONCE)
+        self._late_slots = trio.Semaphore(LATER_AT_ONCE)
         self._is_late_due = trio.Event()
         self._awaited: dict[TopicPartition, trio.Event] = {}
         """Event of each partition with a waiter, set when its steps are done."""
@@ -141,9 +141,9 @@ class LogWork:
             self._is_late_due = trio.Event()
             await trio.sleep(LATER_S)
             while self._later:
-                await self._late_room.acquire()
+                await self._late_slots.acquire()
                 if not self._later:  # A waiter has arrived and started them.
-                    self._late_room.release()
+                    self._late_slots.release()
                     break
                 partition = next(iter(self._later))
                 del self._later[partition]
@@ -153,7 +153,7 @@ class LogWork:
         try:
             await self._do_steps(partition)
         finally:
-            self._late_room.release()
+            self._late_slots.release()
 
     async def _do_steps(self, partition: TopicPartition) -> None:
         steps = self._steps[partition]

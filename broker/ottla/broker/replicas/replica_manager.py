@@ -43,7 +43,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
-from ottla.storage.log.log_health import NoRoomError
+from ottla.storage.log.log_health import NoSpaceError
 from ottla.storage.losses.log_losses import ReplicaPlacement
 from ottla.storage.segments.log_config import LogConfig
 
@@ -392,7 +392,7 @@ class ReplicaManager:
         except RefusedError as error:
             if partition.is_removed:
                 return
-            if partition.storage_failure != error.message and not isinstance(error, NoRoomError):
+            if partition.storage_failure != error.message and not isinstance(error, NoSpaceError):
                 logger.error("%r is offline: %s", partition, error.message)
             partition.storage_failure = error.message
             if not self._without_log:

@@ -23,7 +23,7 @@ from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError, RefusedError, code_of
-from ottla.storage.directories.disk_room import amount
+from ottla.storage.directories.free_space import amount
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
@@ -190,7 +190,7 @@ def shown(found: dict[str, Any]) -> str:
     quorum, partitions = found["quorum"], found["partitions"]
     columns = ("id", "address", "standing", "state")
     rows = [
-        (*(broker.get(column) for column in columns), _room(broker.get("directories", [])))
+        (*(broker.get(column) for column in columns), _free_space(broker.get("directories", [])))
         for broker in found["brokers"]
     ]
     lines = ["healthy" if found["healthy"] else "NOT HEALTHY"]
@@ -209,7 +209,7 @@ def shown(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _room(directories: list[dict[str, Any]]) -> str | None:
+def _free_space(directories: list[dict[str, Any]]) -> str | None:
     """Return the free space of the broker that has the least, in bytes and percent."""
     measured = [one for one in directories if one["total_bytes"] > 0]
     if not measured:

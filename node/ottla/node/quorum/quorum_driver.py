@@ -64,8 +64,8 @@ from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
-from ottla.storage.directories.disk_room import OF_METADATA, RoomState, amount
-from ottla.storage.directories.disk_room_driver import MeasuredRoom
+from ottla.storage.directories.free_space import OF_METADATA, FreeSpaceLevel, amount
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,12 +93,12 @@ class QuorumMember:
         identity: QuorumIdentity,
         clock: Clock,
         nursery: trio.Nursery,
-        room: MeasuredRoom,
+        free_space: FreeSpaceMonitor,
         probe: Probe,
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self.identity = identity
-        self.room = room
+        self.free_space = free_space
         """Monitor of the free space on the disk of the metadata log."""
         self._log = log
         self._core = core
@@ -112,7 +112,7 @@ class QuorumMember:
         self._gone: tuple[NodeId, Epoch] | None = None
         """Id and epoch of the last leader whose process was found to have ended."""
         self._errors = errors or UnexpectedErrors()
-        log.when_disk_full(room.note_refused)
+        log.when_disk_full(free_space.note_refused)
         self._loader = ImageLoader(log, self._errors)
         self._snapshots = SnapshotWriter(log, self._loader, config, clock)
         self._loader.delay_new_publishers(lambda: self.is_caught_up)
@@ -241,7 +241,7 @@ class QuorumMember:
 
     @property
     def _problems(self) -> tuple[str, ...]:
-        if self.room.known.state is not RoomState.FULL:
+        if self.free_space.known.state is not FreeSpaceLevel.FULL:
             return self._troubles.problems
         left, all_of_it = amount(self.reserved_bytes), amount(RESERVED_BYTES)
         kept = f"{left} of {all_of_it} of reserved.space are left for the metadata log"
@@ -250,12 +250,12 @@ class QuorumMember:
     @property
     def disk_problems(self) -> tuple[str, ...]:
         """Problems of the disk of this node's metadata log, one sentence each."""
-        return tuple(self._named(text) for text in self.room.report().problems)
+        return tuple(self._named(text) for text in self.free_space.report().problems)
 
     @property
     def disk_warnings(self) -> tuple[str, ...]:
         """Problems of the metadata log's disk that are about to occur, one sentence each."""
-        return tuple(self._named(text) for text in self.room.report().warnings)
+        return tuple(self._named(text) for text in self.free_space.report().warnings)
 
     def _named(self, text: str) -> str:
         return f"controller {self.identity.node_id}: {text}"
@@ -577,20 +577,22 @@ async def open_quorum_member(
     rng: Rng,
     errors: UnexpectedErrors | None = None,
     disks: DiskConfig | None = None,
-    room: MeasuredRoom | None = None,
+    free_space: FreeSpaceMonitor | None = None,
     probe: Probe = probe_nothing,
 ) -> AsyncIterator[QuorumMember]:
     """Run this node's member of the quorum, a voter or an observer, for the duration of the block.
 
     `probe` lets a voter detect that the leader's process has ended, earlier than by an election
-    timeout. `room` is a monitor of the directory's free space that the caller already runs; by
-    default, this member runs one itself, with the bounds in `disks`. If the block ends with an
+    timeout. `free_space` is a monitor of the directory's free space that the caller already runs.
+    By default, this member runs one itself, with the bounds in `disks`. If the block ends with an
     error, the log is left as after a crash, and is recovered at the next start.
     """
     log, election = await open_files(disk, metadata_log_dir, identity, config=config, clock=clock)
-    own_room = None
-    if room is None:
-        room = own_room = MeasuredRoom(disk, metadata_log_dir, disks or DiskConfig(), OF_METADATA)
+    own_monitor = None
+    if free_space is None:
+        free_space = own_monitor = FreeSpaceMonitor(
+            disk, metadata_log_dir, disks or DiskConfig(), OF_METADATA
+        )
     try:
         core = QuorumCore(config, identity, log, election, rng, clock.monotonic_ms())
         async with trio.open_nursery() as nursery:
@@ -603,13 +605,15 @@ async def open_quorum_member(
                 identity=identity,
                 clock=clock,
                 nursery=nursery,
-                room=room,
+                free_space=free_space,
                 probe=probe,
                 errors=errors,
             )
-            if own_room is not None:
-                name = "room for the metadata"
-                nursery.start_soon(keep_running, name, own_room.run, errors or UnexpectedErrors())
+            if own_monitor is not None:
+                name = "free space of the metadata"
+                nursery.start_soon(
+                    keep_running, name, own_monitor.run, errors or UnexpectedErrors()
+                )
             member.add_publisher(ChangeLog(identity.node_id, lambda: member.is_leader))
             await member.start()
             try:

@@ -7,6 +7,6 @@ clean_shutdown.py         the clean shutdown marker `.kafka_cleanshutdown`
 checkpoints_driver.py     offset checkpoints, each line of which belongs to a topic id
 checkpoint_file.py        the format of offset checkpoints
 checkpoint_topics.py      the side file with the topic ids of checkpoint lines
-disk_room.py              levels of free space: enough, filling, full
-disk_room_driver.py       measures the free space and logs its changes
+free_space.py             levels of free space: enough, filling, full
+free_space_driver.py      measures the free space and logs its changes
 """

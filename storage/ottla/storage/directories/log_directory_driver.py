@@ -19,8 +19,8 @@ from ottla.storage.directories.clean_shutdown import (
     parse_clean_shutdown,
 )
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
-from ottla.storage.directories.disk_room import RoomState
-from ottla.storage.directories.disk_room_driver import MeasuredRoom
+from ottla.storage.directories.free_space import FreeSpaceLevel
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.directories.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
@@ -57,7 +57,7 @@ class LogDirectory:
 
     def __init__(self, disk: Disk, path: str, bounds: DiskConfig | None = None) -> None:
         self.path = path
-        self.room = MeasuredRoom(disk, path, bounds or DiskConfig())
+        self.free_space = FreeSpaceMonitor(disk, path, bounds or DiskConfig())
         self.identity: MetaProperties | None = None
         self.failure: str | None = None
         """Reason why the directory is offline, or None if it is online."""
@@ -84,7 +84,7 @@ class LogDirectory:
     @property
     def is_full(self) -> bool:
         """True if the disk of the directory is full."""
-        return self.room.known.state is RoomState.FULL
+        return self.free_space.known.state is FreeSpaceLevel.FULL
 
     @property
     def directory_id(self) -> UUID | None:
@@ -113,7 +113,7 @@ class LogDirectory:
         """Log a temporary error. A full disk is reported to the free-space monitor instead, which
         logs it once."""
         if is_disk_full(error):
-            self.room.note_refused()
+            self.free_space.note_refused()
         else:
             _LOGGER.error("%s: %s: %s", self.path, meaning_of(error).value, error)
 
@@ -126,7 +126,7 @@ class LogDirectory:
     async def space(self) -> Space:
         """Return the free space on the directory's volume, or the last measurement if the disk
         hangs."""
-        return await self.room.fresh()
+        return await self.free_space.fresh()
 
     async def write_identity(self, identity: MetaProperties) -> None:
         """Write the identity file, which assigns the directory to this node."""

@@ -28,7 +28,7 @@ from ottla.storage.log.segment_replacer import SegmentReplacer
 from ottla.storage.log.truncator import Truncator
 from ottla.storage.log.validate import Accepted
 from ottla.storage.producers.producer_files import ProducerFiles
-from ottla.storage.producers.producer_state import ProducerEntry, ProducerRoom, ProducerStates
+from ottla.storage.producers.producer_state import ProducerBudget, ProducerEntry, ProducerStates
 from ottla.storage.producers.verification import VerificationGuard
 from ottla.storage.recovery.recovery import (
     LoadedLog,
@@ -477,9 +477,9 @@ class Log:
 
     # --- producers ---
 
-    def share_producer_room(self, room: ProducerRoom) -> None:
+    def share_producer_budget(self, budget: ProducerBudget) -> None:
         """Share a bound on the number of producers with other logs."""
-        self.state.producers.enter(room)
+        self.state.producers.share_budget(budget)
 
     def expire_producers(self, now_ms: int) -> int:
         """Remove producers idle for longer than producer.id.expiration.ms. Returns their count."""
@@ -507,7 +507,7 @@ class Log:
         state.epochs = EpochCache(others.epochs.entries)
         self._epoch_file.forget()
         producers, others.producers = others.producers, ProducerStates(others.end_offset)
-        others.producers.enter(producers.leave())
+        others.producers.share_budget(producers.leave_budget())
         self._files.replace_producers(producers)
 
     def holds_all_of(self, other: "Log") -> bool:
@@ -540,6 +540,6 @@ class Log:
         self.health.fail("the log is closed")
         state = self.state
         state.generation += 1
-        state.producers.leave()
+        state.producers.leave_budget()
         for segment in state.segments:
             segment.close()

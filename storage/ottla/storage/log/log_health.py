@@ -18,7 +18,7 @@ NO_ROOM = (
 )
 
 
-class NoRoomError(RefusedError):
+class NoSpaceError(RefusedError):
     """A refusal because the disk is full, which the log directory has already reported to the
     operator."""
 
@@ -70,5 +70,5 @@ class LogHealth:
 def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
     """Return the refusal for an error of the disk, with advice to the operator."""
     if is_disk_full(error):
-        return NoRoomError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
+        return NoSpaceError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
     return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

@@ -102,7 +102,7 @@ class SegmentFiles:
     def replace_producers(self, states: ProducerStates) -> None:
         """Use the given producer states from now on, in place of the present ones."""
         self.producer_files.forget()
-        states.enter(self._state.producers.leave())
+        states.share_budget(self._state.producers.leave_budget())
         self._state.producers = states
 
     async def fsync(self, segment: Segment) -> None:

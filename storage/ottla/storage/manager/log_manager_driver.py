@@ -52,7 +52,7 @@ from ottla.storage.manager.log_placement import PlacedLog, choose_place
 from ottla.storage.manager.log_start_driver import LogStart
 from ottla.storage.manager.log_upkeep_driver import DirectoryUpkeep
 from ottla.storage.manager.name_locks_driver import NameLocks
-from ottla.storage.producers.producer_state import ProducerRoom
+from ottla.storage.producers.producer_state import ProducerBudget
 from ottla.storage.segments.log_config import LogConfig
 
 _LOGGER = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class LogManager:
         self._log_counts: Counter[str] = Counter()
         """Number of logs that are online or being created, by directory."""
         self._is_closing = False
-        self._producer_room = ProducerRoom()
+        self._producer_budget = ProducerBudget()
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
         self._every_directory_failed = trio.Event()
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda partition, log: None
@@ -270,11 +270,11 @@ class LogManager:
         assert partition not in self._placed
         self._placed[partition] = PlacedLog(log, directory)
         self._log_counts[directory.path] += 1
-        log.share_producer_room(self._producer_room)
+        log.share_producer_budget(self._producer_budget)
         self.cleaner.watch(partition, log)
         log.hooks.on_roll = lambda: self.request_flush(partition)
         log.hooks.on_disk_failed = lambda reason: self.fail_directory(directory, reason)
-        log.hooks.on_disk_full = directory.room.note_refused
+        log.hooks.on_disk_full = directory.free_space.note_refused
         log.hooks.remove_later = self._upkeep[directory].removal.add
         log.hooks.on_log_start_raised = lambda: self._keep_log_start(directory, partition, log)
         log.hooks.on_recede = lambda: self._keep_recession(directory)
@@ -475,7 +475,7 @@ class LogManager:
             logs=lambda: self.in_directory(directory),
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
             flush_idle=lambda: self._flush_idle(directory),
-            measure_room=directory.room.run,
+            measure_free_space=directory.free_space.run,
             removal=DelayedRemoval(self._disk, lambda error: self.on_disk_error(directory, error)),
         )
 

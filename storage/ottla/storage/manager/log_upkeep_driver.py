@@ -63,14 +63,14 @@ class DirectoryUpkeep:
         logs: Callable[[], Iterator[tuple[TopicPartition, Log]]],
         write_checkpoint: Callable[[str], Awaitable[None]],
         flush_idle: Callable[[], Awaitable[None]],
-        measure_room: Callable[[], Awaitable[None]],
+        measure_free_space: Callable[[], Awaitable[None]],
         removal: DelayedRemoval,
     ) -> None:
         """Create the periodic work of the directory at `path`. `logs` yields its logs;
         `write_checkpoint` writes the checkpoint of a given name.
 
-        `flush_idle` flushes idle files so that their descriptors can be closed, and `measure_room`
-        measures the free space until cancelled.
+        `flush_idle` flushes idle files so that their descriptors can be closed.
+        `measure_free_space` measures the free space until cancelled.
         """
         self.removal = removal
         self._path = path
@@ -80,7 +80,7 @@ class DirectoryUpkeep:
         self._logs = logs
         self._write_checkpoint = write_checkpoint
         self._flush_idle = flush_idle
-        self._measure_room = measure_room
+        self._measure_free_space = measure_free_space
         self._to_flush: dict[TopicPartition, Log] = {}
         self._flush_wanted = trio.Event()
         self._retention_wanted = trio.Event()
@@ -112,7 +112,7 @@ class DirectoryUpkeep:
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
             self._keep_running(nursery, "removals", self.removal.run)
-            self._keep_running(nursery, "room", self._measure_room)
+            self._keep_running(nursery, "free space", self._measure_free_space)
 
     def _keep_running(
         self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]

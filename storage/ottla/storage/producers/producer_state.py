@@ -110,7 +110,7 @@ class ProducerEntry:
             self.batches = batches
 
 
-class ProducerRoom:
+class ProducerBudget:
     """Number of producers in all logs of a process, and its limit."""
 
     __slots__ = ("count", "count_max")
@@ -124,8 +124,8 @@ class ProducerStates:
     """The producers of one log, up to `end_offset`."""
 
     __slots__ = (
+        "_budget",
         "_open",
-        "_room",
         "completed",
         "end_offset",
         "producers",
@@ -137,7 +137,7 @@ class ProducerStates:
         self.end_offset = end_offset
         self.replayed_ms = 0
         """Time that is recorded as the last-seen time of producers of replayed batches."""
-        self._room = ProducerRoom()
+        self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
         """Producer ids of open transactions, by first offset in ascending order."""
@@ -342,17 +342,17 @@ class ProducerStates:
     def _forget(self, producer_ids: list[int]) -> int:
         for producer_id in producer_ids:
             del self.producers[producer_id]
-        self._room.count -= len(producer_ids)
+        self._budget.count -= len(producer_ids)
         return len(producer_ids)
 
     # --- bounds ---
 
     def _add(self, producer_id: int) -> ProducerEntry:
         count = len(self.producers)
-        is_room_full = self._room.count >= self._room.count_max
-        if count >= PRODUCERS_PER_LOG_MAX or (is_room_full and count >= PRODUCERS_PER_LOG_SURE):
+        is_budget_full = self._budget.count >= self._budget.count_max
+        if count >= PRODUCERS_PER_LOG_MAX or (is_budget_full and count >= PRODUCERS_PER_LOG_SURE):
             self._forget_longest_unseen(count // EVICTED_PART)
-        self._room.count += 1
+        self._budget.count += 1
         producer = self.producers[producer_id] = ProducerEntry()
         return producer
 
@@ -380,17 +380,17 @@ class ProducerStates:
                 f"{len(self._open)} transactions are open in this partition",
             )
 
-    def enter(self, room: ProducerRoom) -> None:
+    def share_budget(self, budget: ProducerBudget) -> None:
         """Share a bound on the number of producers with other logs."""
-        self._room = room
-        room.count += len(self.producers)
+        self._budget = budget
+        budget.count += len(self.producers)
 
-    def leave(self) -> ProducerRoom:
+    def leave_budget(self) -> ProducerBudget:
         """Release this log's share of the bound on producers, and return the bound."""
-        room, self._room = self._room, ProducerRoom()
-        room.count -= len(self.producers)
-        self._room.count = len(self.producers)
-        return room
+        budget, self._budget = self._budget, ProducerBudget()
+        budget.count -= len(self.producers)
+        self._budget.count = len(self.producers)
+        return budget
 
     # --- loading ---
 
@@ -418,7 +418,7 @@ class ProducerStates:
     def restore(self, producer_id: int, producer: ProducerEntry) -> None:
         """Add one producer that was loaded from a snapshot."""
         self.producers[producer_id] = producer
-        self._room.count += 1
+        self._budget.count += 1
         if producer.txn_first_offset != NO_OFFSET:
             self._open[producer.txn_first_offset] = ProducerId(producer_id)
             self._open = dict(sorted(self._open.items()))

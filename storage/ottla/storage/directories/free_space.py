@@ -18,13 +18,13 @@ QUIET_MS = 10_000
 reports space between two writes that a disk quota refuses, which no measurement shows; longer
 reports new space later."""
 
-ROOM_AGAIN_BYTES = 16 * MIB
+FREE_AGAIN_BYTES = 16 * MIB
 """Bytes that must be free before a full directory counts as having space again. Less would be used
 up by the next batches."""
 
-ROOM_AGAIN_PART = 20
+FREE_AGAIN_PART = 20
 """Divisor of the volume size. On a small volume, the quotient is enough free space instead of
-`ROOM_AGAIN_BYTES`."""
+`FREE_AGAIN_BYTES`."""
 
 CLEARANCE = 1.25
 """Factor by which the free space must exceed the warning level before the warning ends. Smaller
@@ -35,7 +35,7 @@ SILENT_MS = 30_000
 share never answers; a busy disk answers within a second or two."""
 
 
-class RoomState(Enum):
+class FreeSpaceLevel(Enum):
     """Level of a directory's free space: enough, filling or full."""
 
     ENOUGH = "ok"
@@ -48,13 +48,13 @@ class ChangeKind(Enum):
 
     FILLING = "filling"
     FULL = "full"
-    HAS_ROOM = "has room"
+    HAS_SPACE = "has room"
     HANGS = "hangs"
     ANSWERS = "answers"
 
 
 @frozen
-class RoomChange:
+class FreeSpaceChange:
     """One change of a directory's level of free space, with the line to log."""
 
     kind: ChangeKind
@@ -63,12 +63,12 @@ class RoomChange:
 
 
 @frozen(kw_only=True)
-class RoomReport:
+class FreeSpaceReport:
     """Free space of one directory for status reports: its level, the last measurement, refused
     writes, problems and warnings."""
 
     path: str
-    state: RoomState
+    state: FreeSpaceLevel
     space: Space | None
     """The last measurement, or None before the first."""
     age_ms: int
@@ -79,7 +79,7 @@ class RoomReport:
 
 
 @frozen
-class RoomWords:
+class FreeSpaceTexts:
     """The words that log lines use for one kind of directory."""
 
     title: str
@@ -88,13 +88,13 @@ class RoomWords:
     cure: str
 
 
-OF_LOGS = RoomWords(
+OF_LOGS = FreeSpaceTexts(
     "log directory",
     "what is produced there is refused until it has room, and then taken again without a restart",
     "shorten retention ('ottla config set'), trim or delete topics ('ottla topic list' shows what "
     "takes the room), or enlarge the volume; never delete files of a log directory by hand",
 )
-OF_METADATA = RoomWords(
+OF_METADATA = FreeSpaceTexts(
     "the metadata log's directory",
     "this node lives on reserved.space, and with that used up follows no change and casts no vote",
     "free or enlarge the volume, whose other files take the room; never delete files of the "
@@ -102,12 +102,12 @@ OF_METADATA = RoomWords(
 )
 
 
-class DiskRoom:
+class FreeSpace:
     """Level of free space of one directory, derived from measurements and refused writes."""
 
-    def __init__(self, path: str, bounds: DiskConfig, words: RoomWords = OF_LOGS) -> None:
+    def __init__(self, path: str, bounds: DiskConfig, words: FreeSpaceTexts = OF_LOGS) -> None:
         self.path = path
-        self.state = RoomState.ENOUGH
+        self.state = FreeSpaceLevel.ENOUGH
         self.space: Space | None = None
         """The last measurement, or None before the first."""
         self.measured_ms: int | None = None
@@ -129,19 +129,19 @@ class DiskRoom:
         if self._asked_ms is None:
             self._asked_ms = now_ms
 
-    def on_silence(self, now_ms: int) -> RoomChange | None:
+    def on_silence(self, now_ms: int) -> FreeSpaceChange | None:
         """Check a measurement that is still in progress. Returns a change to log if the disk counts
         as hanging now, or None."""
         if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
             return None
         self._is_hanging = True
-        return RoomChange(ChangeKind.HANGS, self._hanging(now_ms), self.space)
+        return FreeSpaceChange(ChangeKind.HANGS, self._hanging(now_ms), self.space)
 
-    def on_unmeasured(self) -> RoomChange | None:
+    def on_unmeasured(self) -> FreeSpaceChange | None:
         """Handle a measurement that failed with an error. Returns a change to log, or None."""
         return self._answered()
 
-    def on_measured(self, space: Space, now_ms: int) -> list[RoomChange]:
+    def on_measured(self, space: Space, now_ms: int) -> list[FreeSpaceChange]:
         """Handle a measurement. Returns the changes to log."""
         changes = [self._answered()]
         self.space = space
@@ -150,21 +150,21 @@ class DiskRoom:
         changes.append(self._judge(space, now_ms))
         return [change for change in changes if change is not None]
 
-    def on_refused(self, now_ms: int) -> RoomChange | None:
+    def on_refused(self, now_ms: int) -> FreeSpaceChange | None:
         """Handle a write that was refused for lack of space. Returns a change to log, or None."""
         self.refused_count += 1
         self._refused_ms = now_ms
-        if self.state is not RoomState.FULL:
+        if self.state is not FreeSpaceLevel.FULL:
             self._is_measured_since = False
-        return self._become(RoomState.FULL)
+        return self._become(FreeSpaceLevel.FULL)
 
     # --- queries ---
 
-    def report(self, now_ms: int) -> RoomReport:
+    def report(self, now_ms: int) -> FreeSpaceReport:
         """Return the directory's free space, the age of the measurement, and the current problems
         and warnings."""
         problems = (self.problem, self.hanging(now_ms))
-        return RoomReport(
+        return FreeSpaceReport(
             path=self.path,
             state=self.state,
             space=self.space,
@@ -177,13 +177,13 @@ class DiskRoom:
     @property
     def problem(self) -> str | None:
         """Sentence with the reason why the directory refuses writes, or None if it accepts them."""
-        return self._full() if self.state is RoomState.FULL else None
+        return self._full() if self.state is FreeSpaceLevel.FULL else None
 
     @property
     def warning(self) -> str | None:
         """Sentence with the reason why the directory will refuse writes unless an operator acts, or
         None."""
-        return self._filling() if self.state is RoomState.FILLING else None
+        return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:
         """Return a sentence that says for how long the disk has not answered, or None if it is not
@@ -196,43 +196,43 @@ class DiskRoom:
 
     # --- decisions ---
 
-    def _answered(self) -> RoomChange | None:
+    def _answered(self) -> FreeSpaceChange | None:
         self._asked_ms = None
         if not self._is_hanging:
             return None
         self._is_hanging = False
-        return RoomChange(ChangeKind.ANSWERS, f"{self._subject}: its disk answers again", None)
+        return FreeSpaceChange(ChangeKind.ANSWERS, f"{self._subject}: its disk answers again", None)
 
-    def _judge(self, space: Space, now_ms: int) -> RoomChange | None:
+    def _judge(self, space: Space, now_ms: int) -> FreeSpaceChange | None:
         if space.usable_bytes <= 0:
-            return self._become(RoomState.FULL)
-        if self.state is RoomState.FULL and not self._has_room_again(space, now_ms):
+            return self._become(FreeSpaceLevel.FULL)
+        if self.state is FreeSpaceLevel.FULL and not self._has_space_again(space, now_ms):
             return None
         bound = self._bound(space)
-        if self.state is RoomState.FILLING:
+        if self.state is FreeSpaceLevel.FILLING:
             bound = min(bound * CLEARANCE, space.total_bytes)
         is_short = space.usable_bytes < bound
-        return self._become(RoomState.FILLING if is_short else RoomState.ENOUGH)
+        return self._become(FreeSpaceLevel.FILLING if is_short else FreeSpaceLevel.ENOUGH)
 
     def _bound(self, space: Space) -> float:
         of_percent = space.total_bytes * self._bounds.warn_free_percent / 100
         return max(of_percent, self._bounds.warn_free_bytes)
 
-    def _has_room_again(self, space: Space, now_ms: int) -> bool:
+    def _has_space_again(self, space: Space, now_ms: int) -> bool:
         if self._refused_ms is not None and now_ms - self._refused_ms < QUIET_MS:
             return False
-        return space.usable_bytes >= min(ROOM_AGAIN_BYTES, space.total_bytes // ROOM_AGAIN_PART)
+        return space.usable_bytes >= min(FREE_AGAIN_BYTES, space.total_bytes // FREE_AGAIN_PART)
 
-    def _become(self, state: RoomState) -> RoomChange | None:
+    def _become(self, state: FreeSpaceLevel) -> FreeSpaceChange | None:
         before, self.state = self.state, state
         if state is before:
             return None
-        if state is RoomState.FULL:
-            return RoomChange(ChangeKind.FULL, self._full(), self.space)
-        if state is RoomState.FILLING and before is RoomState.ENOUGH:
-            return RoomChange(ChangeKind.FILLING, self._filling(), self.space)
+        if state is FreeSpaceLevel.FULL:
+            return FreeSpaceChange(ChangeKind.FULL, self._full(), self.space)
+        if state is FreeSpaceLevel.FILLING and before is FreeSpaceLevel.ENOUGH:
+            return FreeSpaceChange(ChangeKind.FILLING, self._filling(), self.space)
         text = f"{self._subject} has room again: {self._left()}"
-        return RoomChange(ChangeKind.HAS_ROOM, text, self.space)
+        return FreeSpaceChange(ChangeKind.HAS_SPACE, text, self.space)
 
     # --- texts ---
 

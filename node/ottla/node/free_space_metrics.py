@@ -3,11 +3,11 @@ Pure."""
 
 from collections.abc import Iterable, Iterator
 
-from ottla.storage.directories.disk_room import RoomReport, RoomState
+from ottla.storage.directories.free_space import FreeSpaceLevel, FreeSpaceReport
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 
-def room_families(reports: Iterable[RoomReport]) -> Iterator[Family]:
+def free_space_families(reports: Iterable[FreeSpaceReport]) -> Iterator[Family]:
     """Yield the free space of each directory that was measured at least once."""
     known = list(reports)
     measured = [(one.path, one.space) for one in known if one.space is not None]
@@ -31,12 +31,12 @@ def room_families(reports: Iterable[RoomReport]) -> Iterator[Family]:
         (
             "filling",
             "1 if less is free than ottla.disk.warn.free.percent and .bytes require.",
-            [((one.path,), int(one.state is RoomState.FILLING)) for one in known],
+            [((one.path,), int(one.state is FreeSpaceLevel.FILLING)) for one in known],
         ),
         (
             "full",
             "1 if writes are refused because the volume is full.",
-            [((one.path,), int(one.state is RoomState.FULL)) for one in known],
+            [((one.path,), int(one.state is FreeSpaceLevel.FULL)) for one in known],
         ),
         (
             "room_age_seconds",

@@ -11,15 +11,15 @@ import trio
 
 from ottla.model.log_events import event
 from ottla.model.settings.storage.disks import DiskConfig
-from ottla.storage.directories.disk_room import (
+from ottla.storage.directories.free_space import (
     OF_LOGS,
     SILENT_MS,
     ChangeKind,
-    DiskRoom,
-    RoomChange,
-    RoomReport,
-    RoomState,
-    RoomWords,
+    FreeSpace,
+    FreeSpaceChange,
+    FreeSpaceLevel,
+    FreeSpaceReport,
+    FreeSpaceTexts,
 )
 from ottla.storage.disk.disk_seam import Disk, Space
 
@@ -36,13 +36,13 @@ millisecond."""
 EVENTS = {
     ChangeKind.FILLING: ("disk.filling", logging.WARNING),
     ChangeKind.FULL: ("disk.full", logging.ERROR),
-    ChangeKind.HAS_ROOM: ("disk.room", logging.INFO),
+    ChangeKind.HAS_SPACE: ("disk.room", logging.INFO),
     ChangeKind.HANGS: ("disk.hangs", logging.ERROR),
     ChangeKind.ANSWERS: ("disk.answers", logging.INFO),
 }
 
 
-class MeasuredRoom:
+class FreeSpaceMonitor:
     """Periodic measurements of one directory's free space."""
 
     def __init__(
@@ -50,10 +50,10 @@ class MeasuredRoom:
         disk: Disk,
         path: str,
         bounds: DiskConfig,
-        words: RoomWords = OF_LOGS,
+        words: FreeSpaceTexts = OF_LOGS,
     ) -> None:
         self.path = path
-        self.known = DiskRoom(path, bounds, words)
+        self.known = FreeSpace(path, bounds, words)
         self._disk = disk
         self._interval_ms = bounds.check_interval_ms
         self._wanted = trio.Event()
@@ -64,7 +64,7 @@ class MeasuredRoom:
         while True:
             await self._measure()
             interval_ms = self._interval_ms
-            if self.known.state is RoomState.FULL:
+            if self.known.state is FreeSpaceLevel.FULL:
                 interval_ms = min(interval_ms, FULL_INTERVAL_MS)
             with trio.move_on_after(interval_ms / 1_000):
                 await self._wanted.wait()
@@ -86,13 +86,13 @@ class MeasuredRoom:
     def note_refused(self) -> None:
         """Record that a write was refused for lack of space, which may change the level of free
         space."""
-        if self.known.state is not RoomState.FULL:
+        if self.known.state is not FreeSpaceLevel.FULL:
             self._wanted.set()
         change = self.known.on_refused(now_ms())
         if change is not None:
             self._log([change])
 
-    def report(self) -> RoomReport:
+    def report(self) -> FreeSpaceReport:
         """Return the directory's free space, the age of the measurement, and the current problems
         and warnings."""
         return self.known.report(now_ms())
@@ -111,7 +111,7 @@ class MeasuredRoom:
                 return
             self._log([self.known.on_silence(now_ms())])
 
-    def _log(self, changes: Iterable[RoomChange | None]) -> None:
+    def _log(self, changes: Iterable[FreeSpaceChange | None]) -> None:
         for change in changes:
             if change is not None:
                 fields: dict[str, object] = {"path": self.path}

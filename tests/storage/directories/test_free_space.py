@@ -15,19 +15,19 @@ from ottla.jepsen.world.rng import SeededRng
 from ottla.model.limits import GIB, MIB
 from ottla.model.log_events import event_of
 from ottla.model.settings.storage.disks import DiskConfig
-from ottla.storage.directories.disk_room import (
+from ottla.storage.directories.free_space import (
     CLEARANCE,
+    FREE_AGAIN_BYTES,
     OF_METADATA,
     QUIET_MS,
-    ROOM_AGAIN_BYTES,
     SILENT_MS,
     ChangeKind,
-    DiskRoom,
-    RoomChange,
-    RoomState,
+    FreeSpace,
+    FreeSpaceChange,
+    FreeSpaceLevel,
     amount,
 )
-from ottla.storage.directories.disk_room_driver import MeasuredRoom
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk import real_disk_driver as disk
 from ottla.storage.disk.disk_seam import Space
 from ottla.storage.disk.real_disk_driver import RealDisk
@@ -35,11 +35,11 @@ from ottla.storage.disk.real_disk_driver import RealDisk
 TOTAL = 100 * GIB
 
 
-def room(**bounds: float) -> DiskRoom:
-    return DiskRoom("/data", DiskConfig(**bounds))  # type: ignore[arg-type]
+def room(**bounds: float) -> FreeSpace:
+    return FreeSpace("/data", DiskConfig(**bounds))  # type: ignore[arg-type]
 
 
-def measure(found: DiskRoom, usable: float, now_ms: int = 0) -> list[ChangeKind]:
+def measure(found: FreeSpace, usable: float, now_ms: int = 0) -> list[ChangeKind]:
     return [change.kind for change in found.on_measured(Space(TOTAL, int(usable)), now_ms)]
 
 
@@ -65,7 +65,7 @@ def test_around_its_bound_a_volume_has_one_line_and_not_one_at_each_measurement(
     found = room()
     said = [measure(found, usable) for usable in (9.9 * GIB, 10.1 * GIB, 9.9 * GIB, 12.4 * GIB)]
     assert said == [[ChangeKind.FILLING], [], [], []]
-    assert measure(found, 10 * GIB * CLEARANCE) == [ChangeKind.HAS_ROOM]
+    assert measure(found, 10 * GIB * CLEARANCE) == [ChangeKind.HAS_SPACE]
     assert measure(found, 10.1 * GIB) == []
 
 
@@ -82,7 +82,7 @@ def test_the_bounds_are_in_percent_and_in_bytes_and_zero_switches_one_off() -> N
 def test_a_bound_above_the_whole_volume_still_ends_with_an_empty_one() -> None:
     found = room(warn_free_percent=90.0)
     assert measure(found, 80 * GIB) == [ChangeKind.FILLING]
-    assert measure(found, TOTAL) == [ChangeKind.HAS_ROOM]
+    assert measure(found, TOTAL) == [ChangeKind.HAS_SPACE]
 
 
 def test_a_refused_write_makes_the_directory_full_at_once_and_is_logged_once() -> None:
@@ -114,8 +114,8 @@ def test_a_full_directory_has_room_again_when_writes_fit_and_none_was_refused_la
     assert measure(found, 50 * GIB, QUIET_MS - 1) == []
     found.on_refused(QUIET_MS - 1)
     assert measure(found, 50 * GIB, QUIET_MS) == [], "a quota that no measurement shows"
-    assert measure(found, ROOM_AGAIN_BYTES - 1, 2 * QUIET_MS) == []
-    assert measure(found, 50 * GIB, 2 * QUIET_MS) == [ChangeKind.HAS_ROOM]
+    assert measure(found, FREE_AGAIN_BYTES - 1, 2 * QUIET_MS) == []
+    assert measure(found, 50 * GIB, 2 * QUIET_MS) == [ChangeKind.HAS_SPACE]
     assert found.report(0).problems == ()
 
 
@@ -123,9 +123,9 @@ def test_after_full_a_directory_with_little_room_is_filling_and_has_one_line() -
     found = room()
     found.on_refused(0)
     changes = found.on_measured(Space(TOTAL, GIB), QUIET_MS)
-    assert [change.kind for change in changes] == [ChangeKind.HAS_ROOM]
+    assert [change.kind for change in changes] == [ChangeKind.HAS_SPACE]
     assert changes[0].text == "log directory /data has room again: 1 GiB of 100 GiB are free, 1 %"
-    assert found.state is RoomState.FILLING
+    assert found.state is FreeSpaceLevel.FILLING
     assert measure(found, GIB, 2 * QUIET_MS) == []
 
 
@@ -133,7 +133,7 @@ def test_a_small_volume_has_room_again_with_a_part_of_itself() -> None:
     found = room()
     found.on_refused(0)
     changes = found.on_measured(Space(16 * MIB, MIB), QUIET_MS)
-    assert [change.kind for change in changes] == [ChangeKind.HAS_ROOM]
+    assert [change.kind for change in changes] == [ChangeKind.HAS_SPACE]
 
 
 def test_a_hanging_disk_is_logged_once_and_so_is_its_recovery() -> None:
@@ -158,7 +158,7 @@ def test_a_hanging_disk_is_logged_once_and_so_is_its_recovery() -> None:
 
 
 def test_the_metadata_logs_directory_has_words_of_its_own() -> None:
-    change = DiskRoom("/meta", DiskConfig(), OF_METADATA).on_refused(0)
+    change = FreeSpace("/meta", DiskConfig(), OF_METADATA).on_refused(0)
     assert change is not None
     assert change.text.startswith("the metadata log's directory /meta is full")
     assert "reserved.space" in change.text
@@ -178,15 +178,15 @@ STEPS = st.lists(
 @given(STEPS)
 def test_each_line_says_a_state_that_was_not_said_before_it(steps: list[tuple[str, int]]) -> None:
     found, now_ms = room(), 0
-    said = ChangeKind.HAS_ROOM
+    said = ChangeKind.HAS_SPACE
     for kind, number in steps:
         before = found.state
-        changes: list[RoomChange | None] = []
+        changes: list[FreeSpaceChange | None] = []
         if kind == "later":
             now_ms += number
         elif kind == "refused":
             changes.append(found.on_refused(now_ms))
-            assert found.state is RoomState.FULL
+            assert found.state is FreeSpaceLevel.FULL
         else:
             changes += found.on_measured(Space(TOTAL, number), now_ms)
         for change in changes:
@@ -197,8 +197,8 @@ def test_each_line_says_a_state_that_was_not_said_before_it(steps: list[tuple[st
             assert changes in ([], [None])
         # What status says follows the state, whatever the log said.
         report = found.report(now_ms)
-        assert bool(report.problems) is (found.state is RoomState.FULL)
-        assert bool(report.warnings) is (found.state is RoomState.FILLING)
+        assert bool(report.problems) is (found.state is FreeSpaceLevel.FULL)
+        assert bool(report.warnings) is (found.state is FreeSpaceLevel.FILLING)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_a_measured_room_logs_what_changes_and_notices_room_soon(
     caplog.set_level(logging.INFO)
     world = SimulatedDisk(SeededRng(1))
     await world.makedirs("/data")
-    measured = MeasuredRoom(world, "/data", DiskConfig())
+    measured = FreeSpaceMonitor(world, "/data", DiskConfig())
     file = world.open("/data/filler", create=True)
     file.pwrite(0, [bytes(95_000)])
     async with trio.open_nursery() as nursery:
@@ -254,7 +254,7 @@ async def test_what_is_asked_of_a_hanging_disk_is_answered_by_the_last_measureme
 ) -> None:
     path = str(tmp_path)
     real = RealDisk([path])
-    measured = MeasuredRoom(real, path, DiskConfig(check_interval_ms=100))
+    measured = FreeSpaceMonitor(real, path, DiskConfig(check_interval_ms=100))
     let_go, calls = threading.Event(), list[str]()
 
     def hang(asked: str) -> Space:
@@ -292,7 +292,7 @@ async def test_a_hanging_disk_is_reported_during_its_measurement(
 
     world = HangingDisk(SeededRng(1))
     await world.makedirs("/data")
-    measured = MeasuredRoom(world, "/data", DiskConfig())
+    measured = FreeSpaceMonitor(world, "/data", DiskConfig())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(measured.run)
         await trio.sleep(15)
