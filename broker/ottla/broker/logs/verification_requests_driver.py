@@ -76,7 +76,7 @@ class VerificationRequests:
         self._errors = errors
         self._own = own
         self._now_ns = now_ns
-        self._lanes: dict[NodeId, VerificationSender] = {}
+        self._senders: dict[NodeId, VerificationSender] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
         self.is_verifying = config.transaction_partition_verification_enable
@@ -107,8 +107,8 @@ class VerificationRequests:
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
-            for lane in self._lanes.values():
-                nursery.start_soon(self._serve, lane)
+            for sender in self._senders.values():
+                nursery.start_soon(self._serve, sender)
             try:
                 await trio.sleep_forever()
             finally:
@@ -178,13 +178,13 @@ class VerificationRequests:
         if own is not None and not operation.is_add:
             await _ask_self(own, verification)
             return found[0]
-        lane = self._lane(node_id, own)
-        lane.queue.add(verification)
-        lane.has_verifications.set()
+        sender = self._sender(node_id, own)
+        sender.queue.add(verification)
+        sender.has_verifications.set()
         try:
             await answered.wait()
         finally:
-            lane.queue.remove(verification)
+            sender.queue.remove(verification)
         return found[0]
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
@@ -196,33 +196,33 @@ class VerificationRequests:
         index = self._partition_of(transactional_id, len(topic.partitions))
         return NodeId(topic.partitions[index].leader)
 
-    def _lane(self, node_id: NodeId, own: Loopback | None) -> "VerificationSender":
-        lane = self._lanes.get(node_id)
-        if lane is None:
-            lane = self._lanes[node_id] = VerificationSender(
+    def _sender(self, node_id: NodeId, own: Loopback | None) -> "VerificationSender":
+        sender = self._senders.get(node_id)
+        if sender is None:
+            sender = self._senders[node_id] = VerificationSender(
                 node_id, self._config, self._table, own
             )
             if self._nursery is not None:
-                self._start_soon(self._serve, lane)
-        return lane
+                self._start_soon(self._serve, sender)
+        return sender
 
-    async def _serve(self, lane: "VerificationSender") -> None:
+    async def _serve(self, sender: "VerificationSender") -> None:
         """Send verifications to one coordinator until none has been added for IDLE_S."""
         try:
             while True:
-                while await lane.wait():
+                while await sender.wait():
                     try:
-                        await lane.ask()
+                        await sender.ask()
                     except Exception as error:
-                        self._errors.note("transaction coordinator", lane.node_id, error)
-                await lane.close()
+                        self._errors.note("transaction coordinator", sender.node_id, error)
+                await sender.close()
                 # A verification may have arrived while the connection was being closed.
-                if not lane.queue:
+                if not sender.queue:
                     return
         finally:
-            if self._lanes.get(lane.node_id) is lane:
-                del self._lanes[lane.node_id]
-            await lane.close()
+            if self._senders.get(sender.node_id) is sender:
+                del self._senders[sender.node_id]
+            await sender.close()
 
 
 class VerificationSender:

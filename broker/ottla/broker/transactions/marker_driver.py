@@ -65,7 +65,7 @@ class MarkerSender:
         self._orders: dict[int, dict[MarkerOrder, None]] = {}
         """Orders whose markers are not all written, by partition of `__transaction_state`, oldest
         first."""
-        self._lanes: dict[NodeId, MarkerLane] = {}
+        self._channels: dict[NodeId, MarkerChannel] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
         self.image: MetadataImage = EMPTY
@@ -105,7 +105,7 @@ class MarkerSender:
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
-            self._lanes.clear()
+            self._channels.clear()
             for orders in list(self._orders.values()):
                 for order in orders:
                     # The progress of an earlier nursery is unknown.
@@ -127,9 +127,9 @@ class MarkerSender:
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each broker that accepts no markers."""
-        for lane in self._lanes.values():
-            if lane.failure is not None:
-                yield f"broker {lane.node_id} accepts no transaction markers: {lane.failure}"
+        for channel in self._channels.values():
+            if channel.failure is not None:
+                yield f"broker {channel.node_id} accepts no transaction markers: {channel.failure}"
 
     def _note_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
         self._on_marked(order, partitions)
@@ -144,52 +144,54 @@ class MarkerSender:
         if self._nursery is None:
             return
         for node_id in self._queues.brokers():
-            lane = self._lanes.get(node_id)
-            if lane is None:
-                lane = self._lanes[node_id] = MarkerLane(self, node_id, self._config, self._own)
-                self._start_soon(self._run_lane, lane)
-            lane.has_work.set()
+            channel = self._channels.get(node_id)
+            if channel is None:
+                channel = self._channels[node_id] = MarkerChannel(
+                    self, node_id, self._config, self._own
+                )
+                self._start_soon(self._run_channel, channel)
+            channel.has_work.set()
 
-    async def _run_lane(self, lane: "MarkerLane") -> None:
+    async def _run_channel(self, channel: "MarkerChannel") -> None:
         while True:
             try:
-                await lane.run()
+                await channel.run()
             # `except*`, since a bug may arrive together with a cancellation, which must continue.
             except* Exception as group:
                 error = only_error(group)
                 if not isinstance(error, OttlaError):
-                    self._errors.note("markers", f"to broker {lane.node_id}", error)
-                lane.failure = str(error) or repr(error)
-            if lane.failure is None:
-                if not lane.has_work.is_set():
-                    del self._lanes[lane.node_id]
+                    self._errors.note("markers", f"to broker {channel.node_id}", error)
+                channel.failure = str(error) or repr(error)
+            if channel.failure is None:
+                if not channel.has_work.is_set():
+                    del self._channels[channel.node_id]
                     return
                 continue
-            lane.failure_count += 1
-            if lane.failure_count == FAILURES_TOLERATED:
+            channel.failure_count += 1
+            if channel.failure_count == FAILURES_TOLERATED:
                 logger.warning(
-                    "broker %s accepts no transaction markers: %s", lane.node_id, lane.failure
+                    "broker %s accepts no transaction markers: %s", channel.node_id, channel.failure
                 )
-            backoff_ms = RETRY_MS_FIRST << min(lane.failure_count - 1, 10)
+            backoff_ms = RETRY_MS_FIRST << min(channel.failure_count - 1, 10)
             await trio.sleep(min(backoff_ms, RETRY_MS_MAX) / 1000)
-            self._reroute_all_of(lane)
-            if not lane.has_work.is_set():
-                del self._lanes[lane.node_id]
+            self._reroute_all_of(channel)
+            if not channel.has_work.is_set():
+                del self._channels[channel.node_id]
                 return
 
-    def _reroute_all_of(self, lane: "MarkerLane") -> None:
+    def _reroute_all_of(self, channel: "MarkerChannel") -> None:
         """Queue the markers of an unreachable broker again, for the current leaders of their
         partitions."""
-        lane.has_work = trio.Event()
+        channel.has_work = trio.Event()
         batches = []
-        while (batch := self._queues.take(lane.node_id)) is not None:
+        while (batch := self._queues.take(channel.node_id)) is not None:
             batches.append(batch)
         for batch in batches:
             for order, partitions in batch.parts.items():
                 self._queues.add(order, partitions, self.image)
         self._wake()
 
-    # ---- interface for lanes
+    # ---- interface for channels
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
         """Return the next batch of markers for a broker, or None if none is queued."""
@@ -216,7 +218,7 @@ class MarkerSender:
         self.give_back(batch)
 
 
-class MarkerLane:
+class MarkerChannel:
     """Task that sends markers to one broker."""
 
     def __init__(
