@@ -32,7 +32,7 @@ from ottla.client.instrumentation.metrics_push import (
     open_metrics_push,
 )
 from ottla.client.network.arguments import check_all_calls
-from ottla.client.network.background import Bell, Turn, now_ms, open_background
+from ottla.client.network.background import WakeUp, YieldTimer, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster
@@ -85,7 +85,7 @@ class Consumer(ReportingClient):
         self._config = config
         self._nursery = nursery
         self._links: dict[NodeId, FetchLink] = {}
-        self._bell = Bell()
+        self._wake_up = WakeUp()
         self._records = trio.lowlevel.ParkingLot()
         self._placed = trio.lowlevel.ParkingLot()
         self._failures: deque[Exception | PendingCommit] = deque(maxlen=100)
@@ -98,7 +98,7 @@ class Consumer(ReportingClient):
         known leader."""
         self._records_left = 0
         """Records that the iterator may still return before it yields to other tasks."""
-        self._turn = Turn()
+        self._yield_timer = YieldTimer()
         self._group: Group | None = None
         if config.group_id is not None:
             self._group = Group(
@@ -134,7 +134,7 @@ class Consumer(ReportingClient):
                 ErrorCode.INVALID_REQUEST, "the group assigns the partitions; unsubscribe first"
             )
         self._positions.assign(partitions)
-        self._ring_all()
+        self._wake_all()
 
     def subscribe(
         self,
@@ -175,7 +175,7 @@ class Consumer(ReportingClient):
             on_revoked,
             on_lost,
         )
-        self._bell.ring()
+        self._wake_up.set()
 
     async def unsubscribe(self) -> None:
         """Leave the group.  With automatic commits, processed records are committed first."""
@@ -194,7 +194,7 @@ class Consumer(ReportingClient):
         for at in partitions:
             self._positions.place(at).is_paused = False
         self._records.unpark_all()
-        self._ring_all()
+        self._wake_all()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
@@ -212,7 +212,7 @@ class Consumer(ReportingClient):
         if offset < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
         self._positions.seek(at, Offset(offset), Epoch(leader_epoch))
-        self._ring_all()
+        self._wake_all()
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
         """Move the position of each partition that is still assigned back to the first of `records`
@@ -223,7 +223,7 @@ class Consumer(ReportingClient):
         """Continue reading these partitions, or all assigned ones, at their first offset."""
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, EARLIEST)
-        self._ring_all()
+        self._wake_all()
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Continue reading these partitions, or all assigned ones, at their end offset.
@@ -232,7 +232,7 @@ class Consumer(ReportingClient):
         """
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, LATEST)
-        self._ring_all()
+        self._wake_all()
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Move the positions of these partitions, or of all assigned partitions, to a time in ms
@@ -243,7 +243,7 @@ class Consumer(ReportingClient):
         """
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, max(0, timestamp_ms))
-        self._ring_all()
+        self._wake_all()
 
     async def position(self, at: TopicPartition) -> Offset:
         """Return the offset of the next record that the application will receive.  Waits until it
@@ -361,7 +361,7 @@ class Consumer(ReportingClient):
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
             raise ValueError(f"record_count_max is {count}; it must be at least 1")
-        await self._turn.end_if_over()
+        await self._yield_timer.yield_if_due()
         return await self._next(count, timeout_s)
 
     async def poll_batches(
@@ -384,7 +384,7 @@ class Consumer(ReportingClient):
         if bytes_max is not None and bytes_max < 1:
             raise ValueError(f"bytes_max is {bytes_max}; it must be at least 1")
         self._positions.decoder.expect_many()
-        await self._turn.end_if_over()
+        await self._yield_timer.yield_if_due()
         return await self._next_batches(count, bytes_max, timeout_s)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
@@ -404,7 +404,7 @@ class Consumer(ReportingClient):
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
-            await self._turn.end_if_over()
+            await self._yield_timer.yield_if_due()
         group = self._group
         if group is not None:
             group.on_poll()
@@ -460,7 +460,7 @@ class Consumer(ReportingClient):
         found = take()
         if self._positions.has_hunger():
             for link in self._links.values():
-                link.bell.ring()
+                link.wake_up.set()
         return found
 
     def _raise_failure(self) -> None:
@@ -490,13 +490,13 @@ class Consumer(ReportingClient):
             elif places := [one for one in self._placeable() if one.look_up_from_ms <= now]:
                 await self._find_places(places)
             else:
-                self._ring_links()
+                self._wake_links()
                 due_ms = [refresh_ms, *(one.look_up_from_ms for one in self._placeable())]
                 if unknown:
                     due_ms.append(self._ask_again_ms)
                 if missing_due_ms is not None:
                     due_ms.append(missing_due_ms)
-                await self._bell.wait(min(due_ms))
+                await self._wake_up.wait(min(due_ms))
 
     def _placeable(self) -> list[PartitionPlace]:
         """Return the partitions whose position can be looked up now.
@@ -529,7 +529,7 @@ class Consumer(ReportingClient):
         )
         if self._group is not None:
             self._group.on_metadata()
-        self._ring_links()
+        self._wake_links()
 
     def _unknown_subjects(self) -> frozenset[str]:
         """Return the wanted topics that the metadata lacks, or the pattern if nothing matches."""
@@ -577,7 +577,7 @@ class Consumer(ReportingClient):
             self._fail(error)
 
     async def _find_places(self, places: list[PartitionPlace]) -> None:
-        turns = {place.at: place.turn for place in places}
+        counts = {place.at: place.move_count for place in places}
         try:
             if self._group is not None:
                 begin = [place for place in places if place.lookup is None]
@@ -586,16 +586,18 @@ class Consumer(ReportingClient):
                     if place.at in committed:
                         one = committed[place.at]
                         self._place(
-                            place, turns[place.at], OffsetAndEpoch(one.offset, one.leader_epoch)
+                            place,
+                            counts[place.at],
+                            OffsetAndEpoch(one.offset, one.leader_epoch),
                         )
-            await self._look_up([place for place in places if place.position is None], turns)
+            await self._look_up([place for place in places if place.position is None], counts)
         except (RefusedError, ConnectionLostError) as error:
             if isinstance(error, RefusedError) and error.code not in NO_LONGER_OURS:
                 self._fail(error)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     async def _look_up(
-        self, places: list[PartitionPlace], turns: Mapping[TopicPartition, int]
+        self, places: list[PartitionPlace], counts: Mapping[TopicPartition, int]
     ) -> None:
         times = {place.at: self._positions.reset_of(place) for place in places}
         found = await find_offsets(
@@ -615,10 +617,10 @@ class Consumer(ReportingClient):
         for place in places:
             # The epoch of a looked-up offset is that of the record at the offset, but a position
             # needs that of the record before it.
-            self._place(place, turns[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))
+            self._place(place, counts[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))
 
-    def _place(self, place: PartitionPlace, turn: int, position: OffsetAndEpoch) -> None:
-        self._positions.on_placed(place, turn, position)
+    def _place(self, place: PartitionPlace, move_count: int, position: OffsetAndEpoch) -> None:
+        self._positions.on_placed(place, move_count, position)
         self._placed.unpark_all()
 
     def _fail(self, error: Exception | PendingCommit) -> None:
@@ -631,11 +633,11 @@ class Consumer(ReportingClient):
 
     def _on_moved(self) -> None:
         self._records.unpark_all()
-        self._ring_all()
+        self._wake_all()
 
     def _on_stale(self, topic: str) -> None:
         self._stale.add(topic)
-        self._bell.ring()
+        self._wake_up.set()
 
     def _observed(self) -> AbstractContextManager[None]:
         """Report this consumer to the program's MeterProvider during the block, if there is one."""
@@ -646,11 +648,11 @@ class Consumer(ReportingClient):
         if self._group is not None:
             await self._group.leave(has_processed=has_processed)
 
-    def _ring_all(self) -> None:
-        self._bell.ring()
-        self._ring_links()
+    def _wake_all(self) -> None:
+        self._wake_up.set()
+        self._wake_links()
 
-    def _ring_links(self) -> None:
+    def _wake_links(self) -> None:
         for at in self._positions:
             leader = self._cluster.known_leader(at)
             if leader is not None and leader.node not in self._links:
@@ -666,7 +668,7 @@ class Consumer(ReportingClient):
                 )
                 self._nursery.start_soon(link.run)
         for link in self._links.values():
-            link.bell.ring()
+            link.wake_up.set()
 
 
 check_all_calls(Consumer)

@@ -23,7 +23,7 @@ import trio
 from ottla.client.instrumentation.detect import instrumented
 from ottla.client.instrumentation.metric_sources import report_producer
 from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
-from ottla.client.network.background import Bell, Turn, now_ms, open_background
+from ottla.client.network.background import WakeUp, YieldTimer, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
 from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
@@ -117,8 +117,8 @@ class Producer(ReportingClient):
         self._sticky = StickyPartitions(config.batch_bytes, below)
         self._placement = RecordPlacement(self._partitioner, self._sticky, partition_by)
         self._links: dict[NodeId, ProducerLink] = {}
-        self._bell = Bell()
-        self._expiry = Bell()
+        self._wake_up = WakeUp()
+        self._expiry = WakeUp()
         self._is_expiry_awaited = False
         """True if the task that expires batches sleeps until a known time.  Later batches expire
         later, so they need not wake it."""
@@ -127,7 +127,7 @@ class Producer(ReportingClient):
         self._missing = MissingTopics()
         self._sends_left = 0
         """Records that may still be sent before other tasks may run."""
-        self._turn = Turn()
+        self._yield_timer = YieldTimer()
         if transactions is not None:
             transactions.wake = lambda: self._on_change(None)
 
@@ -165,7 +165,7 @@ class Producer(ReportingClient):
         self._sends_left -= 1
         if self._sends_left <= 0:
             self._sends_left = SENDS_PER_LOOK
-            await self._turn.end_if_over()
+            await self._yield_timer.yield_if_due()
         if (
             key is None
             and partition is None
@@ -255,7 +255,7 @@ class Producer(ReportingClient):
         batch = gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
         if batch is None:
             batch, _ = gathered.append(at, timestamp_ms, key, value, headers, now_ms())
-            self._ring(at)
+            self._wake(at)
         if is_plain and self._has_short_way:
             gathered.route_plain(topic, batch, self._sticky.room_bytes(topic))
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
@@ -320,7 +320,7 @@ class Producer(ReportingClient):
             if not self._gathered.has_room(run.next_bytes):
                 await self._wait_to_send(topic, run.next_bytes)
             elif self._gathered.extend(at, timestamp_ms, run, now_ms()):
-                self._ring(at)
+                self._wake(at)
 
     async def send_many(
         self,
@@ -382,7 +382,7 @@ class Producer(ReportingClient):
                 continue
             before = run.taken_count
             if self._gathered.extend(at, timestamp_ms, run, now_ms()):
-                self._ring(at)
+                self._wake(at)
             batch, count = self._gathered.newest(at), run.taken_count - before
             part = positions[before : run.taken_count]
             sent._add(SentPart(batch, batch.record_count - count, part))
@@ -403,7 +403,7 @@ class Producer(ReportingClient):
 
         Raises the first NotDeliveredError of a record whose Delivery is not awaited.
         """
-        await settle_all(self._gathered, self._ring_all)
+        await settle_all(self._gathered, self._wake_all)
         failure = self._gathered.take_unseen_failure()
         if failure is not None:
             raise failure
@@ -453,7 +453,7 @@ class Producer(ReportingClient):
                 refresh_ms = now + self._config.metadata_age_ms_max
                 await self._refresh(self._stale | leaderless)
             else:
-                await self._bell.wait(refresh_ms)
+                await self._wake_up.wait(refresh_ms)
 
     async def _wait_to_send(self, topic: str, size_bytes: int) -> None:
         deadline = trio.current_time() + self._config.block_ms_max / 1_000
@@ -463,7 +463,7 @@ class Producer(ReportingClient):
             while not self._gathered.has_room(size_bytes):
                 # Batches that are lingering are sent now: no record can be added while memory is
                 # full.
-                self._ring_all()
+                self._wake_all()
                 await self._room.park()
         if scope.cancelled_caught:
             raise RefusedError(
@@ -514,7 +514,7 @@ class Producer(ReportingClient):
             self._report_missing(answer)
         except (ConnectionLostError, ProtocolError):
             pass
-        self._ring_all()
+        self._wake_all()
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     def _report_missing(self, answer: MetadataResponse) -> None:
@@ -537,7 +537,7 @@ class Producer(ReportingClient):
             earlier = self._identities.take(self._cluster.cluster_id)
             if earlier is not None:
                 self._gathered.become(earlier)
-                self._ring_all()
+                self._wake_all()
                 return
         try:
             version = await self._cluster.version_of(request.API_KEY)
@@ -552,35 +552,35 @@ class Producer(ReportingClient):
             else:
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
                 # Without this, the next attempt would wait for an unrelated event.
-                self._bell.ring()
+                self._wake_up.set()
             return
         self._gathered.become(
             ProducerIdentity(ProducerId(answer.producer_id), answer.producer_epoch)
         )
-        self._ring_all()
+        self._wake_all()
 
     def _on_change(self, stale: TopicPartition | None) -> None:
         if stale is not None:
             self._stale.add(stale.topic)
         self._room.unpark_all()
-        self._ring_all()
+        self._wake_all()
 
-    def _ring(self, at: TopicPartition) -> None:
+    def _wake(self, at: TopicPartition) -> None:
         leader = self._cluster.known_leader(at)
         if not self._is_expiry_awaited:
-            self._expiry.ring()
+            self._expiry.set()
         if leader is None or self._gathered.identity is None:
-            self._bell.ring()
+            self._wake_up.set()
         if leader is not None:
-            self._link(leader.node).bell.ring()
+            self._link(leader.node).wake_up.set()
 
-    def _ring_all(self) -> None:
+    def _wake_all(self) -> None:
         for at in self._gathered.waiting_partitions():
             leader = self._cluster.known_leader(at)
             if leader is not None:
-                self._link(leader.node).bell.ring()
-        self._expiry.ring()
-        self._bell.ring()
+                self._link(leader.node).wake_up.set()
+        self._expiry.set()
+        self._wake_up.set()
 
     def _link(self, node: NodeId) -> ProducerLink:
         link = self._links.get(node)

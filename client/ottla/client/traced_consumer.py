@@ -78,7 +78,7 @@ class TracedConsumer(Consumer):
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
-            await self._turn.end_if_over()
+            await self._yield_timer.yield_if_due()
         return (await self._next(1))[0]
 
     async def _next_batches(

@@ -29,7 +29,7 @@ class ExpectedFetch(NamedTuple):
     """A fetch without a response yet."""
 
     place: PartitionPlace
-    turn: int
+    move_count: int
     fetch: OffsetAndEpoch
 
 
@@ -37,7 +37,7 @@ class LookedUp(NamedTuple):
     """A look-up without a response yet."""
 
     place: PartitionPlace
-    turn: int
+    move_count: int
     timestamp: int
 
 
@@ -128,17 +128,17 @@ class ReadingMachine(RuleBasedStateMachine):
         assert all(place.at not in self.paused for place in fetchable)
         if fetchable:
             place = fetchable[number % len(fetchable)]
-            self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
+            self.asked.append(ExpectedFetch(place, place.move_count, place.fetch))
 
     @precondition(lambda self: self.asked)
     @rule(number=any_number, before=st.integers(0, 2), count=st.integers(1, 5))
     def answers(self, number: int, before: int, count: int) -> None:
         """Answer one open fetch, in any order, with a batch that may begin before its offset."""
-        place, turn, fetch = self.asked.pop(number % len(self.asked))
+        place, move_count, fetch = self.asked.pop(number % len(self.asked))
         at = place.at
         self.now_ms += 1_000
         if not self.starts[at] <= fetch.offset <= self.ends[at]:
-            self.refuses(place, turn, fetch)
+            self.refuses(place, move_count, fetch)
             return
         first = max(self.starts[at], fetch.offset - before)
         last = min(self.ends[at], fetch.offset + count)
@@ -149,7 +149,9 @@ class ReadingMachine(RuleBasedStateMachine):
                 base_offset=Offset(first),
                 leader_epoch=EPOCH,
             )
-        self.positions.on_fetched(place, turn, FetchedRecords(at, fetch.offset, fetch.epoch, data))
+        self.positions.on_fetched(
+            place, move_count, FetchedRecords(at, fetch.offset, fetch.epoch, data)
+        )
 
     @rule(at=at, count=st.integers(1, 5))
     def reads_ahead(self, at: TopicPartition, count: int) -> None:
@@ -157,7 +159,7 @@ class ReadingMachine(RuleBasedStateMachine):
         self.ends[at] += count
         for place in self.positions.fetchable():
             if place.at == at:
-                self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
+                self.asked.append(ExpectedFetch(place, place.move_count, place.fetch))
                 self.answers(len(self.asked) - 1, 0, count)
 
     @rule(at=at, count=st.integers(1, 5))
@@ -174,14 +176,14 @@ class ReadingMachine(RuleBasedStateMachine):
         """Move a log's start to its end while a fetch is under way."""
         for place in self.positions.fetchable():
             if place.at == at:
-                self.asked.append(ExpectedFetch(place, place.turn, place.fetch))
+                self.asked.append(ExpectedFetch(place, place.move_count, place.fetch))
                 self.ends[at] += 1
                 self.starts[at] = self.ends[at]
                 self.answers(len(self.asked) - 1, 0, 1)
 
-    def refuses(self, place: PartitionPlace, turn: int, fetch: OffsetAndEpoch) -> None:
+    def refuses(self, place: PartitionPlace, move_count: int, fetch: OffsetAndEpoch) -> None:
         before = place.position
-        self.positions.on_out_of_range(place, turn, fetch.offset, self.now_ms)
+        self.positions.on_out_of_range(place, move_count, fetch.offset, self.now_ms)
         if before is not None and place.position is None:
             assert self.due[place.at] == fetch.offset, "a record that was fetched is skipped"
             self.due[place.at] = None
@@ -211,16 +213,16 @@ class ReadingMachine(RuleBasedStateMachine):
             place = unplaced[number % len(unplaced)]
             timestamp = self.positions.reset_of(place)
             assert timestamp in (EARLIEST, LATEST)
-            self.looked_up.append(LookedUp(place, place.turn, timestamp))
+            self.looked_up.append(LookedUp(place, place.move_count, timestamp))
 
     @precondition(lambda self: self.looked_up)
     @rule(number=any_number)
     def places(self, number: int) -> None:
-        place, turn, timestamp = self.looked_up.pop(number % len(self.looked_up))
+        place, move_count, timestamp = self.looked_up.pop(number % len(self.looked_up))
         at = place.at
         found = self.starts[at] if timestamp == EARLIEST else self.ends[at]
-        is_awaited = self.positions.find(at) is place and place.turn == turn
-        self.positions.on_placed(place, turn, OffsetAndEpoch(Offset(found), NO_EPOCH))
+        is_awaited = self.positions.find(at) is place and place.move_count == move_count
+        self.positions.on_placed(place, move_count, OffsetAndEpoch(Offset(found), NO_EPOCH))
         if is_awaited:
             assert self.due[at] is None
             self.due[at] = found

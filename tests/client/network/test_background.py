@@ -3,25 +3,31 @@
 import trio
 from trio.testing import MockClock, assert_no_checkpoints
 
-from ottla.client.network.background import TURN_COUNT_MAX, TURN_S, Bell, Turn, now_ms
+from ottla.client.network.background import (
+    YIELD_AFTER_S,
+    YIELD_COUNT_MAX,
+    WakeUp,
+    YieldTimer,
+    now_ms,
+)
 
 
 async def test_who_slept_until_an_instant_finds_it_come(autojump_clock: MockClock) -> None:
     """1015 ms are 1.015 s, and 1.015 times 1000 is below 1015: the waiter would spin."""
-    bell = Bell()
+    wake_up = WakeUp()
     for instant_ms in (1_015, 4_350, 8_029, 1_000_003):
-        await bell.wait(instant_ms)
+        await wake_up.wait(instant_ms)
         assert now_ms() == instant_ms
     assert trio.current_time() < 1_001
 
 
 async def questions_that_yield(asked: int, clock: MockClock, step_s: float) -> list[int]:
     """Return at which questions others had their turn."""
-    turn, found = Turn(), []
+    turn, found = YieldTimer(), []
     for question in range(asked):
         try:
             with assert_no_checkpoints():
-                await turn.end_if_over()
+                await turn.yield_if_due()
         except AssertionError:
             found.append(question)
         clock.jump(step_s)
@@ -29,10 +35,10 @@ async def questions_that_yield(asked: int, clock: MockClock, step_s: float) -> l
 
 
 async def test_others_have_their_turn_when_its_time_is_over(mock_clock: MockClock) -> None:
-    assert await questions_that_yield(7, mock_clock, TURN_S / 2) == [0, 2, 4, 6]
+    assert await questions_that_yield(7, mock_clock, YIELD_AFTER_S / 2) == [0, 2, 4, 6]
 
 
 async def test_others_have_their_turn_though_the_clock_stands(mock_clock: MockClock) -> None:
-    assert await questions_that_yield(2 * TURN_COUNT_MAX + 1, mock_clock, 0) == [
-        0, TURN_COUNT_MAX, 2 * TURN_COUNT_MAX,
+    assert await questions_that_yield(2 * YIELD_COUNT_MAX + 1, mock_clock, 0) == [
+        0, YIELD_COUNT_MAX, 2 * YIELD_COUNT_MAX,
     ]  # fmt: skip

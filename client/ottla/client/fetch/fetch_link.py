@@ -50,11 +50,11 @@ class PartitionRequest:
     """A partition as the client requested it.  The response for the partition is checked against
     this."""
 
-    __slots__ = ("fetch", "place", "turn")
+    __slots__ = ("fetch", "move_count", "place")
 
     def __init__(self, place: PartitionPlace) -> None:
         self.place = place
-        self.turn = place.turn
+        self.move_count = place.move_count
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
@@ -69,7 +69,7 @@ class PartitionRequest:
     def is_same_course(self, place: PartitionPlace) -> bool:
         """Return whether only reading has moved the position since the request, and no seek or
         reset."""
-        return self.place is place and self.turn == place.turn
+        return self.place is place and self.move_count == place.move_count
 
 
 class FetchLink(BrokerLink):
@@ -128,7 +128,7 @@ class FetchLink(BrokerLink):
         while True:
             wanted = self._wanted()
             if not wanted:
-                await self.bell.wait()
+                await self.wake_up.wait()
                 continue
             topics = self._cluster.topics
             # The broker that answered the Metadata request may not have known topic ids yet.
@@ -247,10 +247,10 @@ class FetchLink(BrokerLink):
     def _take_partition(self, asked: PartitionRequest, data: PartitionData) -> bool:
         """Process the response for one partition.  Returns True if the next fetch should be
         delayed."""
-        place, turn = asked.place, asked.turn
+        place, move_count = asked.place, asked.move_count
         place.high_watermark = Offset(data.high_watermark)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._positions.on_out_of_range(place, turn, asked.fetch.offset, now_ms())
+            self._positions.on_out_of_range(place, move_count, asked.fetch.offset, now_ms())
             self._on_moved()
         elif data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)
@@ -266,7 +266,7 @@ class FetchLink(BrokerLink):
         elif data.diverging_epoch.end_offset >= 0:
             end = data.diverging_epoch
             self._positions.on_diverged(
-                place, turn, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
+                place, move_count, OffsetAndEpoch(Offset(end.end_offset), Epoch(end.epoch))
             )
             self._on_moved()
             return place.reset_count > 1  # a repeated divergence: the leader contradicts itself
@@ -287,6 +287,6 @@ class FetchLink(BrokerLink):
                 check_crcs=self._config.check_crcs,
                 decoder=self._positions.decoder,
             )
-            if self._positions.on_fetched(place, turn, fetched):
+            if self._positions.on_fetched(place, move_count, fetched):
                 self._on_records()
         return False

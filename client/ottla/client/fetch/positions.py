@@ -41,8 +41,8 @@ class PartitionPlace:
         "is_refused",
         "look_up_from_ms",
         "lookup",
+        "move_count",
         "reset_count",
-        "turn",
     )
 
     def __init__(self, at: TopicPartition) -> None:
@@ -67,7 +67,7 @@ class PartitionPlace:
         self.look_up_from_ms = 0
         """Time before which the position is not looked up, by the clock that `on_out_of_range`
         receives."""
-        self.turn = 0
+        self.move_count = 0
         """Number of times that the position was moved by anything other than reading."""
 
     @property
@@ -274,10 +274,10 @@ class Positions:
                 return place
         return None
 
-    def on_fetched(self, place: PartitionPlace, turn: int, fetched: FetchedRecords) -> bool:
+    def on_fetched(self, place: PartitionPlace, move_count: int, fetched: FetchedRecords) -> bool:
         """Process the response to a fetch.  Returns True if it has records that are still
         wanted."""
-        if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
+        if self._is_stale(place, move_count) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)
         place.is_refused = False
@@ -289,7 +289,7 @@ class Positions:
         return True
 
     def on_out_of_range(
-        self, place: PartitionPlace, turn: int, offset: Offset, now_ms: int
+        self, place: PartitionPlace, move_count: int, offset: Offset, now_ms: int
     ) -> None:
         """Reset the position of a partition by `auto.offset.reset`.
 
@@ -298,7 +298,7 @@ class Positions:
         reset is looked up at once.  Repeated resets without records in between are delayed by up to
         a second, since a leader may repeatedly refuse offsets that it returned itself.
         """
-        if self._is_stale(place, turn) or place.fetch.offset != offset:
+        if self._is_stale(place, move_count) or place.fetch.offset != offset:
             return
         if place.fetch.epoch != NO_EPOCH:
             # The leader may lack only that epoch: fetch once more by the offset alone.
@@ -322,14 +322,14 @@ class Positions:
             place.look_up_from_ms = now_ms + min(pause_ms, RESET_PAUSE_MS_MAX)
         place.reset_count += 1
 
-    def on_diverged(self, place: PartitionPlace, turn: int, end: OffsetAndEpoch) -> None:
+    def on_diverged(self, place: PartitionPlace, move_count: int, end: OffsetAndEpoch) -> None:
         """Move to `end` if the leader's log diverges there from the records that were read
         (KIP-320).
 
         A position that is not beyond `end` is kept.  Raises RefusedError if records that were
         returned are missing from the leader's log and `auto.offset.reset` is none.
         """
-        if self._is_stale(place, turn):
+        if self._is_stale(place, move_count):
             return
         place.reset_count += 1
         position = place.position
@@ -345,9 +345,9 @@ class Positions:
             )
         self._move(place, end)
 
-    def on_placed(self, place: PartitionPlace, turn: int, found: OffsetAndEpoch) -> None:
+    def on_placed(self, place: PartitionPlace, move_count: int, found: OffsetAndEpoch) -> None:
         """Process the result of a look-up."""
-        if not self._is_stale(place, turn) and place.position is None:
+        if not self._is_stale(place, move_count) and place.position is None:
             self._move(place, found)
 
     def _reset_timestamp(self) -> int | None:
@@ -358,11 +358,11 @@ class Positions:
             return RESETS[reset.strategy]
         return max(0, self._wall_ms() - reset.duration_ms)
 
-    def _is_stale(self, place: PartitionPlace, turn: int) -> bool:
-        return self._places.get(place.at) is not place or place.turn != turn
+    def _is_stale(self, place: PartitionPlace, move_count: int) -> bool:
+        return self._places.get(place.at) is not place or place.move_count != move_count
 
     def _move(self, place: PartitionPlace, position: OffsetAndEpoch | None) -> None:
-        place.turn += 1
+        place.move_count += 1
         place.fetched.clear()
         place.is_refused = False
         place.look_up_from_ms = 0

@@ -53,7 +53,7 @@ class ClassicMembership:
         self._coordinator = coordinator
         self._handover = handover
         self._settle_commits = settle_commits
-        self._bell = handover.bell
+        self._wake_up = handover.wake_up
         self._entered = trio.lowlevel.ParkingLot()
         self._joined_topics: frozenset[str] = frozenset()
         self._group_topics: frozenset[str] = frozenset()
@@ -265,7 +265,7 @@ class ClassicMembership:
                     await trio.sleep(self._config.retry_backoff_ms / 1_000)
                     heartbeat_at_ms = now_ms()
             else:
-                await self._bell.wait(heartbeat_at_ms)
+                await self._wake_up.wait(heartbeat_at_ms)
 
     async def _while_sending_heartbeats(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work`, which may wait for the application, and send heartbeats until it returns."""
@@ -323,11 +323,11 @@ class ClassicMembership:
         self.loss_count += 1
         self._handover.lose()
         self._entered.unpark_all()
-        self._bell.ring()
+        self._wake_up.set()
 
     def _rejoin(self) -> None:
         self._is_due = True
-        self._bell.ring()
+        self._wake_up.set()
 
     def _counts(self, topics: Iterable[str]) -> dict[str, int]:
         known = self._cluster.topics

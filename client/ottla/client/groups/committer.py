@@ -16,7 +16,7 @@ import trio
 from ottla.client.groups.coordinator import MOVED, Coordinator
 from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed, try_commit
-from ottla.client.network.background import Bell
+from ottla.client.network.background import WakeUp
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
@@ -122,7 +122,7 @@ class Committer:
         self._on_untold = on_untold
         self._queue: deque[PendingCommit] = deque()
         self._last: PendingCommit | None = None
-        self._bell = Bell()
+        self._wake_up = WakeUp()
 
     def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
         """Enqueue a commit.  If `is_watched`, its error is raised only in the task that awaits
@@ -133,7 +133,7 @@ class Committer:
             return commit
         self._queue.append(commit)
         self._last = commit
-        self._bell.ring()
+        self._wake_up.set()
         return commit
 
     @property
@@ -150,7 +150,7 @@ class Committer:
     async def run(self) -> NoReturn:
         """Send the requested commits until cancelled."""
         while True:
-            await self._bell.wait()
+            await self._wake_up.wait()
             while self._queue:
                 together = list(self._queue)
                 self._queue.clear()

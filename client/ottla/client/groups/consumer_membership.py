@@ -16,7 +16,7 @@ from ottla.client.groups.coordinator import Coordinator
 from ottla.client.groups.group_member import NO_MEMBER, Membership, Step
 from ottla.client.groups.handover import Handover
 from ottla.client.groups.subscription import Subscription
-from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.background import WakeUp, now_ms, open_background
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -46,8 +46,8 @@ class ConsumerMembership:
         self._config = config
         self._handover = handover
         self._settle_commits = settle_commits
-        self._bell = Bell()
-        self._work = Bell()
+        self._wake_up = WakeUp()
+        self._work = WakeUp()
         self._answered = trio.lowlevel.ParkingLot()
         self._heartbeat_at_ms = 0
 
@@ -69,8 +69,8 @@ class ConsumerMembership:
         remote = self.subscription.remote_regex
         names = None if remote is not None else self.subscription.names(self._cluster.topics)
         self.member.subscribe(names, remote)
-        self._bell.ring()
-        self._work.ring()
+        self._wake_up.set()
+        self._work.set()
 
     def membership(self) -> Membership:
         """Return the group membership to commit under.
@@ -140,7 +140,7 @@ class ConsumerMembership:
     async def _send_heartbeats(self) -> None:
         while True:
             if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
-                await self._bell.wait()
+                await self._wake_up.wait()
                 continue
             if self._handover.silent_ms() > self._config.poll_interval_ms_max:
                 await self.leave()
@@ -149,7 +149,7 @@ class ConsumerMembership:
             elif self.member.is_heartbeat_due or now_ms() >= self._heartbeat_at_ms:
                 await self._send_heartbeat()
             else:
-                await self._bell.wait(self._heartbeat_at_ms)
+                await self._wake_up.wait(self._heartbeat_at_ms)
 
     async def _send_heartbeat(self) -> None:
         try:
@@ -180,7 +180,7 @@ class ConsumerMembership:
                 await self._coordinator.forget()
             await self._pause()
         elif self.member.state is MembershipState.RECONCILING:
-            self._work.ring()
+            self._work.set()
 
     async def _pause(self) -> None:
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
@@ -188,14 +188,14 @@ class ConsumerMembership:
 
     def _make_heartbeat_due(self) -> None:
         self._heartbeat_at_ms = 0
-        self._bell.ring()
+        self._wake_up.set()
 
     def _lose(self) -> None:
         """Remove all partitions at once, because other members may own them already."""
         self.loss_count += 1
         self._handover.lose()
         self._answered.unpark_all()
-        self._work.ring()
+        self._work.set()
 
     async def _change_hands(self) -> None:
         """Notify the application of lost partitions, then revoke and add partitions until the
@@ -207,7 +207,7 @@ class ConsumerMembership:
                 if self.member.state is MembershipState.STALE:
                     await self._handover.next_poll()
                 self.member.join()
-                self._bell.ring()
+                self._wake_up.set()
             while self.member.state is MembershipState.RECONCILING:
                 await self._reconcile()
 
@@ -232,7 +232,7 @@ class ConsumerMembership:
             if self.loss_count == loss_count:
                 self.member.on_reconciled(owned)
                 self._coordinator.measures.note_rebalance(trio.current_time() - began_s)
-                self._bell.ring()
+                self._wake_up.set()
 
     async def _names_of_target(self) -> dict[UUID, str]:
         """Return the names, as far as they are known, of the topics that are being read or are in

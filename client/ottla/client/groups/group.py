@@ -22,7 +22,7 @@ from ottla.client.groups.group_member import NO_MEMBER, Membership
 from ottla.client.groups.group_offsets import Committed, fetch_offsets
 from ottla.client.groups.handover import Handover
 from ottla.client.groups.subscription import Subscription
-from ottla.client.network.background import Bell
+from ottla.client.network.background import WakeUp
 from ottla.client.network.cluster import Cluster
 from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.errors import ErrorCode, RefusedError
@@ -152,7 +152,7 @@ class Group:
         )
         self.driver = self._make_driver(cluster)
         self._subscription = Subscription()
-        self._bell = Bell()
+        self._wake_up = WakeUp()
         self._serving: MembershipTask | None = None
         self._leaving = trio.Lock()
         self._is_commit_due = False
@@ -200,7 +200,7 @@ class Group:
         self.driver.subscribe(subscription)
         self._subscription = subscription
         self.handover.has_polled = True
-        self._bell.ring()
+        self._wake_up.set()
 
     @property
     def coordinator_address(self) -> str | None:
@@ -295,7 +295,7 @@ class Group:
             async with self._leaving:
                 await self._leave(has_processed=has_processed)
         finally:
-            self._bell.ring()
+            self._wake_up.set()
 
     async def _leave(self, *, has_processed: bool) -> None:
         try:
@@ -348,7 +348,7 @@ class Group:
         """Stay a member of the group while there is a subscription, until cancelled."""
         while True:
             while not self.is_subscribed or self._leaving.locked():
-                await self._bell.wait()
+                await self._wake_up.wait()
             serving = self._serving = MembershipTask()
             try:
                 with serving.scope:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from ottla.client.fetch.positions import Positions
-from ottla.client.network.background import Bell, now_ms
+from ottla.client.network.background import WakeUp, now_ms
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
@@ -38,7 +38,7 @@ class Handover:
         self.has_polled = True
         """True if the application has polled since `silent_ms` was last called."""
         self.is_app_waiting = False
-        self.bell = Bell()
+        self.wake_up = WakeUp()
         """Rung when a handover starts."""
         self.on_assigned: Listener | None = None
         self.on_revoked: Listener | None = None
@@ -58,7 +58,7 @@ class Handover:
         processed."""
         if not self.is_begun:
             self.is_begun = True
-            self.bell.ring()
+            self.wake_up.set()
 
     def set_waiting(self, is_waiting: bool) -> None:
         """Record whether the application is waiting for records in a poll."""
@@ -163,7 +163,7 @@ class Handover:
     async def _until_begun(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self.is_begun:
-            await self.bell.wait()
+            await self.wake_up.wait()
 
     async def _notify(
         self, listener: Listener | None, partitions: tuple[TopicPartition, ...]

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import trio
 
-from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.background import WakeUp, now_ms, open_background
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.telemetry.client_metrics import ClientKind, ClientMetrics
@@ -71,8 +71,8 @@ class MetricsPush:
         self._session = PushSession(now_ms())
         self._ledger = Ledger(time.time_ns())
         self._collected_s = trio.current_time()
-        self._bell = Bell()
-        self._turn = trio.Lock()
+        self._wake_up = WakeUp()
+        self._lock = trio.Lock()
         """Locked while a request is in flight."""
         self._answered = trio.Event()
         """Set once a broker has assigned the client instance id, or once the brokers are known not
@@ -103,7 +103,7 @@ class MetricsPush:
             with trio.move_on_after(timeout_s):
                 while not answered.is_set():
                     session.ask_now(now_ms())
-                    self._bell.ring()
+                    self._wake_up.set()
                     with trio.move_on_after(ASK_AGAIN_S):
                         await answered.wait()
         if session.is_named:
@@ -121,9 +121,9 @@ class MetricsPush:
         await self._cluster.is_used.wait()
         try:
             while self._session.state is not PushState.ENDED:
-                async with self._turn:
+                async with self._lock:
                     await self._send_due()
-                await self._bell.wait(self._session.next_at_ms)
+                await self._wake_up.wait(self._session.next_at_ms)
         except Exception:
             # The client continues without reporting its metrics.
             LOG.exception("the client reports no metrics any more")
@@ -131,7 +131,7 @@ class MetricsPush:
 
     async def close(self) -> None:
         """Send the terminating push if the cluster wants metrics and a connection is open."""
-        async with self._turn:
+        async with self._lock:
             push = self._session.close()
             if push is None or not self._cluster.has_connection:
                 return

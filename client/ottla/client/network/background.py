@@ -42,26 +42,26 @@ no work is due and yet not sleep.
 """
 
 
-class Bell:
-    """A wake-up signal for one task that waits for work.  If the bell is rung while the task is
-    working, the task's next `wait` returns at once."""
+class WakeUp:
+    """Wake-up signal for one task that waits for work.  If it is set while the task is working, the
+    task's next `wait` returns at once."""
 
-    __slots__ = ("_event", "_is_rung")
+    __slots__ = ("_event", "_is_set")
 
     def __init__(self) -> None:
         self._event: trio.Event | None = None
-        self._is_rung = False
+        self._is_set = False
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake the task, or make its next `wait` return at once."""
-        self._is_rung = True
+        self._is_set = True
         if self._event is not None:
             self._event.set()
             self._event = None
 
     async def wait(self, until_ms: int | None = None) -> None:
-        """Sleep until the bell is rung, or until a time of the loop's clock in ms."""
-        if not self._is_rung:
+        """Sleep until the signal is set, or until a time of the loop's clock in ms."""
+        if not self._is_set:
             self._event = trio.Event()
             with trio.CancelScope() as scope:
                 if until_ms is not None:
@@ -70,22 +70,22 @@ class Bell:
             self._event = None
         else:
             await trio.lowlevel.checkpoint()
-        self._is_rung = False
+        self._is_set = False
 
 
-TURN_S = 0.001
+YIELD_AFTER_S = 0.001
 """Seconds that a task may run before it yields.
 
 A smaller value costs more CPU time, since one event-loop iteration costs as much as some dozens of
 records.  A larger value delays other tasks.
 """
-TURN_COUNT_MAX = 8
+YIELD_COUNT_MAX = 8
 """Number of checks after which a task yields even if the clock has not advanced, since the clock
 may be stopped in a simulation."""
 
 
-class Turn:
-    """Timer that makes a task yield after `TURN_S` seconds of work without waiting."""
+class YieldTimer:
+    """Timer that makes a task yield after `YIELD_AFTER_S` seconds of work without waiting."""
 
     __slots__ = ("_count_left", "_until_s")
 
@@ -93,14 +93,14 @@ class Turn:
         self._count_left = 0
         self._until_s = 0.0
 
-    async def end_if_over(self) -> None:
+    async def yield_if_due(self) -> None:
         """Yield to other tasks if this task has run for long enough.  The task calls this after
         every few steps."""
         self._count_left -= 1
         if self._count_left <= 0 or trio.current_time() >= self._until_s:
             await trio.lowlevel.checkpoint()
-            self._count_left = TURN_COUNT_MAX
-            self._until_s = trio.current_time() + TURN_S
+            self._count_left = YIELD_COUNT_MAX
+            self._until_s = trio.current_time() + YIELD_AFTER_S
 
 
 async def acquire(lock: trio.Lock) -> None:

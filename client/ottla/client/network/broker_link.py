@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from ottla.client.network.background import Bell
+from ottla.client.network.background import WakeUp
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
@@ -44,7 +44,7 @@ class BrokerLink(ABC):
 
     def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:
         self.node = node
-        self.bell = Bell()
+        self.wake_up = WakeUp()
         """Rung when there may be work."""
         self._cluster = cluster
         self._settings = config
@@ -53,7 +53,7 @@ class BrokerLink(ABC):
         """Connect whenever there is work, until cancelled."""
         while True:
             while not self._has_work():
-                await self.bell.wait()
+                await self.wake_up.wait()
             try:
                 pipeline = await self._connect()
                 try:

@@ -77,7 +77,7 @@ class BrokerConnection:
         self.address = address
         self._stream = stream
         self._client_id = client_id
-        self._turn = trio.Lock()
+        self._lock = trio.Lock()
         self._correlation_id = 0
         self._received: bytes | bytearray = b""
         """Received bytes that are not consumed yet.  The type is `bytes` if they arrived in one
@@ -106,12 +106,12 @@ class BrokerConnection:
 
     async def log_in(self, login: "SaslLogin") -> None:
         """Authenticate by SASL.  Raises RefusedError if the broker rejects the login."""
-        async with self._turn:
+        async with self._lock:
             self._login = login
             await self._log_in()
 
     async def _log_in(self) -> None:
-        """Authenticate.  The caller holds the lock `_turn`."""
+        """Authenticate.  The caller holds the lock `_lock`."""
         assert self._login is not None
         try:
             renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
@@ -125,7 +125,7 @@ class BrokerConnection:
 
     async def _renew(self) -> None:
         """Authenticate again if the SASL session is about to end.  The caller holds the lock
-        `_turn`."""
+        `_lock`."""
         if self._logs_in_again_at is not None and trio.current_time() >= self._logs_in_again_at:
             await self._log_in()
 
@@ -164,7 +164,7 @@ class BrokerConnection:
         self, message: Message, version: int, trace_context: bytes | None = None
     ) -> None:
         """Send a request that has no response, such as Produce with acks=0."""
-        async with self._turn:
+        async with self._lock:
             await self._renew()
             body = codec.encode(message, version)
             await self._send(message.API_KEY, version, body, trace_context)
@@ -176,7 +176,7 @@ class BrokerConnection:
         await self._stream.aclose()
 
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
-        async with self._turn:
+        async with self._lock:
             await self._renew()
             return await self._exchange_in_turn(api_key, version, body)
 

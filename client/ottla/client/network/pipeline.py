@@ -127,14 +127,14 @@ class Pipeline(BrokerConnection):
     async def _begin(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
     ) -> ExpectedResponse:
-        await acquire(self._turn)
+        await acquire(self._lock)
         try:
             self._check()
             if self._logs_in_again_at is not None:
                 await self._renew()
             return await self._begin_in_turn(api_key, version, body, trace_context)
         finally:
-            self._turn.release()
+            self._lock.release()
 
     async def _begin_in_turn(
         self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import trio
 
-from ottla.client.network.background import Bell, now_ms, open_background
+from ottla.client.network.background import WakeUp, now_ms, open_background
 from ottla.client.network.broker_link import BrokerLink, Loss
 from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
@@ -81,7 +81,7 @@ class ProducerLink(BrokerLink):
         has to be looked up, or None."""
         self._acks = ACKS[str(config.acks)]
         self._in_flight: deque[ProduceExchange] = deque()
-        self._arrivals = Bell()
+        self._arrivals = WakeUp()
 
     def _has_work(self) -> bool:
         return bool(self._partitions())
@@ -108,7 +108,7 @@ class ProducerLink(BrokerLink):
             if batches:
                 await self._send_one(pipeline, batches)
             else:
-                await self.bell.wait(self._gathered.next_look_ms(now))
+                await self.wake_up.wait(self._gathered.next_look_ms(now))
 
     async def _send_one(self, pipeline: Pipeline, batches: list[ProducerBatch]) -> None:
         exchange = ProduceExchange(
@@ -130,7 +130,7 @@ class ProducerLink(BrokerLink):
             )
         if scope.cancelled_caught:
             raise ConnectionLostError(f"{pipeline.address} does not read")
-        self._arrivals.ring()
+        self._arrivals.set()
 
     def _trace_context(self, pipeline: Pipeline, exchange: ProduceExchange) -> bytes | None:
         """Return the `traceparent` of the span of a request that is about to be sent.
@@ -172,7 +172,7 @@ class ProducerLink(BrokerLink):
                 answer = await exchange.submitted.answer()
                 self._in_flight.popleft()
                 self._take(exchange, answer)
-                self.bell.ring()
+                self.wake_up.set()
                 continue
             raise ConnectionLostError(
                 f"{pipeline.address} did not answer in {self._config.request_timeout_ms} ms"

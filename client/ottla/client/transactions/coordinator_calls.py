@@ -57,7 +57,7 @@ class CoordinatorCalls:
         )
         self.flow = flow
         self._config = config
-        self._turn = trio.Lock()
+        self._lock = trio.Lock()
         """Locked while a request to a coordinator is in flight."""
 
     def next_wait(self, wait_s: float) -> float:
@@ -114,7 +114,7 @@ class CoordinatorCalls:
             ResponseMeaning.RETRY, ErrorCode.REQUEST_TIMED_OUT, why="nothing answered"
         )
         with trio.CancelScope(deadline=deadline):
-            async with self._turn:
+            async with self._lock:
                 while is_wanted():
                     last = await self._attempt(call, request, response, version, asked)
                     if last.verdict is not ResponseMeaning.RETRY:

@@ -18,7 +18,7 @@ from ottla.client.groups.coordinator import (
 )
 from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
-from ottla.client.network.background import Bell
+from ottla.client.network.background import WakeUp
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import ProducerIdentity
@@ -130,8 +130,8 @@ class ProducerTransactions:
         self._id = config.transactional_id
         self.flow = TransactionFlow()
         self._calls = CoordinatorCalls(cluster, config, self.flow, self._id)
-        self._bell = Bell()
-        self.gathered = TransactionalAccumulator(config, self.flow, self._bell.ring)
+        self._wake_up = WakeUp()
+        self.gathered = TransactionalAccumulator(config, self.flow, self._wake_up.set)
         self._is_busy = False
         """True while a transaction is starting, open or ending."""
         self._open: ProducerTransaction | None = None
@@ -148,7 +148,7 @@ class ProducerTransactions:
     async def run(self) -> NoReturn:
         """Add partitions to the open transaction as records are sent to them, until cancelled."""
         while True:
-            await self._bell.wait()
+            await self._wake_up.wait()
             while wanted := self._wanted():
                 await self._add_partitions(wanted)
 
