@@ -20,7 +20,7 @@ from ottla.bench.clients import RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.faults.audit import audit, login_of, read_back
 from ottla.bench.faults.ledger import read_ledger
-from ottla.bench.faults.steady import Steady, Writer
+from ottla.bench.faults.steady import SteadyLoad, Writer
 from ottla.bench.faults.timeline import as_svg, as_text, longest_gap
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.kafka.beside_kafka import BesideWork, rows_of, run_beside_kafka
@@ -404,7 +404,7 @@ def _write_steadily(
     arguments: argparse.Namespace, topics: tuple[str, ...], settings: dict[str, str]
 ) -> int:
     load = _load(arguments)
-    steady = Steady(
+    steady = SteadyLoad(
         bootstrap=load.bootstrap,
         topics=topics,
         rate=arguments.rate,

@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from ottla.bench.requests import Small, answer_to, frame_of, repeat
+from ottla.bench.requests import SmallRequest, answer_to, frame_of, repeat
 from ottla.bench.result import Result
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import BrokerConnection, connect
@@ -73,7 +73,7 @@ def run_commits(
     address = find_coordinator(bootstrap, group)
     members = [JoinGroupResponse(generation_id=-1, member_id="")] * connections
     if has_members:
-        members = trio.run(_Crowd(group, address, connections, HEARTBEAT_S).join)
+        members = trio.run(_GroupMembers(group, address, connections, HEARTBEAT_S).join)
     smalls = [_commit_of(address, group, topic, *one) for one in enumerate(members)]
     return repeat(address, "commits", smalls, count=count, in_flight=in_flight, progress=progress)
 
@@ -95,7 +95,7 @@ def find_coordinator(bootstrap: Address, group: str) -> Address:
 
 def _commit_of(
     address: Address, group: str, topic: str, index: int, member: JoinGroupResponse
-) -> Small:
+) -> SmallRequest:
     """Return the commit request of one connection, and the response to expect, which is always the
     same."""
     row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
@@ -115,7 +115,7 @@ def _commit_of(
         code = found.topics[0].partitions[0].error_code
         if code not in NOT_YET or time.monotonic() > deadline:
             raise_for(code)
-            return Small(frame, 0, answer)
+            return SmallRequest(frame, 0, answer)
         time.sleep(ASK_AGAIN_S)
 
 
@@ -129,7 +129,7 @@ def run_rebalances(
     for index in range(rounds):
         group = f"ottla-bench-{time.time_ns()}"
         address = find_coordinator(bootstrap, group)
-        seconds = trio.run(_Crowd(group, address, members, heartbeat_s).run)
+        seconds = trio.run(_GroupMembers(group, address, members, heartbeat_s).run)
         first.append(seconds[0])
         again.append(seconds[1])
         progress(index + 1)
@@ -144,7 +144,7 @@ def run_rebalances(
     }
 
 
-class _Crowd:
+class _GroupMembers:
     """The members of one group. Measures when all of them have synced in one generation."""
 
     def __init__(self, group: str, address: Address, count: int, heartbeat_s: float) -> None:

@@ -24,7 +24,7 @@ from ottla.bench.load import Load, Progress, make_topic
 from ottla.bench.local_cluster import open_cluster_in
 from ottla.bench.requests import (
     PRODUCE_VERSION,
-    Small,
+    SmallRequest,
     answer_to,
     frame_of,
     repeat,
@@ -143,7 +143,7 @@ def _drive_batches(address: tuple[str, int], common: dict[str, Any], count: int)
     request = ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
-    small = Small(frame_of(request, PRODUCE_VERSION), len(batch))
+    small = SmallRequest(frame_of(request, PRODUCE_VERSION), len(batch))
     repeat(address, BATCH_KIND, [small] * CONNECTIONS, count=count, **common)
 
 

@@ -36,7 +36,7 @@ SILENCE_S = 10.0
 BENCH_CLIENT_ID = "ottla-bench"
 
 
-class Small(NamedTuple):
+class SmallRequest(NamedTuple):
     """A small request that is sent repeatedly: its frame, and the number of bytes of records in
     it."""
 
@@ -56,7 +56,7 @@ class RequestLatency(NamedTuple):
     seconds: float
 
 
-def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
+def small_request(kind: str, topic: str, topic_id: UUID) -> SmallRequest:
     """Return a small request of the kind produce, fetch or metadata."""
     message: Message
     if kind == "produce":
@@ -67,7 +67,7 @@ def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
-        return Small(frame_of(message, PRODUCE_VERSION), RECORD_BYTES)
+        return SmallRequest(frame_of(message, PRODUCE_VERSION), RECORD_BYTES)
     if kind == "fetch":
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
         message = FetchRequest(
@@ -77,9 +77,9 @@ def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
             session_epoch=-1,
             topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
         )
-        return Small(frame_of(message, FETCH_VERSION), RECORD_BYTES)
+        return SmallRequest(frame_of(message, FETCH_VERSION), RECORD_BYTES)
     message = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    return Small(frame_of(message, METADATA_VERSION), 0)
+    return SmallRequest(frame_of(message, METADATA_VERSION), 0)
 
 
 def run_requests(
@@ -112,7 +112,7 @@ def run_requests(
 def repeat(
     address: tuple[str, int],
     what: str,
-    smalls: Sequence[Small],
+    smalls: Sequence[SmallRequest],
     *,
     count: int,
     in_flight: int,
@@ -152,7 +152,7 @@ def repeat(
 class _Client:
     """One connection and the state of its requests in flight."""
 
-    def __init__(self, address: tuple[str, int], small: Small) -> None:
+    def __init__(self, address: tuple[str, int], small: SmallRequest) -> None:
         self.socket = dial(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for frame in small.before:

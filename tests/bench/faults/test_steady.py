@@ -10,7 +10,7 @@ import pytest
 
 from ottla.bench.faults import steady
 from ottla.bench.faults.ledger import UNKNOWN_OFFSET, read_ledger
-from ottla.bench.faults.steady import Steady, Writer
+from ottla.bench.faults.steady import SteadyLoad, Writer
 
 
 class ImplicitlyAcknowledging:
@@ -82,7 +82,7 @@ def test_a_record_acknowledged_by_the_answer_to_a_later_one_is_noted_without_off
         TopicPartition=lambda topic, partition: (topic, partition),
     )
     monkeypatch.setattr(steady, "library", lambda name: library)
-    load = Steady(bootstrap="", topics=("load",), rate=1_000_000, seconds=60, record_bytes=16)
+    load = SteadyLoad(bootstrap="", topics=("load",), rate=1_000_000, seconds=60, record_bytes=16)
     Writer(load, tmp_path / "ledger").run(lambda seconds: None)
     (answers,) = read_ledger(tmp_path / "ledger").answers
     assert list(answers.offsets[:2]) == [UNKNOWN_OFFSET, 6]

@@ -2,7 +2,7 @@
 
 telemetry.py          lost pushes, and the cost of a push: start here
 telemetry_beside.py   cost to a steady producer, with and without pushes
-telemetry_crowd.py    the clients that push
+pushing_clients.py    the clients that push
 telemetry_payload.py  the metrics that they push
 steady_produce.py     the steady producer, as a process
 """

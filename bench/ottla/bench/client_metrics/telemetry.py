@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from ottla.bench.client_metrics.telemetry_crowd import Address, Crowd, Progress, allow_files
+from ottla.bench.client_metrics.pushing_clients import (
+    Address,
+    Progress,
+    PushingClients,
+    allow_files,
+)
 from ottla.bench.processes import main_thread_seconds, usage_of
 from ottla.bench.result import Result
 
@@ -13,21 +18,21 @@ def run_telemetry(
     """Connect clients, let them push metrics for some seconds, and disconnect them. Returns a
     result whose latency is that of a push."""
     allow_files(clients)
-    crowd = Crowd(address)
-    with crowd.opened(clients):
-        crowd.check_is_asked()
+    pushing = PushingClients(address)
+    with pushing.opened(clients):
+        pushing.check_is_asked()
         before = usage_of(pids)
         loop_before = main_thread_seconds(pids)
-        crowd.begin()
-        crowd.push_for(seconds, progress)
-        crowd.finish()
+        pushing.begin()
+        pushing.push_for(seconds, progress)
+        pushing.finish()
         usage = usage_of(pids).since(before)
         loop_s = main_thread_seconds(pids) - loop_before
-    outcome = crowd.outcome
+    outcome = pushing.outcome
     answered = sum(outcome.codes.values())
     notes: dict[str, Any] = {
         "clients": clients,
-        "interval_ms": crowd.interval_ms,
+        "interval_ms": pushing.interval_ms,
         "push_bytes": round(outcome.sent_bytes / max(1, outcome.sent)),
         "sent": outcome.sent,
         "lost": outcome.sent - answered,

@@ -15,8 +15,13 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from ottla.bench.client_metrics.pushing_clients import (
+    Address,
+    Progress,
+    PushingClients,
+    allow_files,
+)
 from ottla.bench.client_metrics.steady_produce import SteadyProduce
-from ottla.bench.client_metrics.telemetry_crowd import Address, Crowd, Progress, allow_files
 from ottla.bench.processes import main_thread_seconds, usage_of
 from ottla.bench.requests import RequestLatency
 from ottla.bench.result import MB
@@ -68,23 +73,24 @@ def run_beside(
     """Let clients push in every second phase, while one producer sends requests at a steady rate.
     Returns the figures of phases with and without pushes."""
     allow_files(clients)
-    crowd = Crowd(address)
+    pushing = PushingClients(address)
     phases: list[PushPhase] = []
-    with crowd.opened(clients):
-        crowd.check_is_asked()
-        crowd.begin(AT_ONCE)
-        crowd.push_for(crowd.interval_ms / 1e3, progress)  # The first pushes of clients cost more.
+    with pushing.opened(clients):
+        pushing.check_is_asked()
+        pushing.begin(AT_ONCE)
+        # The first pushes of clients cost more.
+        pushing.push_for(pushing.interval_ms / 1e3, progress)
         with SteadyProduce(address, topic, rate) as producer:
             rounds = max(1, round(seconds / 2 / PHASE_S))
             for number in range(rounds):
                 # The order of the two kinds of phase alternates, so that a drift of the machine
                 # affects both alike.
                 for has_pushes in (number % 2 == 0, number % 2 == 1):
-                    phases.append(_phase(crowd, has_pushes, pids))
+                    phases.append(_phase(pushing, has_pushes, pids))
                     progress(int(len(phases) * PHASE_S))
-        crowd.finish()
+        pushing.finish()
         rss_bytes = usage_of(pids).rss_bytes
-    figures = _figures(crowd, phases, producer.waited)
+    figures = _figures(pushing, phases, producer.waited)
     if pids:
         figures["push_loop_us_each"] = round(1e6 * cost_of_push_s(phases), 1)
         figures["broker_rss_mb"] = round(rss_bytes / MB, 1)
@@ -102,31 +108,31 @@ def cost_of_push_s(phases: Sequence[PushPhase]) -> float:
     return median(costs) if costs else 0.0
 
 
-def _phase(crowd: Crowd, has_pushes: bool, pids: list[int]) -> PushPhase:
-    sent, loop_s, began_at = crowd.outcome.sent, main_thread_seconds(pids), time.perf_counter()
+def _phase(pushing: PushingClients, has_pushes: bool, pids: list[int]) -> PushPhase:
+    sent, loop_s, began_at = pushing.outcome.sent, main_thread_seconds(pids), time.perf_counter()
     if has_pushes:
-        crowd.push_for(PHASE_S, lambda _: None)
+        pushing.push_for(PHASE_S, lambda _: None)
     else:
-        crowd.rest(PHASE_S)
+        pushing.rest(PHASE_S)
     return PushPhase(
         has_pushes,
         began_at,
         time.perf_counter(),
-        crowd.outcome.sent - sent,
+        pushing.outcome.sent - sent,
         main_thread_seconds(pids) - loop_s,
     )
 
 
 def _figures(
-    crowd: Crowd, phases: Sequence[PushPhase], waited: Sequence[RequestLatency]
+    pushing: PushingClients, phases: Sequence[PushPhase], waited: Sequence[RequestLatency]
 ) -> dict[str, Any]:
-    outcome = crowd.outcome
+    outcome = pushing.outcome
     pushes = sum(phase.pushes for phase in phases)
     pushing_s = sum(phase.ended_at - phase.began_at for phase in phases if phase.has_pushes)
     figures: dict[str, Any] = {
         "what": "telemetry beside produce",
-        "clients": crowd.count,
-        "interval_ms": crowd.interval_ms,
+        "clients": pushing.count,
+        "interval_ms": pushing.interval_ms,
         "phases": len(phases),
         "pushes": outcome.sent,
         "pushes_per_second": round(pushes / pushing_s),

@@ -36,7 +36,7 @@ are later than this are not sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class SteadyLoad:
     """One steady load: the topics, the rate and size of its records, and its duration."""
 
     bootstrap: str
@@ -67,7 +67,7 @@ class Writer:
     """Sends records at a steady rate, and writes each outcome to the ledger.  It owns the ledger,
     and one producer per topic."""
 
-    def __init__(self, load: Steady, path: Path) -> None:
+    def __init__(self, load: SteadyLoad, path: Path) -> None:
         self._load = load
         self._is_stopping = False
         self._producers = {topic: self._open_producer() for topic in load.topics}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.bench.floods.bystander import BystanderWaits, ask_for, connected
+from ottla.bench.floods.bystander import BystanderLatencies, ask_for, connected
 from ottla.bench.floods.senders import (
     Address,
     hold_idle_connections,
@@ -79,7 +79,7 @@ class FloodRow(NamedTuple):
 
     flood: str
     server: str
-    waits: BystanderWaits
+    waits: BystanderLatencies
     rss_mib: tuple[float, float, float]
     """Resident memory in MiB: before the flood, its maximum, and some seconds after the flood."""
 

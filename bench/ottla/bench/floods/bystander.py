@@ -10,7 +10,7 @@ ANSWER_S_MAX = 120.0
 
 
 @dataclass(slots=True)
-class BystanderWaits:
+class BystanderLatencies:
     """The latencies of one bystander's requests, in seconds."""
 
     seconds: list[float] = field(default_factory=list)
@@ -33,12 +33,12 @@ def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
 
 def ask_for(
     sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
-) -> BystanderWaits:
+) -> BystanderLatencies:
     """Send the `before` frames once, then one request repeatedly for some seconds.  Returns the
     latencies of that request."""
     for one in before:
         exchange(sock, one)
-    waits = BystanderWaits()
+    waits = BystanderLatencies()
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         began = time.monotonic()

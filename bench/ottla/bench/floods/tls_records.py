@@ -118,7 +118,7 @@ class RecordClient:
         """Return the last bytes of the handshake, which the caller must still send."""
         return self._sent.read()
 
-    def hear(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Process bytes that the server has sent."""
         self._received.write(data)
 

@@ -29,7 +29,7 @@ from ottla.bench.requests import (
     FETCH_VERSION,
     METADATA_VERSION,
     PRODUCE_VERSION,
-    Small,
+    SmallRequest,
     dial,
     exchanged,
     frame_of,
@@ -157,7 +157,7 @@ def _refusal(server: SecurityServer, kind: str, topic_id: UUID) -> int:
     return int(found.topics[0].error_code)
 
 
-def _small(kind: str, topic_id: UUID) -> Small:
+def _small(kind: str, topic_id: UUID) -> SmallRequest:
     """Return a small request, to be sent after the user's login."""
     token = f"\0{USER}\0{PASSWORD}".encode()
     login = (

@@ -91,7 +91,7 @@ def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int 
         with feeding(work, rate) as feeder:
             for number in range(rounds):
                 with spark_driver(work) as driver:
-                    died = live_and_die(work, cluster, driver, chance)
+                    died = kill_after_progress(work, cluster, driver, chance)
                 is_forced = number % 2 == 1
                 repeated = [forget_last_batch(work, one) for one in QUERIES if is_forced]
                 again += sum(repeated)
@@ -188,7 +188,7 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> None:
     driver.wait()
 
 
-def live_and_die(
+def kill_after_progress(
     work: SparkWork, cluster: StartedCluster, driver: subprocess.Popen[bytes], chance: random.Random
 ) -> str:
     """Wait until both queries have made progress. Then kill a broker and the driver, in random

@@ -69,14 +69,14 @@ class PushOutcomes:
     asked_again: int = 0
 
 
-class Crowd:
+class PushingClients:
     """All clients that push, and the outcomes of their pushes."""
 
     def __init__(self, address: Address) -> None:
         self.outcome = PushOutcomes()
         self.interval_ms = 0
         self._address = address
-        self._clients: list[CrowdClient] = []
+        self._clients: list[PushingClient] = []
         self._selector = DefaultSelector()
         self._due: list[tuple[float, int]] = []
 
@@ -92,10 +92,10 @@ class Crowd:
         with ExitStack() as stack:
             for begin in range(0, count, HELLO_AT_ONCE):
                 lot = range(begin, min(count, begin + HELLO_AT_ONCE))
-                clients = [CrowdClient(self._address, index) for index in lot]
+                clients = [PushingClient(self._address, index) for index in lot]
                 for client in clients:
                     stack.enter_context(client.socket)
-                    client.introduce()
+                    client.send_api_versions()
                 for client in clients:
                     client.ask()
                 for client in clients:
@@ -157,7 +157,7 @@ class Crowd:
 
     def _receive(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
-            client: CrowdClient = key.data
+            client: PushingClient = key.data
             try:
                 answer = client.receive()
             except OttlaError:
@@ -182,7 +182,7 @@ class Crowd:
             heapq.heappush(self._due, (time.perf_counter() + wait_s, client.index))
 
 
-class CrowdClient:
+class PushingClient:
     """One client instance on a connection of its own."""
 
     def __init__(self, address: Address, index: int) -> None:
@@ -200,7 +200,7 @@ class CrowdClient:
         self._sent_at = 0.0
         self._received = bytearray()
 
-    def introduce(self) -> None:
+    def send_api_versions(self) -> None:
         """Send ApiVersions with the name of the client software. Its response is read together with
         the response to the next request."""
         request = ApiVersionsRequest(
