@@ -6,18 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.runner import Tally
+from ottla.jepsen.world.runner import RunTotals
 
 EXPLORED = "explored"
-Explored = Callable[[str, RunOutcome | Tally], None]
+Explored = Callable[[str, RunOutcome | RunTotals], None]
 
 
 @pytest.fixture
 def explored(record_property: Callable[[str, object], None]) -> Explored:
     """Record the work of an engine, for the sum at the end."""
 
-    def note(engine: str, done: RunOutcome | Tally) -> None:
-        runs = done.run_count if isinstance(done, Tally) else 1
+    def note(engine: str, done: RunOutcome | RunTotals) -> None:
+        runs = done.run_count if isinstance(done, RunTotals) else 1
         power_cuts = done.figures.get("power cuts", 0)
         record_property(EXPLORED, (engine, runs, done.event_count, done.sim_ms, power_cuts))
 

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment
 from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
-from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, plan_removal, what_waits
+from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, catch_up_text, plan_removal
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -54,7 +54,7 @@ def test_moves_that_take_too_long_say_whom_they_wait_for() -> None:
         OngoingMove(TopicPartition("t", 2), (2, 1, 3), (2,), (3,)),
     ]
     in_sync = {AT: (1, 3), TopicPartition("t", 1): None, TopicPartition("t", 2): (1, 2, 3)}
-    assert what_waits(moving, in_sync) == (
+    assert catch_up_text(moving, in_sync) == (
         "3 partitions did not move in time: t-0 waits for broker 2, "
         "t-1 waits for a leader (replicas: broker 2, broker 3), t-2 waits for the controller"
     )
@@ -62,6 +62,6 @@ def test_moves_that_take_too_long_say_whom_they_wait_for() -> None:
 
 def test_only_some_of_many_late_partitions_are_named() -> None:
     moving = [OngoingMove(TopicPartition("t", n), (2, 3), (2,), (3,)) for n in range(NAMED_MAX + 2)]
-    assert what_waits(moving, {}).endswith(
+    assert catch_up_text(moving, {}).endswith(
         "t-4 waits for a leader (replicas: broker 2, broker 3), and 2 more"
     )

@@ -15,12 +15,12 @@ from ottla.cli.lab.jepsen_serve import open_server
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.history import History, Recorder, event_line
 from ottla.jepsen.processes.runs.run_plan import RunPlan
-from ottla.jepsen.processes.runs.run_verdict import RunCourse
+from ottla.jepsen.processes.runs.run_verdict import RunSummary
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store
 from ottla.jepsen.report import figures
 from ottla.model.install_hint import install_hint
 
-GOOD = RunCourse(seconds=10.0, operation_count=9_000, is_read=True)
+GOOD = RunSummary(seconds=10.0, operation_count=9_000, is_read=True)
 
 
 def _history() -> History:
@@ -33,7 +33,7 @@ def _history() -> History:
 
 
 def _stored(
-    store: Path, *, course: RunCourse = GOOD, checkers: tuple[str, ...] = ()
+    store: Path, *, course: RunSummary = GOOD, checkers: tuple[str, ...] = ()
 ) -> RunDirectory:
     """Keep a run as the harness does, without its verdict."""
     plan = RunPlan(workloads=("queue",), seconds=10)
@@ -95,7 +95,7 @@ def test_several_runs_are_judged_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = _stored(tmp_path)
-    poor = _stored(tmp_path, course=RunCourse(seconds=10.0, operation_count=9, is_read=True))
+    poor = _stored(tmp_path, course=RunSummary(seconds=10.0, operation_count=9, is_read=True))
 
     assert run(["jepsen", "analyze", "--format", "json", str(good.path), str(poor.path)]) == 4
     first, second = json.loads(capsys.readouterr().out)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.jepsen.history import History
 from ottla.jepsen.report.faults import Fault, faults_of
-from ottla.jepsen.report.figures import DOTS_MAX, Picture, run_pictures, thinned
+from ottla.jepsen.report.figures import DOTS_MAX, Plot, run_plots, thinned
 from ottla.jepsen.report.page import DARK, LIGHT
 
 FIGURES = {
@@ -19,36 +19,36 @@ FIGURES = {
 }
 
 
-def words_of(picture: Picture) -> str:
-    """Return the text of a picture; a picture that is not well-formed raises."""
-    return " ".join(ElementTree.fromstring(picture.file_text()).itertext())
+def words_of(plot: Plot) -> str:
+    """Return the text of a plot; a plot that is not well-formed raises."""
+    return " ".join(ElementTree.fromstring(plot.file_text()).itertext())
 
 
 @pytest.fixture(scope="module")
-def pictures(queue_history: History) -> dict[str, Picture]:
-    """Return the pictures of one run by their names."""
-    drawn = run_pictures(queue_history, FIGURES, faults_of(queue_history))
-    return {picture.name: picture for picture in drawn}
+def plots(queue_history: History) -> dict[str, Plot]:
+    """Return the plots of one run by their names."""
+    drawn = run_plots(queue_history, FIGURES, faults_of(queue_history))
+    return {plot.name: plot for plot in drawn}
 
 
 def test_a_run_has_pictures_of_its_operations_and_of_what_checkers_measured(
-    pictures: dict[str, Picture],
+    plots: dict[str, Plot],
 ) -> None:
-    assert set(pictures) == {"latency-raw", "latency-quantiles", "rate", "unseen", "realtime-lag"}
-    for picture in pictures.values():
-        words = words_of(picture)
+    assert set(plots) == {"latency-raw", "latency-quantiles", "rate", "unseen", "realtime-lag"}
+    for plot in plots.values():
+        words = words_of(plot)
         assert "final reads" in words
         assert {"kill", "pause", "b1", "b2", "b3"} <= set(words.split()), "faults and their nodes"
-    assert {"send", "poll", "unknown", "failed"} <= set(words_of(pictures["latency-raw"]).split())
-    assert {"median", "slowest"} <= set(words_of(pictures["latency-quantiles"]).split())
-    assert "never got an answer" not in pictures["latency-raw"].note
+    assert {"send", "poll", "unknown", "failed"} <= set(words_of(plots["latency-raw"]).split())
+    assert {"median", "slowest"} <= set(words_of(plots["latency-quantiles"]).split())
+    assert "never got an answer" not in plots["latency-raw"].note
 
 
-def test_a_picture_follows_the_page_into_the_dark(pictures: dict[str, Picture]) -> None:
-    for picture in pictures.values():
-        assert "var(--ink)" in picture.svg
-        assert not re.findall(r": #[0-9a-f]{6}", picture.svg), "a colour that is none of the page's"
-        assert all(colour in picture.file_text() for colour in (*LIGHT.values(), *DARK.values()))
+def test_a_picture_follows_the_page_into_the_dark(plots: dict[str, Plot]) -> None:
+    for plot in plots.values():
+        assert "var(--ink)" in plot.svg
+        assert not re.findall(r": #[0-9a-f]{6}", plot.svg), "a colour that is none of the page's"
+        assert all(colour in plot.file_text() for colour in (*LIGHT.values(), *DARK.values()))
 
 
 def test_dots_are_joined_where_a_plot_has_too_many() -> None:
@@ -63,10 +63,10 @@ def test_dots_are_joined_where_a_plot_has_too_many() -> None:
 def test_a_run_of_one_moment_or_without_operations_can_be_drawn(
     queue_run: Callable[..., History],
 ) -> None:
-    assert run_pictures(History(()), {}, ()) == []
+    assert run_plots(History(()), {}, ()) == []
     begun = History(queue_run(20, seconds=1.0).events[:1])
-    drawn = run_pictures(begun, {}, faults_of(begun))
-    assert [picture.name for picture in drawn] == ["rate"]
+    drawn = run_plots(begun, {}, faults_of(begun))
+    assert [plot.name for plot in drawn] == ["rate"]
 
 
 def test_any_name_of_a_fault_node_or_operation_can_be_drawn(
@@ -76,17 +76,17 @@ def test_any_name_of_a_fault_node_or_operation_can_be_drawn(
     faults = [Fault(name, 10**8, 2 * 10**8, (name, "b1")) for name in names]
     events = queue_run(20, seconds=1.0).events
     history = History(replace(event, f=f"{names[1]}{event.f}") for event in events)
-    for picture in run_pictures(history, {}, faults):
-        assert "<b>" not in picture.svg
-        assert {"b1", "$\\frac{1$"} <= set(words_of(picture).split())
+    for plot in run_plots(history, {}, faults):
+        assert "<b>" not in plot.svg
+        assert {"b1", "$\\frac{1$"} <= set(words_of(plot).split())
 
 
 def test_however_many_faults_and_nodes_there_are_a_picture_stays_small(
     queue_run: Callable[..., History],
 ) -> None:
     faults = [Fault(f"fault-{i}", i * 10**6, i * 10**6 + 10, (f"node-{i}",)) for i in range(200)]
-    (picture, *_) = run_pictures(queue_run(20, seconds=1.0), {}, faults)
-    words = words_of(picture).split()
+    (plot, *_) = run_plots(queue_run(20, seconds=1.0), {}, faults)
+    words = words_of(plot).split()
     assert words.count("others") == 1
     assert "fault-0" in words
     assert len(words) < 100

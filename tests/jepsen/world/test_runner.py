@@ -11,8 +11,8 @@ from ottla.jepsen.world import engine, runner
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import Case, cases_in, load, replay, save
 from ottla.jepsen.world.engine import RunOutcome, make_engine
-from ottla.jepsen.world.rare import Rare
-from ottla.jepsen.world.runner import Job, Tally, run_batch, run_many
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.runner import Job, RunTotals, run_batch, run_many
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.model.errors import CorruptDataError, RefusedError
@@ -27,7 +27,7 @@ class Toy:
     required = ("a nine", "a hundred")
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        trace, rare = Trace(), Rare()
+        trace, rare = Trace(), RareStates()
         violation, last = None, 0
         for _ in range(budget):
             drawn = chance.below(10)
@@ -59,7 +59,7 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_sums_do_not_depend_on_how_seeds_were_dealt() -> None:
     whole = run_batch(JOB, 0, 40)
-    parts = Tally()
+    parts = RunTotals()
     for first in (30, 0, 10, 20):
         parts.merge(run_batch(JOB, first, 10))
 
@@ -73,7 +73,9 @@ def test_sums_do_not_depend_on_how_seeds_were_dealt() -> None:
 def test_a_search_ends_at_its_count_or_its_time_or_its_first_failure() -> None:
     progress: list[int] = []
 
-    counted = run_many(JOB, 5, count=50, on_progress=lambda tally: progress.append(tally.run_count))
+    counted = run_many(
+        JOB, 5, count=50, on_progress=lambda totals: progress.append(totals.run_count)
+    )
     timed = run_many(JOB, 0, seconds=0.0)
     failed = run_many(JOB, 0, count=100_000, ends_at_failure=True)
 
@@ -113,10 +115,10 @@ def test_what_breaks_before_a_walk_begins_is_a_violation_too(
 
     monkeypatch.setattr(Toy, "run", break_at_once)
 
-    tally = run_batch(JOB, 0, 3)
+    totals = run_batch(JOB, 0, 3)
 
-    assert tally.run_count == tally.violation_count == 3
-    assert tally.broken == {"SingleLeader": 3}
+    assert totals.run_count == totals.violation_count == 3
+    assert totals.broken == {"SingleLeader": 3}
 
 
 def test_a_failure_is_kept_as_a_file_and_fails_again_from_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ottla.jepsen.world import engine
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import load, replay
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.soak import Part, Soak
 from ottla.jepsen.world.soak_table import cells_of, facts_of, markdown_of
 from ottla.jepsen.world.trace import Trace
@@ -31,7 +31,7 @@ class Toy:
     required: tuple[str, ...] = ("a nine", "a hundred")
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        trace, rare = Trace(), Rare()
+        trace, rare = Trace(), RareStates()
         drawn = [chance.below(10) for _ in range(budget)]
         for value in drawn:
             trace.add(value)
@@ -94,13 +94,13 @@ def test_every_subject_has_its_share(tmp_path: Path) -> None:
     calm, broken = soaked(tmp_path).rows
 
     # The task that gets the next work is at most a batch behind.
-    assert 1.2 < calm.tally.busy_seconds / broken.tally.busy_seconds < 3.5
+    assert 1.2 < calm.totals.busy_seconds / broken.totals.busy_seconds < 3.5
 
 
 def test_violations_end_nothing_and_one_of_each_kind_is_made_small(tmp_path: Path) -> None:
     soak = soaked(tmp_path)
 
-    assert soak.violation_count == sum(soak.rows[1].tally.broken.values()) > 10
+    assert soak.violation_count == sum(soak.rows[1].totals.broken.values()) > 10
     assert sorted(one.invariant for one in soak.kept) == ["NoEight", "NoSeven"]
     for one in soak.kept:
         assert one.is_small
@@ -113,7 +113,7 @@ def test_violations_end_nothing_and_one_of_each_kind_is_made_small(tmp_path: Pat
 
 def test_the_table_is_made_of_what_the_outcomes_counted(tmp_path: Path) -> None:
     soak = soaked(tmp_path)
-    calm = soak.rows[0].tally
+    calm = soak.rows[0].totals
     facts = facts_of(soak)
 
     row = facts["rows"][0]
@@ -122,7 +122,7 @@ def test_the_table_is_made_of_what_the_outcomes_counted(tmp_path: Path) -> None:
     assert row["power_cuts"] == 2 * calm.run_count
     assert row["elections"] is None, "what is not counted is not 0"
     assert (row["rare_reached"], row["rare_required"]) == (1, 2)
-    assert facts["totals"]["schedules"] == sum(each.tally.run_count for each in soak.rows)
+    assert facts["totals"]["schedules"] == sum(each.totals.run_count for each in soak.rows)
     assert [cells[0] for cells in cells_of(facts)] == ["walk calm", "walk broken", "all"]
     page = markdown_of(facts)
     assert f"| walk calm | {calm.run_count:,} | {3 * calm.run_count:,} |" in page
@@ -144,7 +144,7 @@ def test_a_soak_that_should_stop_keeps_what_it_has(tmp_path: Path) -> None:
     assert soak.is_stopped
     assert len(looks) == 5
     assert "stopped early" in markdown_of(facts_of(soak))
-    assert sum(row.tally.run_count for row in soak.rows) >= 5
+    assert sum(row.totals.run_count for row in soak.rows) >= 5
 
 
 class DyingPool(Here):

@@ -9,7 +9,7 @@ import trio
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import config_record, encode_record
@@ -304,7 +304,7 @@ async def test_a_segment_rolled_right_at_the_latest_snapshot_is_checked_by_the_n
 def test_of_two_that_write_the_same_snapshot_none_tears_what_the_other_has_finished(
     steps: int,
 ) -> None:
-    disk = DoomedDisk(SeededRng(0))
+    disk = CrashingDisk(SeededRng(0))
     run_through(disk.makedirs("/meta/__cluster_metadata-0"))
     opening = open_metadata_log(disk, "/meta", config=QuorumConfig(), clock=RealClock())
     log: MetadataLog = run_through(opening)

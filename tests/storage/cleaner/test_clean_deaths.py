@@ -7,7 +7,7 @@ import pytest
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, run_through
 from ottla.model.ids import Offset
 from ottla.storage.cleaner.record_forms import plain_record_work
 from ottla.storage.log.log import Log
@@ -26,7 +26,7 @@ RETENTION_MS = 1_000
 
 def filled(seed: int) -> tuple[Workbench, Log]:
     """Return a log of several small segments in which every key has several values."""
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     bench = Workbench(disk, DIRECTORY)
@@ -84,7 +84,7 @@ def test_a_cleaning_that_dies_anywhere_leaves_every_keys_final_value(is_power_cu
     while not is_over:
         bench, log = filled(operations)
         disk = bench.disk
-        assert isinstance(disk, DoomedDisk)
+        assert isinstance(disk, CrashingDisk)
         # The second of two cleanings dies: it also drops tombstones.
         clean_to = clean(bench, log, 0, NOW_MS)
         fill(log, operations)
@@ -119,7 +119,7 @@ def test_a_cleaning_that_dies_anywhere_leaves_every_keys_final_value(is_power_cu
 def test_a_disk_that_fills_up_leaves_the_old_segments() -> None:
     bench, log = filled(3)
     disk = bench.disk
-    assert isinstance(disk, DoomedDisk)
+    assert isinstance(disk, CrashingDisk)
     before = records_of(log)
     disk.fail(DiskOperation.WRITE, errno.ENOSPC, path_part=CLEANED)
     with pytest.raises(OSError, match=r"\[Errno 28\]"):

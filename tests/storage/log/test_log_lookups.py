@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.log.log import Log
@@ -21,7 +21,7 @@ COUNT = 16
 
 
 def filled() -> Log:
-    disk = DoomedDisk(SeededRng(0))
+    disk = CrashingDisk(SeededRng(0))
     run_through(disk.makedirs(DIRECTORY))
     log: Log = run_through(Workbench(disk, DIRECTORY).open(CONFIG))
     for number in range(COUNT):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, run_through
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_reader import LogRead
@@ -70,7 +70,7 @@ class Life:
 
 
 def begin(seed: int) -> Life:
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     bench = Workbench(disk, "/orders-2")
     log: Log = run_through(bench.open(CONFIG))
     disk.flush_everything()

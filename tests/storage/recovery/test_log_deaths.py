@@ -13,7 +13,7 @@ from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.disk_waits import waited_for
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, run_through
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.log.log import Log
@@ -228,7 +228,7 @@ async def test_producers_are_not_taken_from_before_a_gap() -> None:
 
 
 def test_of_two_removals_at_once_neither_leaves_a_gap() -> None:
-    disk = DoomedDisk(SeededRng(0))
+    disk = CrashingDisk(SeededRng(0))
     run_through(disk.makedirs(DIRECTORY))
     bench = Workbench(disk, DIRECTORY)
     log: Log = run_through(bench.open(CONFIG))
@@ -247,7 +247,7 @@ def test_of_two_removals_at_once_neither_leaves_a_gap() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_flush_waits_for_the_names_that_another_one_makes_durable(seed: int) -> None:
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     bench = Workbench(disk, DIRECTORY)
@@ -307,7 +307,7 @@ async def test_a_start_trusts_what_a_flush_after_a_roll_has_sealed() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_segment_on_its_way_out_takes_nothing_flushed_with_it(seed: int) -> None:
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     bench = Workbench(disk, DIRECTORY)
@@ -425,7 +425,7 @@ async def test_a_start_knows_the_same_epochs_after_a_clean_stop_and_after_a_kill
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_a_killed_process_left_unflushed_is_flushed_before_it_is_removed(seed: int) -> None:
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     bench = Workbench(disk, DIRECTORY)
@@ -447,7 +447,7 @@ def test_what_a_killed_process_left_unflushed_is_flushed_before_it_is_removed(se
 
 @pytest.mark.parametrize("steps", range(9))
 def test_retention_leaves_a_log_alone_that_is_truncated(steps: int) -> None:
-    disk = DoomedDisk(SeededRng(0))
+    disk = CrashingDisk(SeededRng(0))
     run_through(disk.makedirs(DIRECTORY))
     bench = Workbench(disk, DIRECTORY)
     log: Log = run_through(bench.open(replace(CONFIG, retention_bytes=0)))
@@ -492,7 +492,7 @@ async def test_a_log_knows_the_epochs_of_all_it_holds_though_a_kill_lost_its_log
 
 @pytest.mark.parametrize("steps", range(12))
 def test_a_fully_truncated_log_keeps_nothing_of_a_removal_in_progress(steps: int) -> None:
-    disk = DoomedDisk(SeededRng(0))
+    disk = CrashingDisk(SeededRng(0))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     bench = Workbench(disk, DIRECTORY)

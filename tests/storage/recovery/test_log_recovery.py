@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, run_through
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
@@ -511,7 +511,7 @@ async def test_a_segment_that_overflows_below_the_recovery_point_is_split_when_i
 def test_a_split_that_is_cut_off_anywhere_loses_nothing(is_power_cut: bool) -> None:
     for seed in range(6):
         for operations in range(1, 60):
-            disk = DoomedDisk(SeededRng(seed))
+            disk = CrashingDisk(SeededRng(seed))
             bench = Workbench(disk, "/orders-2")
             run_through(disk.makedirs(bench.directory))
             log_file = disk.open(f"{bench.directory}/{file_name(0, LOG)}", create=True)

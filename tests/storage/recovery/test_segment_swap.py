@@ -9,7 +9,7 @@ import pytest
 
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, SteppedTask, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, SteppedTask, run_through
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.disk.disk_seam import Disk
@@ -42,7 +42,7 @@ class CleanedSegment(NamedTuple):
 
 
 def open_bench(seed: int = 1) -> Workbench:
-    disk = DoomedDisk(SeededRng(seed))
+    disk = CrashingDisk(SeededRng(seed))
     run_through(disk.makedirs(DIRECTORY))
     disk.flush_everything()
     return Workbench(disk, DIRECTORY)
@@ -162,7 +162,7 @@ def test_a_swap_that_is_cut_off_anywhere_leaves_the_old_segments_or_the_new_one(
         for operations in range(45):
             bench = open_bench(seed)
             disk = bench.disk
-            assert isinstance(disk, DoomedDisk)
+            assert isinstance(disk, CrashingDisk)
             log = four_segments(bench)
             cleaned = clean(disk, log, (0, 3, 6), is_new)
             disk.operations_left = operations
@@ -211,7 +211,7 @@ def test_a_disk_that_fails_within_a_swap_takes_the_log_offline_and_costs_nothing
     for skip_count in range(40):
         bench = open_bench()
         disk = bench.disk
-        assert isinstance(disk, DoomedDisk)
+        assert isinstance(disk, CrashingDisk)
         log = four_segments(bench)
         cleaned = clean(disk, log, (0, 3, 6), is_new)
         fault = disk.fail(operation, skip_count=skip_count)
@@ -230,7 +230,7 @@ def test_a_disk_that_fails_within_a_swap_takes_the_log_offline_and_costs_nothing
 def test_a_full_disk_leaves_the_old_segments_serving() -> None:
     bench = open_bench()
     disk = bench.disk
-    assert isinstance(disk, DoomedDisk)
+    assert isinstance(disk, CrashingDisk)
     log = four_segments(bench)
     cleaned = clean(disk, log, (0, 3, 6), is_new)
     disk.fail(DiskOperation.NAME, 28)

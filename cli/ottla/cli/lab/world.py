@@ -19,7 +19,7 @@ from ottla.cli.times import parse_duration
 from ottla.cli.verbs import verb
 
 if TYPE_CHECKING:
-    from ottla.jepsen.world.runner import Job, Tally
+    from ottla.jepsen.world.runner import Job, RunTotals
 
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     seconds = parse_duration("--for", arguments.duration) if arguments.duration else None
     count = None if seconds is not None else (arguments.seeds or 1)
     bar = _Bar(job, count, seconds)
-    tally = run_many(
+    totals = run_many(
         job,
         arguments.seed,
         count=count,
@@ -53,8 +53,8 @@ def _run(arguments: argparse.Namespace) -> int:
         on_progress=bar.draw,
     )
     bar.end()
-    figures = report.figures_of(job, arguments.seed, tally, bar.seconds)
-    figures["files"] = _keep(job, tally, arguments)
+    figures = report.figures_of(job, arguments.seed, totals, bar.seconds)
+    figures["files"] = _keep(job, totals, arguments)
     if arguments.format == "json":
         print_json(figures)
     else:
@@ -67,17 +67,17 @@ def _run(arguments: argparse.Namespace) -> int:
     is_poor = arguments.demand_rare and bool(figures["rare_missed"])
     for name in figures["rare_missed"] if is_poor else ():
         note(f"never reached: {name}")
-    return FOUND if tally.violation_count or is_poor else 0
+    return FOUND if totals.violation_count or is_poor else 0
 
 
-def _keep(job: "Job", tally: "Tally", arguments: argparse.Namespace) -> list[str]:
+def _keep(job: "Job", totals: "RunTotals", arguments: argparse.Namespace) -> list[str]:
     """Write the first failures to the output directory. Returns their paths."""
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import save
     from ottla.jepsen.world.report import case_of
 
     paths: list[str] = []
-    for outcome in tally.failures[:KEPT_MAX]:
+    for outcome in totals.failures[:KEPT_MAX]:
         if is_watched():
             note(f"seed {outcome.seed} failed; making it small …")
         trials_max = 0 if arguments.no_shrink else None
@@ -174,7 +174,7 @@ class _Bar:
         self._started = time.monotonic()
         self.seconds = 0.0
 
-    def draw(self, tally: "Tally") -> None:
+    def draw(self, totals: "RunTotals") -> None:
         """Redraw the progress line."""
         self.seconds = time.monotonic() - self._started
         if not is_watched():
@@ -182,12 +182,12 @@ class _Bar:
         if self._seconds_max is not None:
             part = self.seconds / max(0.001, self._seconds_max)
         else:
-            part = tally.run_count / max(1, self._count or 1)
+            part = totals.run_count / max(1, self._count or 1)
         filled = round(BAR_WIDTH * min(1.0, part))
-        rate = tally.event_count / max(0.001, self.seconds)
+        rate = totals.event_count / max(0.001, self.seconds)
         line = (
-            f"{self._name} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {tally.run_count} runs, "
-            f"{tally.event_count} events ({rate:,.0f}/s), {tally.violation_count} violations"
+            f"{self._name} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {totals.run_count} runs, "
+            f"{totals.event_count} events ({rate:,.0f}/s), {totals.violation_count} violations"
         )
         draw(line)
 

@@ -130,8 +130,8 @@ class _Watch:
 
     def _draw(self, soak: "Soak") -> None:
         filled = round(BAR_WIDTH * min(1.0, soak.seconds / max(0.001, soak.seconds_max)))
-        runs = sum(row.tally.run_count for row in soak.rows)
-        events = sum(row.tally.event_count for row in soak.rows)
+        runs = sum(row.totals.run_count for row in soak.rows)
+        events = sum(row.totals.event_count for row in soak.rows)
         line = (
             f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {_clock(soak.seconds)} of "
             f"{_clock(soak.seconds_max)}, {runs:,} schedules, {events:,} events, "

@@ -1,7 +1,7 @@
-"""Reports of runs for people: pages and pictures. Each is one file that needs no network.
+"""Reports of runs for people: pages and plots. Each is one file that needs no network.
 
-write.py      writes a run's pages and pictures, and the matrix of a store; accesses all files
-run_page.py   a run's index.html: verdict, findings, pictures, checkers, faults, errors, files
+write.py      writes a run's pages and plots, and the matrix of a store; accesses all files
+run_page.py   a run's index.html: verdict, findings, plots, checkers, faults, errors, files
 timeline.py   timeline.html: operations and faults by start time, only some if the run is long
 orders.py     table of a partition log around the offsets of findings
 linear.py     table of the longest order of a register's calls, and of the calls at its end

@@ -54,11 +54,11 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Plot:
     """One plot, with a caption of facts."""
 
     name: str
-    """Name of the picture's file, without ".svg"."""
+    """Name of the plot's file, without ".svg"."""
     title: str
     note: str
     svg: Markup
@@ -69,14 +69,14 @@ class Picture:
         return f"{start}{bracket}<style>{COLOURS}</style>{rest}"
 
     def box(self) -> Markup:
-        """Return the picture as an HTML element for a page, with its caption."""
+        """Return the plot as an HTML element for a page, with its caption."""
         link = element("a", "as a file", href=f"{self.name}.svg")
         note = element("p", self.note, " ", link, class_="muted small")
         return element("div", element("h3", self.title), note, self.svg, class_="picture")
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PlotContext:
     """Facts that all plots of one run need: its length, its faults and its final reads."""
 
     end_s: float
@@ -90,26 +90,26 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def run_pictures(
+def run_plots(
     history: History, figures: Mapping[str, Json], faults: Sequence[Fault]
-) -> Sequence[Picture]:
-    """Return the pictures of a run: its operations, and figures of checkers over time."""
+) -> Sequence[Plot]:
+    """Return the plots of a run: its operations, and figures of checkers over time."""
     final_s = measures.final_reads_s(history.operations())
-    course = Course(max(history.end_ns / 1e9, 1e-3), faults, final_s)
+    context = PlotContext(max(history.end_ns / 1e9, 1e-3), faults, final_s)
     groups = measures.groups_of(history.operations())
-    windows = measures.windows_of(course.end_s)
-    pictures = [
-        _latencies(groups, course),
-        _quantiles(groups, windows, course),
-        _rates(groups, windows, course),
+    windows = measures.windows_of(context.end_s)
+    plots = [
+        _latencies(groups, context),
+        _quantiles(groups, windows, context),
+        _rates(groups, windows, context),
     ]
     for name, points in figures.items():
         if name.endswith(OVER_TIME) and points:
-            pictures.append(_over_time(name.removesuffix(OVER_TIME), points, course))
-    return [picture for picture in pictures if picture is not None]
+            plots.append(_over_time(name.removesuffix(OVER_TIME), points, context))
+    return [plot for plot in plots if plot is not None]
 
 
-def _latencies(groups: Mapping[str, Sequence[Operation]], course: Course) -> Picture | None:
+def _latencies(groups: Mapping[str, Sequence[Operation]], context: PlotContext) -> Plot | None:
     panels: dict[str, Draw] = {}
     unanswered = 0
     for f, operations in groups.items():
@@ -121,11 +121,11 @@ def _latencies(groups: Mapping[str, Sequence[Operation]], course: Course) -> Pic
                 took = log10(max(1_000, measures.took_ns(operation)))
                 points[operation.kind].append((operation.invoke.time_ns / 1e9, took))
         if any(points.values()):
-            panels[f] = _latency_dots(points, course.end_s)
+            panels[f] = _latency_dots(points, context.end_s)
     note = "Each dot is an operation at its start; the scale is logarithmic."
     if unanswered:
         note += f" {many(unanswered, 'operation')} never got an answer and cannot be drawn."
-    return _picture("latency-raw", "Latency of each operation", note, course, panels)
+    return _plot("latency-raw", "Latency of each operation", note, context, panels)
 
 
 def _latency_dots(points: Mapping[EventKind, Sequence[Point]], end_s: float) -> Draw:
@@ -170,8 +170,8 @@ def thinned(
 
 
 def _quantiles(
-    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, course: Course
-) -> Picture | None:
+    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, context: PlotContext
+) -> Plot | None:
     panels: dict[str, Draw] = {}
     for f, operations in groups.items():
         latencies = measures.ok_latencies(operations, windows)
@@ -183,19 +183,19 @@ def _quantiles(
         if any(latencies) and ", " not in f:
             panels[f] = _lines(windows, rows, are_durations=True)
     note = f"Of operations that ended ok, by their start, in windows of {windows.step_s:g} s."
-    return _picture("latency-quantiles", "Latency quantiles", note, course, panels)
+    return _plot("latency-quantiles", "Latency quantiles", note, context, panels)
 
 
 def _rates(
-    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, course: Course
-) -> Picture | None:
+    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, context: PlotContext
+) -> Plot | None:
     panels: dict[str, Draw] = {}
     for f, operations in groups.items():
         rates = measures.rates(operations, windows)
         rows = {(words, kind.value): rates[kind] for kind, words, _ in OUTCOMES if any(rates[kind])}
         panels[f] = _lines(windows, rows)
     note = f"By their end, in windows of {windows.step_s:g} s."
-    return _picture("rate", "Operations a second", note, course, panels)
+    return _plot("rate", "Operations a second", note, context, panels)
 
 
 def _lines(
@@ -219,7 +219,7 @@ def _lines(
     return draw
 
 
-def _over_time(name: str, points: Sequence[Sequence[float]], course: Course) -> Picture | None:
+def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContext) -> Plot | None:
     """Return a plot of a figure that a checker has measured over time."""
 
     def draw(axes: "Axes") -> None:
@@ -231,7 +231,7 @@ def _over_time(name: str, points: Sequence[Sequence[float]], course: Course) -> 
     title = name.replace("_", " ")
     note = f"As measured by a checker; the last value is {points[-1][1]:g}."
     panels = {"seconds" if "lag" in name else "values": draw}
-    return _picture(name.replace("_", "-"), title[:1].upper() + title[1:], note, course, panels)
+    return _plot(name.replace("_", "-"), title[:1].upper() + title[1:], note, context, panels)
 
 
 def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
@@ -272,18 +272,18 @@ def _by_node(faults: Sequence[Fault]) -> Mapping[str, Sequence[Fault]]:
     return lanes
 
 
-def _picture(
-    name: str, title: str, note: str, course: Course, panels: Mapping[str, Draw]
-) -> Picture | None:
+def _plot(
+    name: str, title: str, note: str, context: PlotContext, panels: Mapping[str, Draw]
+) -> Plot | None:
     """Draw the named panels above each other, over the time of the run. Returns None if there are
     no panels."""
     if not panels:
         return None
     from matplotlib.figure import Figure
 
-    lanes = _by_node(course.faults)
-    spans = merged_spans((fault.start_ns, fault.end_ns) for fault in course.faults)
-    kinds = min(LANES_MAX, len({fault.name for fault in course.faults}))
+    lanes = _by_node(context.faults)
+    spans = merged_spans((fault.start_ns, fault.end_ns) for fault in context.faults)
+    kinds = min(LANES_MAX, len({fault.name for fault in context.faults}))
     strip = LANE_INCHES * (1 + max(len(lanes), kinds))
     heights = [strip] * bool(lanes) + [PLOT_INCHES] * len(panels)
     height = sum(heights) + GAP_INCHES * (len(heights) + 1) + 0.25
@@ -299,24 +299,26 @@ def _picture(
         )
         plots = list(grid[:, 0])
         if lanes:
-            _lanes(plots[0], lanes, course.end_s)
+            _lanes(plots[0], lanes, context.end_s)
         for plot, (words, draw) in zip(plots[-len(panels) :], panels.items(), strict=True):
             bands = [(start / 1e9, (end - start) / 1e9) for start, end in spans]
             place = plot.get_xaxis_transform()
             plot.broken_barh(bands, (0, 1), transform=place, fc=LIGHT["shade"], lw=0, zorder=0)
-            if course.final_s is not None:
-                plot.axvline(course.final_s, color=LIGHT["bad"], ls="--", lw=1, label="final reads")
+            if context.final_s is not None:
+                plot.axvline(
+                    context.final_s, color=LIGHT["bad"], ls="--", lw=1, label="final reads"
+                )
             draw(plot)
             plot.set_ylabel(label(words))
         for plot in plots:
             if plot.get_legend_handles_labels()[0]:
                 plot.legend(loc="upper left", bbox_to_anchor=(1.0, 1.04))
-        step = next((s for s in TIME_STEPS_S if course.end_s / s <= 12), course.end_s / 10)
-        ticks = [number * step for number in range(int(course.end_s / step + 1e-9) + 1)]
-        texts = [clock_words(at) if course.end_s > 20 else f"{at:g} s" for at in ticks]
+        step = next((s for s in TIME_STEPS_S if context.end_s / s <= 12), context.end_s / 10)
+        ticks = [number * step for number in range(int(context.end_s / step + 1e-9) + 1)]
+        texts = [clock_words(at) if context.end_s > 20 else f"{at:g} s" for at in ticks]
         plots[-1].set_xticks(ticks, texts)
-        plots[-1].set_xlim(0, course.end_s)
-        return Picture(name, title, note, _svg(figure, f"{title}. {note}"))
+        plots[-1].set_xlim(0, context.end_s)
+        return Plot(name, title, note, _svg(figure, f"{title}. {note}"))
 
 
 def label(text: object, characters_max: int = 24) -> str:

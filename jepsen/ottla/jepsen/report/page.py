@@ -131,6 +131,6 @@ def figures_list(rows: Iterable[tuple[str, str]]) -> Markup:
     return element("dl", *boxes, class_="figures")
 
 
-def crumbs(*parts: object) -> Markup:
+def breadcrumbs(*parts: object) -> Markup:
     """Return the navigation path of a page."""
     return element("p", *parts, class_="muted small")

@@ -1,7 +1,7 @@
 """index.html of a run: its verdict in one sentence, then its evidence.
 
 Pure.  Order of the page: verdict, figures, findings with the operations that prove them, latencies
-and pictures, checkers, faults, errors, files, the command that repeats the run.
+and plots, checkers, faults, errors, files, the command that repeats the run.
 """
 
 import json
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from ottla.jepsen.checkers.verdict import Finding, Verdict
 from ottla.jepsen.history import EventKind, History, Json, Operation
 from ottla.jepsen.report.faults import Fault
-from ottla.jepsen.report.figures import MISSING, Picture
+from ottla.jepsen.report.figures import MISSING, Plot
 from ottla.jepsen.report.markup import Markup, element, joined
 from ottla.jepsen.report.measures import final_reads_s, groups_of, is_final, quantile, took_ns
 from ottla.jepsen.report.page import (
-    crumbs,
+    breadcrumbs,
     figures_list,
     page_text,
     table,
@@ -51,7 +51,7 @@ class RunParts:
     files: RunFiles
     history: History
     faults: Sequence[Fault]
-    pictures: Sequence[Picture] | None = ()
+    plots: Sequence[Plot] | None = ()
     """Plots of the run, or None if they cannot be drawn."""
     key_tables: Sequence[Markup] = ()
     """For each key with a finding, a table of its log or of its longest order."""
@@ -66,7 +66,7 @@ def run_page(parts: RunParts) -> str:
     places = ["findings"] * bool(files.findings) + ["pictures", "checkers", "faults", "again"]
     return page_text(
         f"{SIGNS[files.valid]} {files.title}",
-        crumbs(element("a", "all runs", href="../../index.html"), f" › {files.title}"),
+        breadcrumbs(element("a", "all runs", href="../../index.html"), f" › {files.title}"),
         element("h1", files.title),
         element("p", when, class_="muted small"),
         verdict_box(files.valid, shortened(verdict_sentence(parts), 600)),
@@ -82,8 +82,8 @@ def run_page(parts: RunParts) -> str:
         *parts.key_tables,
         element("h2", "Latencies and pictures", id="pictures"),
         _latencies(parts.history),
-        *([element("p", f"The {MISSING}.")] if parts.pictures is None else []),
-        *(picture.box() for picture in parts.pictures or ()),
+        *([element("p", f"The {MISSING}.")] if parts.plots is None else []),
+        *(plot.box() for plot in parts.plots or ()),
         element("h2", "Checkers", id="checkers"),
         _checkers(files.verdicts),
         *_faults(parts.faults),

@@ -12,7 +12,7 @@ from itertools import islice
 from ottla.jepsen.history import History, Operation
 from ottla.jepsen.report.faults import Fault
 from ottla.jepsen.report.markup import element
-from ottla.jepsen.report.page import crumbs, page_text, table
+from ottla.jepsen.report.page import breadcrumbs, page_text, table
 from ottla.jepsen.report.words import (
     count_words,
     event_words,
@@ -105,7 +105,7 @@ def _page(history: History, kept: Sequence[Operation], title: str, proving: set[
     switch = element("input", type="checkbox", id="odd")
     return page_text(
         f"Timeline of {title}",
-        crumbs(element("a", "the run", href="index.html"), " › timeline"),
+        breadcrumbs(element("a", "the run", href="index.html"), " › timeline"),
         element("h1", f"Timeline of {title}"),
         element("p", f"{words} Red rows are of findings.", class_="muted small"),
         element("label", switch, " only faults, findings and what was not ok"),

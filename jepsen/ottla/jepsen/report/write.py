@@ -1,4 +1,4 @@
-"""Writes the pages and pictures of a run, and the matrix of a store.
+"""Writes the pages and plots of a run, and the matrix of a store.
 
 Only this module of the package accesses files.  It reads history.jsonl, test.json and results.json,
 any of which may be missing, and writes its files beside them. Each file is written atomically and
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ottla.jepsen.history import History, Json
 from ottla.jepsen.report.faults import faults_of
-from ottla.jepsen.report.figures import can_draw, run_pictures
+from ottla.jepsen.report.figures import can_draw, run_plots
 from ottla.jepsen.report.linear import order_table
 from ottla.jepsen.report.markup import Markup
 from ottla.jepsen.report.matrix import StoredRun, matrix_page
@@ -29,7 +29,7 @@ RUN_FILES = ("results.json", "test.json")
 
 
 def write_report(run_directory: Path, history: History | None = None) -> Path:
-    """Write the pages and pictures of a run into its directory. Returns the path of its index.html.
+    """Write the pages and plots of a run into its directory. Returns the path of its index.html.
 
     A caller that already has the history passes it, so that history.jsonl is not read again.
     """
@@ -42,9 +42,9 @@ def write_report(run_directory: Path, history: History | None = None) -> Path:
 def _write_report(run_directory: Path, history: History) -> Path:
     files, faults = _run_files(run_directory), faults_of(history)
     figures = {k: v for verdict in files.verdicts for k, v in verdict.figures.items()}
-    pictures = run_pictures(history, figures, faults) if can_draw() else None
-    for picture in pictures or ():
-        _write(run_directory / f"{picture.name}.svg", picture.file_text())
+    plots = run_plots(history, figures, faults) if can_draw() else None
+    for plot in plots or ():
+        _write(run_directory / f"{plot.name}.svg", plot.file_text())
     proving = {index for _, finding in files.findings for index in finding.operations}
     page = timeline(history, faults, title=files.title, proving=proving)
     _write(run_directory / "timeline.html", page)
@@ -52,7 +52,7 @@ def _write_report(run_directory: Path, history: History) -> Path:
         files=files,
         history=history,
         faults=faults,
-        pictures=pictures,
+        plots=plots,
         key_tables=_key_tables(files, history),
         other_files=_other_files(run_directory),
     )

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import NamedTuple, Protocol
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.model.errors import ErrorCode, RefusedError
@@ -69,18 +69,18 @@ class EngineIdentity(Protocol):
     subject: str
 
 
-class WalkCourse(Protocol):
+class WalkRecord(Protocol):
     """Record of one random walk. It is complete even if an invariant failed."""
 
     trace: Trace
-    rare: Rare
+    rare: RareStates
     figures: dict[str, int]
 
 
 def outcome_of(
     engine: EngineIdentity,
     chance: Chance,
-    course: WalkCourse,
+    record: WalkRecord,
     violation: Violation | None,
     *,
     sim_ms: int = 0,
@@ -90,11 +90,11 @@ def outcome_of(
         engine.name,
         engine.subject,
         chance.seed,
-        course.trace.event_count,
+        record.trace.event_count,
         sim_ms,
-        course.figures,
-        course.rare.counts,
-        course.trace.hash,
+        record.figures,
+        record.rare.counts,
+        record.trace.hash,
         violation,
         tuple(chance.decisions),
     )

@@ -4,7 +4,7 @@ An engine lists the states it must reach. A long run that misses one of them fai
 """
 
 
-class Rare:
+class RareStates:
     """Counts how many times each rare state was reached."""
 
     __slots__ = ("counts",)

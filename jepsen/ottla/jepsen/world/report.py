@@ -7,7 +7,7 @@ from typing import Any
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import Case
 from ottla.jepsen.world.engine import RunOutcome, make_engine, run_once
-from ottla.jepsen.world.runner import Job, Tally, bounded_runs
+from ottla.jepsen.world.runner import Job, RunTotals, bounded_runs
 from ottla.jepsen.world.shrink import TRIALS_MAX, shrink
 from ottla.jepsen.world.trace import Part, listening
 
@@ -77,7 +77,7 @@ def command_of(job: Job, seed: int) -> str:
     return " ".join([*words, f"--seed {seed}", f"--budget {job.budget}"])
 
 
-def figures_of(job: Job, first_seed: int, tally: Tally, seconds: float) -> dict[str, Any]:
+def figures_of(job: Job, first_seed: int, totals: RunTotals, seconds: float) -> dict[str, Any]:
     """Return all figures of a search in a form that can be written as JSON."""
     required = make_engine(job.engine, job.subject).required
     return {
@@ -85,18 +85,18 @@ def figures_of(job: Job, first_seed: int, tally: Tally, seconds: float) -> dict[
         "subject": job.subject,
         "mutant": job.mutant,
         "seed": first_seed,
-        "seeds": tally.run_count,
-        "events": tally.event_count,
-        "sim_s": tally.sim_ms / 1000,
+        "seeds": totals.run_count,
+        "events": totals.event_count,
+        "sim_s": totals.sim_ms / 1000,
         "seconds": round(seconds, 3),
-        "seeds_per_s": round(tally.run_count / max(1e-6, seconds), 1),
-        "events_per_s": round(tally.event_count / max(1e-6, seconds), 1),
-        "sim_s_per_s": round(tally.sim_ms / 1000 / max(1e-6, seconds), 1),
-        "figures": dict(sorted(tally.figures.items())),
-        "rare": dict(sorted(tally.rare.items())),
-        "rare_missed": tally.missed(required),
-        "violations": tally.violation_count,
-        "trace_hash": tally.trace_hash,
+        "seeds_per_s": round(totals.run_count / max(1e-6, seconds), 1),
+        "events_per_s": round(totals.event_count / max(1e-6, seconds), 1),
+        "sim_s_per_s": round(totals.sim_ms / 1000 / max(1e-6, seconds), 1),
+        "figures": dict(sorted(totals.figures.items())),
+        "rare": dict(sorted(totals.rare.items())),
+        "rare_missed": totals.missed(required),
+        "violations": totals.violation_count,
+        "trace_hash": totals.trace_hash,
         "failures": [
             {
                 "seed": outcome.seed,
@@ -105,7 +105,7 @@ def figures_of(job: Job, first_seed: int, tally: Tally, seconds: float) -> dict[
                 "trace_hash": outcome.trace_hash,
                 "command": command_of(job, outcome.seed),
             }
-            for outcome in tally.failures
+            for outcome in totals.failures
             if outcome.violation is not None
         ],
     }

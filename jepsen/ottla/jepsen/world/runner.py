@@ -52,7 +52,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTotals:
     """Sums of the figures of several runs, and the failing runs among them."""
 
     run_count: int = 0
@@ -87,7 +87,7 @@ class Tally:
             self.broken[outcome.violation.invariant] += 1
             self._keep([outcome])
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "RunTotals") -> None:
         """Add the sums that another process collected."""
         self.run_count += other.run_count
         self.only_hash = other.only_hash
@@ -120,7 +120,7 @@ class Tally:
         self.failures = kept[:VIOLATIONS_KEPT_MAX]
 
 
-OnProgress = Callable[[Tally], None]
+OnProgress = Callable[[RunTotals], None]
 
 
 def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
@@ -128,18 +128,18 @@ def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
     return run_once(engine, Chance(seed), budget=budget)
 
 
-def run_batch(job: Job, first_seed: int, count: int) -> Tally:
+def run_batch(job: Job, first_seed: int, count: int) -> RunTotals:
     """Run `count` consecutive seeds in this process, and return the sums of their figures."""
     engine = make_engine(job.engine, job.subject)
-    tally = Tally()
+    totals = RunTotals()
     started, cpu_started = time.perf_counter(), time.process_time()
     with _mutated(job.mutant), bounded_runs() as start_clock:
         for seed in range(first_seed, first_seed + count):
             start_clock()
-            tally.take_in(run_seed(engine, seed, job.budget))
-    tally.busy_seconds = time.perf_counter() - started
-    tally.cpu_seconds = time.process_time() - cpu_started
-    return tally
+            totals.take_in(run_seed(engine, seed, job.budget))
+    totals.busy_seconds = time.perf_counter() - started
+    totals.cpu_seconds = time.process_time() - cpu_started
+    return totals
 
 
 def run_many(
@@ -151,31 +151,31 @@ def run_many(
     cpu_seconds: float | None = None,
     processes: int = 1,
     ends_at_failure: bool = False,
-    on_progress: OnProgress = lambda tally: None,
-) -> Tally:
+    on_progress: OnProgress = lambda totals: None,
+) -> RunTotals:
     """Run `count` seeds, beginning at `first_seed`, or as many as `seconds` of wall-clock time or
     `cpu_seconds` of all processes allow."""
     assert (count, seconds, cpu_seconds) != (None, None, None)
-    deal = Deal(first_seed, count, seconds, cpu_seconds)
-    tally = Tally()
+    seed_batches = SeedBatches(first_seed, count, seconds, cpu_seconds)
+    totals = RunTotals()
 
-    def take_in(batch: Tally) -> bool:
-        tally.merge(batch)
-        deal.learn(batch)
-        on_progress(tally)
-        return ends_at_failure and tally.violation_count > 0
+    def take_in(batch: RunTotals) -> bool:
+        totals.merge(batch)
+        seed_batches.learn(batch)
+        on_progress(totals)
+        return ends_at_failure and totals.violation_count > 0
 
     if processes == 1:
-        while (share := deal.next_share()) is not None:
+        while (share := seed_batches.next_share()) is not None:
             if take_in(run_batch(job, *share)):
                 break
-        return tally
+        return totals
     with open_pool(processes) as pool:
-        waiting: set[Future[Tally]] = set()
+        waiting: set[Future[RunTotals]] = set()
         is_over = False
         while not is_over or waiting:
             while not is_over and len(waiting) < processes:
-                share = deal.next_share()
+                share = seed_batches.next_share()
                 if share is None:
                     is_over = True
                     break
@@ -185,7 +185,7 @@ def run_many(
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 is_over |= take_in(future.result())
-    return tally
+    return totals
 
 
 def open_pool(processes: int) -> ProcessPoolExecutor:
@@ -210,7 +210,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-class Deal:
+class SeedBatches:
     """Divides the seeds into batches that each take about BATCH_SECONDS."""
 
     def __init__(
@@ -242,7 +242,7 @@ class Deal:
         self._next_seed += count
         return share
 
-    def learn(self, batch: Tally) -> None:
+    def learn(self, batch: RunTotals) -> None:
         """Adjust the size of the next batches to the duration of a finished one, and count its CPU
         time."""
         if self._cpu_seconds_left is not None:

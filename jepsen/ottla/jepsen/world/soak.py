@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ottla.jepsen.world.corpus import Case, save
 from ottla.jepsen.world.engine import RunOutcome, make_engine
 from ottla.jepsen.world.report import case_of
-from ottla.jepsen.world.runner import Deal, Job, Tally, open_pool, run_batch
+from ottla.jepsen.world.runner import Job, RunTotals, SeedBatches, open_pool, run_batch
 
 SHRUNK_MAX = 12
 """Number of failures that are shrunk. Each occupies one process for up to 30 s."""
@@ -86,8 +86,8 @@ class SubjectRow:
     job: Job
     percent: int
     required: tuple[str, ...]
-    deal: Deal
-    tally: Tally = field(default_factory=Tally)
+    seed_batches: SeedBatches
+    totals: RunTotals = field(default_factory=RunTotals)
     under_way_count: int = 0
     """Number of runs that processes were given and whose results are still missing."""
 
@@ -95,9 +95,9 @@ class SubjectRow:
     def debt(self) -> float:
         """Return the seconds that the subject has used per percent of its share, including an
         estimate for the runs in progress. The subject with the lowest value is furthest behind."""
-        tally = self.tally
-        seconds_a_run = tally.busy_seconds / tally.run_count if tally.run_count else 1.0
-        return (tally.busy_seconds + self.under_way_count * seconds_a_run) / self.percent
+        totals = self.totals
+        seconds_a_run = totals.busy_seconds / totals.run_count if totals.run_count else 1.0
+        return (totals.busy_seconds + self.under_way_count * seconds_a_run) / self.percent
 
 
 class _Share(NamedTuple):
@@ -167,7 +167,7 @@ class Soak:
     @property
     def violation_count(self) -> int:
         """Return the number of runs with a violation."""
-        return sum(row.tally.violation_count for row in self.rows)
+        return sum(row.totals.violation_count for row in self.rows)
 
     def run(
         self,
@@ -226,7 +226,7 @@ class Soak:
             return
         task = self._running.pop(future)
         if isinstance(task, _Share):
-            assert isinstance(result, Tally)
+            assert isinstance(result, RunTotals)
             self._take_in(task, result)
         else:
             assert isinstance(result, Case)
@@ -252,18 +252,18 @@ class Soak:
         """Return the next seeds of the subject that is furthest behind its share, or None if no
         subject has seeds left."""
         for row in sorted(self.rows, key=lambda row: row.debt):
-            seeds = row.deal.next_share()
+            seeds = row.seed_batches.next_share()
             if seeds is not None:
                 return _Share(row, *seeds)
         return None
 
     # --- results ------------------------------------------------------------------------------
 
-    def _take_in(self, share: _Share, batch: Tally) -> None:
+    def _take_in(self, share: _Share, batch: RunTotals) -> None:
         row = share.row
         row.under_way_count -= share.run_count
-        row.tally.merge(batch)
-        row.deal.learn(batch)
+        row.totals.merge(batch)
+        row.seed_batches.learn(batch)
         for outcome in batch.failures:
             assert outcome.violation is not None
             if self._is_new(outcome):
@@ -303,5 +303,7 @@ class Soak:
 def _row_of(part: Part, first_seed: int) -> SubjectRow:
     engine = make_engine(part.engine, part.subject)
     job = Job(engine=part.engine, subject=part.subject, budget=engine.budget)
-    deal = Deal(first_seed, None, None)
-    return SubjectRow(job=job, percent=part.percent, required=engine.required, deal=deal)
+    seed_batches = SeedBatches(first_seed, None, None)
+    return SubjectRow(
+        job=job, percent=part.percent, required=engine.required, seed_batches=seed_batches
+    )

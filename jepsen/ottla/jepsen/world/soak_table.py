@@ -38,7 +38,7 @@ def facts_of(soak: Soak) -> dict[str, Any]:
         "seconds": round(soak.seconds, 1),
         "seconds_wanted": soak.seconds_max,
         "is_stopped_early": soak.is_stopped,
-        "core_seconds": round(sum(row.tally.cpu_seconds for row in soak.rows), 1),
+        "core_seconds": round(sum(row.totals.cpu_seconds for row in soak.rows), 1),
         "rows": rows,
         "totals": _totals(rows),
         "kept": [
@@ -114,30 +114,30 @@ def markdown_of(facts: dict[str, Any]) -> str:
 
 
 def _facts(row: SubjectRow) -> dict[str, Any]:
-    job, tally = row.job, row.tally
-    missed = tally.missed(row.required)
-    cpu_seconds = max(1e-6, tally.cpu_seconds)
+    job, totals = row.job, row.totals
+    missed = totals.missed(row.required)
+    cpu_seconds = max(1e-6, totals.cpu_seconds)
     return {
         "engine": job.engine,
         "subject": job.subject,
         "percent": row.percent,
-        "schedules": tally.run_count,
-        "events": tally.event_count,
-        "sim_s": round(tally.sim_ms / 1000, 1) if tally.sim_ms else None,
-        **{_key(name): tally.figures.get(name) for name in COMMON_FIGURES},
-        "violations": tally.violation_count,
+        "schedules": totals.run_count,
+        "events": totals.event_count,
+        "sim_s": round(totals.sim_ms / 1000, 1) if totals.sim_ms else None,
+        **{_key(name): totals.figures.get(name) for name in COMMON_FIGURES},
+        "violations": totals.violation_count,
         "rare_reached": len(row.required) - len(missed),
         "rare_required": len(row.required),
-        "schedules_per_s": tally.run_count / cpu_seconds,
-        "events_per_s": tally.event_count / cpu_seconds,
-        "sim_s_per_s": tally.sim_ms / 1000 / cpu_seconds if tally.sim_ms else None,
-        "core_seconds": round(tally.cpu_seconds, 1),
-        "busy_seconds": round(tally.busy_seconds, 1),
-        "figures": dict(sorted(tally.figures.items())),
-        "rare": dict(sorted(tally.rare.items())),
+        "schedules_per_s": totals.run_count / cpu_seconds,
+        "events_per_s": totals.event_count / cpu_seconds,
+        "sim_s_per_s": totals.sim_ms / 1000 / cpu_seconds if totals.sim_ms else None,
+        "core_seconds": round(totals.cpu_seconds, 1),
+        "busy_seconds": round(totals.busy_seconds, 1),
+        "figures": dict(sorted(totals.figures.items())),
+        "rare": dict(sorted(totals.rare.items())),
         "rare_missed": missed,
-        "broken": dict(sorted(tally.broken.items())),
-        "trace_hash": tally.trace_hash,
+        "broken": dict(sorted(totals.broken.items())),
+        "trace_hash": totals.trace_hash,
         "failures": [
             {
                 "seed": outcome.seed,
@@ -145,7 +145,7 @@ def _facts(row: SubjectRow) -> dict[str, Any]:
                 "detail": outcome.violation.detail,
                 "command": command_of(job, outcome.seed),
             }
-            for outcome in tally.failures[:COMMANDS_MAX]
+            for outcome in totals.failures[:COMMANDS_MAX]
             if outcome.violation is not None
         ],
     }

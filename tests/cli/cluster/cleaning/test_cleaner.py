@@ -8,7 +8,7 @@ import trio
 
 from ottla.cli.cluster.cleaning import cleaner
 from ottla.cli.cluster.cleaning.cleaner import ago_text
-from ottla.cli.cluster.cleaning.cleaner_passes import AskedPass, ReplicaAt, progress_of
+from ottla.cli.cluster.cleaning.cleaner_passes import ReplicaAt, RequestedPass, progress_of
 from ottla.cli.cluster.cleaning.cleaner_targets import NamedLogs, parse_named, replicas_of
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_cleaner import CleaningPass, LogCleaning
@@ -72,23 +72,23 @@ def test_what_names_no_partition_is_refused(text: str) -> None:
     ],
 )
 def test_a_pass_ends_as_its_broker_says(seen: LogCleaning | None, outcome: str) -> None:
-    asked = AskedPass(ReplicaAt(AT, NodeId(1)), before=None)
+    asked = RequestedPass(ReplicaAt(AT, NodeId(1)), before=None)
     asked.look(seen)
     assert asked.outcome == outcome
 
 
 def test_the_pass_before_is_not_taken_for_the_one_asked_for() -> None:
-    asked = AskedPass(ReplicaAt(AT, NodeId(1)), before=PASS)
+    asked = RequestedPass(ReplicaAt(AT, NodeId(1)), before=PASS)
     asked.look(standing("due", last=PASS, cleanable_bytes=9))
     assert asked.outcome == "ended early"
     later = PASS._replace(ended_ms=2_000)
-    asked = AskedPass(ReplicaAt(AT, NodeId(1)), before=PASS)
+    asked = RequestedPass(ReplicaAt(AT, NodeId(1)), before=PASS)
     asked.look(standing(last=later))
     assert (asked.outcome, asked.last) == ("compacted", later)
 
 
 def test_progress_names_what_is_cleaned_now() -> None:
-    asked = [AskedPass(ReplicaAt(AT, NodeId(broker)), None) for broker in range(1, 7)]
+    asked = [RequestedPass(ReplicaAt(AT, NodeId(broker)), None) for broker in range(1, 7)]
     asked[0].look(standing(last=PASS))
     assert progress_of(asked) == "1 of 6 replicas done"
     for one in asked[1:6]:

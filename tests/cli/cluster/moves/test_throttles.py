@@ -6,7 +6,7 @@ from ottla.cli.cluster.moves.throttles import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
     MovingReplicas,
-    SetLists,
+    ThrottledReplicaLists,
     left_over,
     rate_of,
     throttle_of,
@@ -54,8 +54,8 @@ def test_a_move_that_copies_nothing_needs_no_throttle() -> None:
     assert not throttle.lists
 
 
-def lists(topic: str, leader: str, follower: str) -> SetLists:
-    return SetLists(
+def lists(topic: str, leader: str, follower: str) -> ThrottledReplicaLists:
+    return ThrottledReplicaLists(
         topic,
         {
             LEADER_REPLICAS: throttled_replicas(leader),

@@ -17,7 +17,7 @@ from ottla.jepsen.processes.runs.run_nemeses import (
     nemesis_names,
 )
 from ottla.jepsen.processes.runs.run_plan import RunPlan
-from ottla.jepsen.processes.runs.run_verdict import RunCourse, judge_course
+from ottla.jepsen.processes.runs.run_verdict import RunSummary, judge_run
 from ottla.model.errors import ConfigError
 
 
@@ -58,7 +58,7 @@ def test_a_plan_that_names_what_there_is_not_is_refused(
 
 def test_what_a_machine_cannot_do_is_said_and_leaves_the_run_unknown() -> None:
     plan = RunPlan(workloads=("queue",), nemeses=("kill", "power-cut"))
-    course = RunCourse(seconds=60.0, operation_count=60_000, faults={"kill": 3}, is_read=True)
+    course = RunSummary(seconds=60.0, operation_count=60_000, faults={"kill": 3}, is_read=True)
     said: list[str] = []
     cluster = _cluster(images="only root may mount")
 
@@ -68,4 +68,4 @@ def test_what_a_machine_cannot_do_is_said_and_leaves_the_run_unknown() -> None:
     assert len(said) == 1
     assert said[0].startswith("SKIPPED: this machine does not allow power-cut")
     assert "only root may mount" in said[0]
-    assert judge_course(plan, course).valid == "unknown"
+    assert judge_run(plan, course).valid == "unknown"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.jepsen.processes.runs.run_plan import RunPlan
-from ottla.jepsen.processes.runs.run_verdict import RunCourse, judge_course
+from ottla.jepsen.processes.runs.run_verdict import RunSummary, judge_run
 
 PLAN = RunPlan(workloads=("queue",), nemeses=("kill",), seconds=60)
 GOOD: dict[str, Any] = {
@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_a_run_with_load_faults_and_a_good_end_is_one() -> None:
-    verdict = judge_course(PLAN, RunCourse(**GOOD))
+    verdict = judge_run(PLAN, RunSummary(**GOOD))
 
     assert verdict.valid is True
     assert verdict.figures["ops_per_s"] == 666.7
@@ -32,7 +32,7 @@ def test_a_run_with_load_faults_and_a_good_end_is_one() -> None:
     ],
 )
 def test_a_poor_run_is_invalid(changes: dict[str, Any], anomaly: str) -> None:
-    verdict = judge_course(PLAN, RunCourse(**{**GOOD, **changes}))
+    verdict = judge_run(PLAN, RunSummary(**{**GOOD, **changes}))
 
     assert verdict.valid is False
     assert list(verdict.findings_count) == [anomaly]
@@ -49,7 +49,7 @@ def test_a_poor_run_is_invalid(changes: dict[str, Any], anomaly: str) -> None:
 def test_a_run_with_too_little_load_or_too_few_faults_is_unknown(
     changes: dict[str, Any], shortage: str
 ) -> None:
-    verdict = judge_course(PLAN, RunCourse(**{**GOOD, **changes}))
+    verdict = judge_run(PLAN, RunSummary(**{**GOOD, **changes}))
 
     assert verdict.valid == "unknown"
     assert list(verdict.findings_count) == [shortage]
@@ -57,7 +57,7 @@ def test_a_run_with_too_little_load_or_too_few_faults_is_unknown(
 
 
 def test_too_little_load_excuses_no_anomaly() -> None:
-    verdict = judge_course(PLAN, RunCourse(**{**GOOD, "operation_count": 1, "died": ["b1 ended"]}))
+    verdict = judge_run(PLAN, RunSummary(**{**GOOD, "operation_count": 1, "died": ["b1 ended"]}))
 
     assert verdict.valid is False
     assert verdict.reason == "node-died × 1"
@@ -73,7 +73,7 @@ def test_too_little_load_excuses_no_anomaly() -> None:
     ],
 )
 def test_a_run_that_was_not_done_wholly_is_unknown(changes: dict[str, Any]) -> None:
-    verdict = judge_course(PLAN, RunCourse(**{**GOOD, **changes}))
+    verdict = judge_run(PLAN, RunSummary(**{**GOOD, **changes}))
 
     assert verdict.valid == "unknown"
     assert verdict.reason
@@ -82,10 +82,10 @@ def test_a_run_that_was_not_done_wholly_is_unknown(changes: dict[str, Any]) -> N
 def test_without_a_nemesis_no_fault_is_asked_for() -> None:
     calm = RunPlan(workloads=("queue",))
 
-    assert judge_course(calm, RunCourse(**{**GOOD, "faults": {}})).valid is True
+    assert judge_run(calm, RunSummary(**{**GOOD, "faults": {}})).valid is True
 
 
 def test_the_course_is_read_as_it_was_written() -> None:
-    course = RunCourse(**GOOD, died=["b1"], skipped={"slow": "no tbf"})
+    course = RunSummary(**GOOD, died=["b1"], skipped={"slow": "no tbf"})
 
-    assert RunCourse.from_json(course.to_json()) == course
+    assert RunSummary.from_json(course.to_json()) == course

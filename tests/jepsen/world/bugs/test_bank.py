@@ -81,7 +81,7 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
         mutant=mutant.name,
     )
 
-    tally = run_many(
+    totals = run_many(
         job,
         mutant.first_seed if IS_FULL else FOUND_AT.get(mutant.name, mutant.first_seed),
         count=mutant.seed_count,
@@ -89,8 +89,8 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
         ends_at_failure=True,
     )
 
-    assert tally.violation_count > 0, f"{mutant.sentence}: not found in {tally.run_count} runs"
-    violation = tally.failures[0].violation
+    assert totals.violation_count > 0, f"{mutant.sentence}: not found in {totals.run_count} runs"
+    violation = totals.failures[0].violation
     assert violation is not None
     assert not mutant.killed_by or violation.invariant in mutant.killed_by
 

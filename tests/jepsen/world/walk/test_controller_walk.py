@@ -12,14 +12,14 @@ JOB = Job(engine="walk", subject="controller", budget=ControllerWalk.budget)
 
 
 def test_no_life_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(ControllerWalk.required) == []
-    assert tally.figures["elections"] > SCHEDULE_COUNT
-    assert tally.figures["acknowledged"] > SCHEDULE_COUNT
-    assert tally.figures["controller failovers"] > SCHEDULE_COUNT // 2
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(ControllerWalk.required) == []
+    assert totals.figures["elections"] > SCHEDULE_COUNT
+    assert totals.figures["acknowledged"] > SCHEDULE_COUNT
+    assert totals.figures["controller failovers"] > SCHEDULE_COUNT // 2
 
 
 def test_a_run_is_its_decisions() -> None:

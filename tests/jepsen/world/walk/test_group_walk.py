@@ -12,13 +12,13 @@ JOB = Job(engine="walk", subject="group", budget=GroupWalk.budget)
 
 
 def test_no_story_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, STORY_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, STORY_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(GroupWalk.required) == []
-    assert tally.figures["failovers"] > STORY_COUNT
-    assert tally.figures["commits"] > STORY_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(GroupWalk.required) == []
+    assert totals.figures["failovers"] > STORY_COUNT
+    assert totals.figures["commits"] > STORY_COUNT
 
 
 def test_a_run_is_its_decisions() -> None:

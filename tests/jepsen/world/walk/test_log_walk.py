@@ -15,33 +15,33 @@ JOB = Job(engine="walk", subject="log", budget=LogWalk.budget)
 
 
 def test_no_history_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, HISTORY_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, HISTORY_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(LogWalk.required) == []
-    assert tally.figures["power cuts"] > HISTORY_COUNT
-    assert tally.figures["recoveries"] > HISTORY_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(LogWalk.required) == []
+    assert totals.figures["power cuts"] > HISTORY_COUNT
+    assert totals.figures["recoveries"] > HISTORY_COUNT
 
 
 def test_a_directory_that_fails_inside_any_operation_breaks_no_invariant(explored: Any) -> None:
     job = Job(engine="walk", subject="log-failing", budget=FailingLogWalk.budget)
 
-    tally = run_batch(job, 0, FAILING_COUNT)
+    totals = run_batch(job, 0, FAILING_COUNT)
 
-    explored(f"{job.engine} {job.subject}", tally)
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.rare["the directory fails inside a truncation"] > FAILING_COUNT // 10
+    explored(f"{job.engine} {job.subject}", totals)
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.rare["the directory fails inside a truncation"] > FAILING_COUNT // 10
 
 
 def test_sequences_before_a_crash_break_no_invariant_and_each_is_completed(explored: Any) -> None:
     job = Job(engine="walk", subject="log-sequences", budget=SequencesLogWalk.budget)
 
-    tally = run_batch(job, 0, SEQUENCES_COUNT)
+    totals = run_batch(job, 0, SEQUENCES_COUNT)
 
-    explored(f"{job.engine} {job.subject}", tally)
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert set(tally.missed(SequencesLogWalk.required)) <= set(LogWalk.required)
+    explored(f"{job.engine} {job.subject}", totals)
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert set(totals.missed(SequencesLogWalk.required)) <= set(LogWalk.required)
 
 
 def test_a_run_is_its_decisions() -> None:

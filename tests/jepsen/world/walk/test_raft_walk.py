@@ -16,45 +16,45 @@ JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(RaftWalk.required) == []
-    assert tally.figures["elections"] > SCHEDULE_COUNT
-    assert tally.figures["commits"] > SCHEDULE_COUNT
-    assert tally.figures["power cuts"] > SCHEDULE_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(RaftWalk.required) == []
+    assert totals.figures["elections"] > SCHEDULE_COUNT
+    assert totals.figures["commits"] > SCHEDULE_COUNT
+    assert totals.figures["power cuts"] > SCHEDULE_COUNT
 
 
 def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:
     job = Job(engine="walk", subject=ForgedRaftWalk.subject, budget=ForgedRaftWalk.budget)
-    tally = run_batch(job, 0, FORGED_COUNT)
-    explored(f"{job.engine} {job.subject}", tally)
+    totals = run_batch(job, 0, FORGED_COUNT)
+    explored(f"{job.engine} {job.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.rare["a forged request is answered"] > FORGED_COUNT
-    assert tally.rare["a forged answer arrives"] > FORGED_COUNT // 10
-    assert tally.figures["commits"] > FORGED_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.rare["a forged request is answered"] > FORGED_COUNT
+    assert totals.rare["a forged answer arrives"] > FORGED_COUNT // 10
+    assert totals.figures["commits"] > FORGED_COUNT
 
 
 def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(explored: Any) -> None:
     job = Job(engine="walk", subject=DiskRaftWalk.subject, budget=DiskRaftWalk.budget)
-    tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
-    explored(f"{job.engine} {job.subject}", tally)
+    totals = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(DiskRaftWalk.required) == []
-    assert tally.figures["commits"] > DISK_SCHEDULE_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(DiskRaftWalk.required) == []
+    assert totals.figures["commits"] > DISK_SCHEDULE_COUNT
 
 
 def test_no_damage_of_a_minority_s_files_loses_what_was_committed(explored: Any) -> None:
     job = Job(engine="walk", subject=DamagedRaftWalk.subject, budget=DamagedRaftWalk.budget)
-    tally = run_batch(job, 0, DAMAGED_COUNT)
-    explored(f"{job.engine} {job.subject}", tally)
+    totals = run_batch(job, 0, DAMAGED_COUNT)
+    explored(f"{job.engine} {job.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(DamagedRaftWalk.required) == []
-    assert tally.figures["commits"] > DAMAGED_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(DamagedRaftWalk.required) == []
+    assert totals.figures["commits"] > DAMAGED_COUNT
 
 
 def test_a_run_over_real_logs_is_its_decisions() -> None:

@@ -11,10 +11,10 @@ JOB = Job(engine="whole", subject="compaction", budget=CompactionOfLogs.budget)
 
 
 def test_no_run_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, RUN_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, RUN_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(CompactionOfLogs.required) == []
-    assert tally.figures["power cuts"] > RUN_COUNT
-    assert tally.figures["cleanings"] > RUN_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(CompactionOfLogs.required) == []
+    assert totals.figures["power cuts"] > RUN_COUNT
+    assert totals.figures["cleanings"] > RUN_COUNT

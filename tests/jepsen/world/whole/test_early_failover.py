@@ -14,7 +14,7 @@ from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.membership.attendances import Attendance, Attendances, Suspicion
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
@@ -40,7 +40,7 @@ def play(seed: int, scene: Scene, **settings: str) -> None:
 
     async def main(loop: Loop) -> None:
         chance = Chance(seed)
-        network = SimulatedNetwork(chance.stream("network"), Trace(), Rare())
+        network = SimulatedNetwork(chance.stream("network"), Trace(), RareStates())
         world = SharedWorld(loop, network, chance)
         async with trio.open_nursery() as nursery:
             world.nursery = nursery

@@ -8,7 +8,7 @@ from typing import ClassVar
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload
@@ -33,7 +33,7 @@ class AskingClients(WholeCluster):
         nursery: trio.Nursery,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
-        rare: Rare,
+        rare: RareStates,
     ) -> None:
         nursery.start_soon(self.count, cluster)
 

@@ -46,7 +46,7 @@ class ReplicaAt(NamedTuple):
 
 
 @dataclass(slots=True)
-class AskedPass:
+class RequestedPass:
     """A replica for which a compaction pass was requested, and the outcome of that pass."""
 
     replica: ReplicaAt
@@ -120,7 +120,7 @@ async def run_passes(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def _begin(
     admin: Admin, targets: Mapping[NodeId, set[TopicPartition] | None]
-) -> tuple[list[AskedPass], list[str], list[RefusedError]]:
+) -> tuple[list[RequestedPass], list[str], list[RefusedError]]:
     """Request passes from each broker. Returns the accepted passes, a sentence for each broker that
     did not answer, and the refusals."""
 
@@ -131,7 +131,7 @@ async def _begin(
         before = await admin.describe_cleaner(broker, wanted)
         return before, await admin.clean_logs(broker, wanted)
 
-    asked: list[AskedPass] = []
+    asked: list[RequestedPass] = []
     failures: list[str] = []
     refusals: dict[str, RefusedError] = {}
     for one in await ask_each(targets, ask):
@@ -145,7 +145,7 @@ async def _begin(
                 refusals[str(refusal)] = refusal
                 continue
             log = before.logs.get(at)
-            found = AskedPass(ReplicaAt(at, one.broker), None if log is None else log.last)
+            found = RequestedPass(ReplicaAt(at, one.broker), None if log is None else log.last)
             if answer.note is not None:
                 found.outcome, found.reason = "nothing to do", answer.note
                 found.dirty_ratio = 0.0
@@ -153,7 +153,7 @@ async def _begin(
     return asked, failures, list(refusals.values())
 
 
-async def _watch(admin: Admin, asked: Iterable[AskedPass]) -> set[NodeId]:
+async def _watch(admin: Admin, asked: Iterable[RequestedPass]) -> set[NodeId]:
     """Poll the brokers until every pass has ended.  Returns the brokers that stopped answering."""
     asked, silent = list(asked), set[NodeId]()
 
@@ -181,7 +181,7 @@ async def _watch(admin: Admin, asked: Iterable[AskedPass]) -> set[NodeId]:
     return silent
 
 
-def progress_of(asked: Iterable[AskedPass]) -> str:
+def progress_of(asked: Iterable[RequestedPass]) -> str:
     """Return the line that shows the progress of the passes."""
     asked = list(asked)
     ended = [one for one in asked if one.outcome]
@@ -192,7 +192,7 @@ def progress_of(asked: Iterable[AskedPass]) -> str:
     return line
 
 
-def _row(one: AskedPass, *, has_waited: bool) -> tuple[object, ...]:
+def _row(one: RequestedPass, *, has_waited: bool) -> tuple[object, ...]:
     last = one.last
     passed: tuple[object, ...] = (None,) * 4
     if last is not None:
@@ -207,11 +207,11 @@ def _row(one: AskedPass, *, has_waited: bool) -> tuple[object, ...]:
     )
 
 
-def _outcome(one: AskedPass, *, has_waited: bool) -> str:
+def _outcome(one: RequestedPass, *, has_waited: bool) -> str:
     return one.outcome or ("not ended" if has_waited else "asked for")
 
 
-def _as_json(one: AskedPass, *, has_waited: bool) -> dict[str, Any]:
+def _as_json(one: RequestedPass, *, has_waited: bool) -> dict[str, Any]:
     last = one.last
     return {
         **one.replica.at._asdict(),

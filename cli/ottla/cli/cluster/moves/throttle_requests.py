@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from ottla.cli.cluster.moves.throttles import (
     LISTS,
     RATES,
-    LeftOver,
     ReassignmentThrottle,
-    SetLists,
+    ThrottledReplicaLists,
+    UnneededThrottles,
     left_over,
 )
 from ottla.cli.terminal import note
@@ -52,7 +52,7 @@ async def set_throttle(admin: Admin, throttle: ReassignmentThrottle, rate: int) 
             await admin.alter_topic_configs(found.topic, changes)
 
 
-async def lists_of(admin: Admin, topics: Sequence[str]) -> list[SetLists]:
+async def lists_of(admin: Admin, topics: Sequence[str]) -> list[ThrottledReplicaLists]:
     """Return the lists of throttled replicas of topics. A topic that is deleted in the meantime is
     omitted."""
     found = []
@@ -64,7 +64,7 @@ async def lists_of(admin: Admin, topics: Sequence[str]) -> list[SetLists]:
                     continue
                 raise entries
             lists = {key: throttled_replicas(entries[key].value or "") for key in LISTS}
-            found.append(SetLists(resource.name, lists))
+            found.append(ThrottledReplicaLists(resource.name, lists))
     return found
 
 
@@ -82,7 +82,7 @@ async def remove_unneeded(
     ago, which the broker that answers may not have yet.
     """
     found = [
-        SetLists(one.topic, _together(one.lists, known.get(one.topic, {})))
+        ThrottledReplicaLists(one.topic, _together(one.lists, known.get(one.topic, {})))
         for one in await lists_of(admin, topics)
     ]
     left = left_over(found, moving)
@@ -129,7 +129,7 @@ async def remove_rates(admin: Admin, brokers: Iterable[NodeId], keys: Iterable[s
         await admin.alter_broker_configs(broker, changes)
 
 
-def _changes(left: LeftOver, topic: str) -> dict[str, ConfigChange]:
+def _changes(left: UnneededThrottles, topic: str) -> dict[str, ConfigChange]:
     return {
         key: None if (topic, key) in left.emptied else Subtract(str(replicas))
         for key, replicas in left.removals[topic].items()

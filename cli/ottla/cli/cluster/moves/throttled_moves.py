@@ -40,7 +40,7 @@ NONE_KNOWN: Mapping[str, Mapping[str, ThrottledReplicas]] = {}
 
 
 @dataclass(slots=True)
-class SetThrottle:
+class ActiveThrottle:
     """A throttle in force."""
 
     is_left: bool = False
@@ -49,7 +49,7 @@ class SetThrottle:
 
 
 @contextmanager
-def _noted_if_it_stays(state: SetThrottle) -> Iterator[None]:
+def _noted_if_it_stays(state: ActiveThrottle) -> Iterator[None]:
     try:
         yield
     except BaseException:  # an interrupted command, too: its moves continue without it
@@ -82,9 +82,9 @@ def rate_asked_for(arguments: argparse.Namespace) -> int | None:
 @asynccontextmanager
 async def throttled(
     admin: Admin, moves: Iterable[MovingReplicas], rate: int | None
-) -> AsyncIterator[SetThrottle]:
+) -> AsyncIterator[ActiveThrottle]:
     """Throttle moves between brokers while the block runs."""
-    state = SetThrottle()
+    state = ActiveThrottle()
     throttle = throttle_of(moves)
     if rate is None or not throttle.brokers:
         yield state
@@ -128,9 +128,9 @@ async def remove_and_note(
 @asynccontextmanager
 async def throttled_directories(
     admin: Admin, brokers: Sequence[NodeId], rate: int | None
-) -> AsyncIterator[SetThrottle]:
+) -> AsyncIterator[ActiveThrottle]:
     """Throttle moves between log directories of brokers while the block runs."""
-    state = SetThrottle()
+    state = ActiveThrottle()
     if rate is None or not brokers:
         yield state
         return

@@ -46,7 +46,7 @@ class ReassignmentThrottle:
 
 
 @dataclass(frozen=True, slots=True)
-class SetLists:
+class ThrottledReplicaLists:
     """The lists of throttled replicas that are currently set for one topic."""
 
     topic: str
@@ -54,7 +54,7 @@ class SetLists:
 
 
 @dataclass(slots=True)
-class LeftOver:
+class UnneededThrottles:
     """Throttles that no move needs."""
 
     removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
@@ -98,9 +98,11 @@ def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
     )
 
 
-def left_over(found: Iterable[SetLists], moving: Collection[TopicPartition]) -> LeftOver:
+def left_over(
+    found: Iterable[ThrottledReplicaLists], moving: Collection[TopicPartition]
+) -> UnneededThrottles:
     """Return the entries of the lists whose partitions do not move."""
-    left = LeftOver()
+    left = UnneededThrottles()
     for topic, lists in ((one.topic, one.lists) for one in found):
         for key, replicas in lists.items():
             if replicas.is_all:

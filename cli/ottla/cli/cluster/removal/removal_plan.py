@@ -82,7 +82,7 @@ def plan_removal(
     return RemovalPlan(moves_of(wanted, without(wanted, broker, others)), leaving)
 
 
-def what_waits(
+def catch_up_text(
     moving: Sequence[OngoingMove], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> str:
     """Return a sentence with the partitions that have not moved in time, and the brokers that they

@@ -14,7 +14,7 @@ from ottla.cli.cluster.moves.reassignment_requests import (
     places_of,
     start,
 )
-from ottla.cli.cluster.removal.removal_plan import RemovalPlan, plan_removal, what_waits
+from ottla.cli.cluster.removal.removal_plan import RemovalPlan, catch_up_text, plan_removal
 from ottla.cli.cluster.removal.unregister import (
     is_running,
     not_registered,
@@ -124,7 +124,7 @@ async def _watch(
     in_sync = await in_sync_of(admin, {one.at.topic for one in moving})
     raise RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"{what_waits(moving, in_sync)}; the moves go on: run "
+        f"{catch_up_text(moving, in_sync)}; the moves go on: run "
         f"'ottla broker remove {broker_id} --yes' again, or call them back with "
         "'ottla topic reassign --cancel'",
     )

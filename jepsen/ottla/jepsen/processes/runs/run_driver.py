@@ -31,7 +31,7 @@ from ottla.jepsen.processes.runs.run_nemeses import check_names, make_nemeses, s
 from ottla.jepsen.processes.runs.run_plan import RunPlan
 from ottla.jepsen.processes.runs.run_status import RunPhase, Say, Show, Status
 from ottla.jepsen.processes.runs.run_track import RunningWorkload
-from ottla.jepsen.processes.runs.run_verdict import RunCourse
+from ottla.jepsen.processes.runs.run_verdict import RunSummary
 from ottla.jepsen.processes.store import FAULTS_FILE, TEST_FILE, RunDirectory, Store, share
 from ottla.model.errors import OttlaError, only_error
 
@@ -106,14 +106,14 @@ def _client_code(error: BaseException) -> BaseException:
 
 
 class RunDriver:
-    """One run of a plan, from its start to the collected files. `course` records its outcome."""
+    """One run of a plan, from its start to the collected files. `summary` records its outcome."""
 
     def __init__(
         self, plan: RunPlan, tracks: Sequence[RunningWorkload], show: Show, say: Say
     ) -> None:
         self.plan = plan
         self.tracks = tracks
-        self.course = RunCourse()
+        self.summary = RunSummary()
         self._show = show
         self._say = say
         self._status = Status()
@@ -125,14 +125,14 @@ class RunDriver:
         self._hurting = trio.CancelScope()
 
     async def go(self, scratch: Path) -> None:
-        """Do all phases of the run. Writes their results into `course` and into the run's
+        """Do all phases of the run. Writes their results into `summary` and into the run's
         folders."""
         self._enter(RunPhase.SET_UP)
         async with self._target(scratch) as (bootstrap, cluster):
             with trio.fail_after(SET_UP_TIMEOUT_S):
                 await self._each(lambda track: track.set_up(bootstrap))
             facts = self.tracks[0].facts(self.plan)
-            nemeses = make_nemeses(self.plan, cluster, facts, self.course, self._say)
+            nemeses = make_nemeses(self.plan, cluster, facts, self.summary, self._say)
             began_ns = time.monotonic_ns()
             for track in self.tracks:
                 track.start(began_ns)
@@ -147,7 +147,7 @@ class RunDriver:
                 nursery.cancel_scope.deadline = trio.current_time() + FINAL_TIMEOUT_S
                 for track in self.tracks:
                     track.load.read()
-                if self.course.is_interrupted:
+                if self.summary.is_interrupted:
                     nursery.cancel_scope.cancel()
             self._enter(RunPhase.COLLECT)
             await self._collect(bootstrap, cluster)
@@ -156,10 +156,10 @@ class RunDriver:
         """End the load at the first interrupt, and all but the clean-up at the second."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                if self.course.is_interrupted:
+                if self.summary.is_interrupted:
                     all_.cancel()
                     return
-                self.course.is_interrupted = True
+                self.summary.is_interrupted = True
                 self._say(
                     "interrupted: healing and cleaning up; a second interrupt ends the run at once"
                 )
@@ -203,18 +203,18 @@ class RunDriver:
                 "planted": plan.planted,
                 "secure": plan.secure,
                 "bootstrap": plan.bootstrap,
-                "skipped": self.course.skipped,
+                "skipped": self.summary.skipped,
                 "checkers": list(track.workload.checkers),
                 "plan": plan.to_json(),
-                "course": self._course_of(track).to_json(),
+                "course": self._summary_of(track).to_json(),
                 "facts": facts.to_json(),
             }
             track.directory.write(TEST_FILE, content)
             track.directory.write(FAULTS_FILE, self._faults.rows if self._faults else [])
 
-    def _course_of(self, track: RunningWorkload) -> RunCourse:
+    def _summary_of(self, track: RunningWorkload) -> RunSummary:
         return replace(
-            self.course,
+            self.summary,
             own_operation_count=track.counted,
             broken_clients=dict(track.load.broken),
             is_read=track.is_read,
@@ -255,12 +255,12 @@ class RunDriver:
         self._faults = FaultInjector(nemeses, rng, self.plan.interval_s, self._note)
         with self._hurting:
             await self._faults.run(self.plan.seconds)
-        self.course.seconds = trio.current_time() - began
+        self.summary.seconds = trio.current_time() - began
         for track in self.tracks:
             track.counted = track.watch.operation_count
-        self.course.operation_count = self._operation_count()
-        self.course.faults = dict(self._faults.injected)
-        self.course.fault_errors = self._faults.errors
+        self.summary.operation_count = self._operation_count()
+        self.summary.faults = dict(self._faults.injected)
+        self.summary.fault_errors = self._faults.errors
 
     async def _heal(self, cluster: ProcessCluster | None) -> None:
         """Continue the load until the cluster is healthy, and SETTLE_S longer."""
@@ -269,8 +269,8 @@ class RunDriver:
             if cluster is not None:
                 await cluster.wait_healthy(HEALTHY_TIMEOUT_S)
         except NodeError as error:
-            self.course.unhealthy = str(error)
-        if not self.course.is_interrupted:
+            self.summary.unhealthy = str(error)
+        if not self.summary.is_interrupted:
             await trio.sleep(SETTLE_S)
 
     async def _collect(self, bootstrap: str, cluster: ProcessCluster | None) -> None:
@@ -280,12 +280,12 @@ class RunDriver:
             if cluster is None:
                 await self._each(lambda track: track.workload.tear_down(bootstrap))
                 return
-            self.course.died = [
+            self.summary.died = [
                 f"{death.node} ended with code {death.code}"
                 for death in cluster.deaths
                 if not death.was_expected
             ]
-            self.course.died += await cluster.stop_all()
+            self.summary.died += await cluster.stop_all()
             first, *others = (track.directory.nodes for track in self.tracks)
             cluster.collect_logs(first)
             share(first, others)

@@ -16,7 +16,7 @@ from ottla.jepsen.checkers.table import CHECKERS
 from ottla.jepsen.checkers.verdict import RunFacts, Validity, Verdict, combined
 from ottla.jepsen.history import EventKind, History
 from ottla.jepsen.processes.runs.run_plan import RunPlan
-from ottla.jepsen.processes.runs.run_verdict import RunCourse, judge_course
+from ottla.jepsen.processes.runs.run_verdict import RunSummary, judge_run
 from ottla.jepsen.processes.store import RESULTS_FILE, RunDirectory
 from ottla.jepsen.report.write import write_report
 from ottla.model.errors import ConfigError
@@ -60,7 +60,7 @@ def judge(path: Path) -> dict[str, Any]:
             history = History.from_lines(lines)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(str(directory.history), f"cannot be read: {error}") from None
-    verdicts = [judge_course(plan, RunCourse.from_json(test.get("course", {})))]
+    verdicts = [judge_run(plan, RunSummary.from_json(test.get("course", {})))]
     with collection_paused():
         verdicts += [_judged(name, history, facts) for name in test.get("checkers", [])]
     results = results_of(plan, test, history, verdicts)
@@ -87,7 +87,7 @@ def results_of(
         "planted": plan.planted,
         "started": test.get("started"),
         "command": plan.command(),
-        "figures": _figures(history, RunCourse.from_json(test.get("course", {})), verdicts),
+        "figures": _figures(history, RunSummary.from_json(test.get("course", {})), verdicts),
         "anomalies": dict(anomalies),
         "errors": dict(_errors(history).most_common(ERRORS_KEPT_MAX)),
         "verdicts": [verdict.to_json() for verdict in verdicts],
@@ -105,18 +105,18 @@ def _judged(name: str, history: History, facts: RunFacts) -> Verdict:
         return Verdict(name, "unknown", reason=said)
 
 
-def _figures(history: History, course: RunCourse, verdicts: Iterable[Verdict]) -> dict[str, Any]:
+def _figures(history: History, summary: RunSummary, verdicts: Iterable[Verdict]) -> dict[str, Any]:
     kinds = Counter(operation.kind for operation in history.operations())
     figures: dict[str, Any] = {
         "operations": kinds.total(),
         "ok": kinds[EventKind.OK],
         "fail": kinds[EventKind.FAIL],
         "info": kinds[EventKind.INFO],
-        "ops_per_s": round(course.own_ops_per_s, 1),
-        "ops_per_s_of_all": round(course.ops_per_s, 1),
-        "seconds": round(course.seconds, 1),
-        "faults": course.fault_count,
-        "faults_by_kind": dict(course.faults),
+        "ops_per_s": round(summary.own_ops_per_s, 1),
+        "ops_per_s_of_all": round(summary.ops_per_s, 1),
+        "seconds": round(summary.seconds, 1),
+        "faults": summary.fault_count,
+        "faults_by_kind": dict(summary.faults),
     }
     for verdict in verdicts:
         if "recovery_s" in verdict.figures:

@@ -16,7 +16,7 @@ from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
 from ottla.jepsen.processes.runs.run_plan import NO_NEMESIS, RunPlan
 from ottla.jepsen.processes.runs.run_status import Say
-from ottla.jepsen.processes.runs.run_verdict import RunCourse
+from ottla.jepsen.processes.runs.run_verdict import RunSummary
 from ottla.jepsen.workloads.table import WORKLOADS
 from ottla.model.errors import ConfigError
 
@@ -84,7 +84,7 @@ def check_names(plan: RunPlan) -> None:
 
 
 def make_nemeses(
-    plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, course: RunCourse, say: Say
+    plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, summary: RunSummary, say: Say
 ) -> list[Nemesis]:
     """Return the nemeses that this machine allows. Reports the others, each with the reason."""
     made: list[Nemesis] = []
@@ -92,7 +92,7 @@ def make_nemeses(
         assert cluster is not None, "faults need a cluster that the run starts itself"
         lacking = _lacking(name, cluster.abilities)
         if lacking:
-            course.skipped[name] = lacking
+            summary.skipped[name] = lacking
             say(f"SKIPPED: this machine does not allow {name} ({lacking})")
         else:
             made.append(NEMESES[name](cluster, Random(f"{plan.seed}/{name}"), facts))

@@ -16,7 +16,7 @@ CHECKER = "run"
 
 
 @dataclass(slots=True, kw_only=True)
-class RunCourse:
+class RunSummary:
     """Facts about how a run went, as recorded for one of its workloads."""
 
     seconds: float = 0.0
@@ -57,48 +57,48 @@ class RunCourse:
         return sum(self.faults.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the course in the form of test.json."""
+        """Return the summary in the form of test.json."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "RunCourse":
-        """Parse the course in test.json."""
+    def from_json(cls, found: Mapping[str, Any]) -> "RunSummary":
+        """Parse the summary in test.json."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in found.items() if name in names})
 
 
-def judge_course(plan: RunPlan, course: RunCourse) -> Verdict:
+def judge_run(plan: RunPlan, summary: RunSummary) -> Verdict:
     """Return the verdict on whether the run is meaningful."""
     findings = Findings(CHECKER)
     findings.figures.update(
-        ops_per_s=round(course.ops_per_s, 1),
-        faults=dict(course.faults),
-        skipped=dict(course.skipped),
+        ops_per_s=round(summary.ops_per_s, 1),
+        faults=dict(summary.faults),
+        skipped=dict(summary.skipped),
     )
-    if course.is_interrupted:
+    if summary.is_interrupted:
         findings.undecided.append("it was interrupted")
-    elif course.ops_per_s < plan.ops_per_s_min:
+    elif summary.ops_per_s < plan.ops_per_s_min:
         findings.add_shortage(
             "too-few-operations",
-            f"{course.ops_per_s:.0f} operations per second; a valid run has at least "
+            f"{summary.ops_per_s:.0f} operations per second; a valid run has at least "
             f"{plan.ops_per_s_min:g} (--min-ops)",
         )
-    if not course.is_interrupted and course.fault_count < plan.fault_count_min:
+    if not summary.is_interrupted and summary.fault_count < plan.fault_count_min:
         findings.add_shortage(
             "too-few-faults",
-            f"{course.fault_count} faults were injected; a valid run has at least "
+            f"{summary.fault_count} faults were injected; a valid run has at least "
             f"{plan.fault_count_min} (--min-faults)",
         )
-    for name, why in course.skipped.items():
+    for name, why in summary.skipped.items():
         findings.undecided.append(f"this machine does not allow {name}: {why}")
-    for error in course.fault_errors:
+    for error in summary.fault_errors:
         findings.undecided.append(error)
-    for error, count in sorted(course.broken_clients.items()):
+    for error, count in sorted(summary.broken_clients.items()):
         findings.add("client-broke", f"{error} ({count} times)")
-    for node in course.died:
+    for node in summary.died:
         findings.add("node-died", f"{node}, though the harness did not end it")
-    if course.unhealthy:
-        findings.add("not-healthy-again", course.unhealthy)
-    if not course.is_read and not course.is_interrupted:
+    if summary.unhealthy:
+        findings.add("not-healthy-again", summary.unhealthy)
+    if not summary.is_read and not summary.is_interrupted:
         findings.undecided.append("the final reads did not reach the end of every log")
     return findings.verdict(RunFacts())

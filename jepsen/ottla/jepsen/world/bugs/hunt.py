@@ -51,18 +51,18 @@ def hunt(mutant: Mutant, *, cpu_seconds: float, processes: int = 1) -> HuntResul
         mutant=mutant.name,
     )
     started = time.perf_counter()
-    tally = run_many(
+    totals = run_many(
         job,
         mutant.first_seed,
         cpu_seconds=cpu_seconds * processes,
         processes=processes,
         ends_at_failure=True,
     )
-    failure = tally.failures[0] if tally.failures else None
+    failure = totals.failures[0] if totals.failures else None
     return HuntResult(
         mutant=mutant,
-        run_count=tally.run_count,
-        event_count=tally.event_count,
+        run_count=totals.run_count,
+        event_count=totals.event_count,
         seconds=time.perf_counter() - started,
         seed=None if failure is None else failure.seed,
         invariant="" if failure is None or not failure.violation else failure.violation.invariant,

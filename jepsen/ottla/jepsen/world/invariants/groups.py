@@ -126,7 +126,7 @@ class GroupInvariants:
             if said != known:
                 raise Violation("ReplayEqualsState", f"{name}: {said}, not {known}")
 
-    def what_is_missing(self) -> str:
+    def missing_assignment(self) -> str:
         """Return the reason why the remaining members do not yet own each partition exactly once,
         or "" if they do."""
         bench, members = self._bench, self._members

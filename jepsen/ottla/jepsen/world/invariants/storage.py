@@ -3,7 +3,7 @@
 `check_whole` compares a log with the list of batches that it should contain. It checks
 OffsetsMonotone, IndexPointsToItsOffset, TimeIndexMonotone, EpochCacheMatchesBatches,
 DuplicateIsSeen, AbortedAreListed, LastStableHoldsBack and StartOffsetNeverGoesBack, and, with
-`what_was_kept`, FlushedIsKept and NothingInvented.
+`kept_batches`, FlushedIsKept and NothingInvented.
 """
 
 from functools import partial
@@ -49,7 +49,7 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
     return found
 
 
-def what_was_kept(
+def kept_batches(
     log: Log, model: LogModel, pending: list[ModelBatch], *, flushed_end: int, at_least: int
 ) -> list[ModelBatch]:
     """Return the batches of the model's list that a recovered log contains.

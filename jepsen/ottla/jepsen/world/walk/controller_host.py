@@ -19,7 +19,7 @@ from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision
 from ottla.jepsen.world.bugs.mutant import patched
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.whole.cluster import CONTROLLER_PORT, SimulatedCluster
@@ -250,7 +250,7 @@ async def open_controller_host(
     loop: Loop, chance: Chance, settings: Mapping[str, str]
 ) -> AsyncIterator[ControllerHost]:
     """Start a simulated world with one controller. The controller is active when this yields."""
-    network = SimulatedNetwork(chance.stream("network"), Trace(), Rare())
+    network = SimulatedNetwork(chance.stream("network"), Trace(), RareStates())
     network.quality.delay_s = network.quality.jitter_s = 0.0
     world = SharedWorld(loop, network, chance)
     world.disk_delay_s = 0.0

@@ -17,7 +17,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.controller import ControllerJudge
 from ottla.jepsen.world.invariants.replication import require
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import violation_of
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
@@ -143,7 +143,7 @@ class BrokerProcesses:
         self.chance = chance
         self.host = host
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {"crashes": 0, "power cuts": 0, "elections": 0, "acknowledged": 0}
         self.has_elr = chance.below(4) < 3
         self.is_late = False

@@ -13,7 +13,7 @@ from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.groups import GroupInvariants
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
@@ -70,7 +70,7 @@ class WalkedGroup:
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {"failovers": 0, "rebalances": 0, "crashes": 0, "commits": 0, "records": 0}
         self.bench = GroupBench()
         self.members: list[WalkedMember] = []
@@ -367,10 +367,10 @@ class WalkedGroup:
                 member.step()
                 member.revoke()
             self._after("settle")
-            if not self.invariants.what_is_missing():
+            if not self.invariants.missing_assignment():
                 break
             bench.pass_time(SETTLING_MS)
         self.invariants.check_replay()
-        missing = self.invariants.what_is_missing()
+        missing = self.invariants.missing_assignment()
         if missing:
             raise Violation("EverybodyConverges", missing)

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants import storage
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.log_batches import NOW_MS, BatchMaker
 from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
-from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, SteppedTask, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, SteppedTask, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.log.log import Log, open_log
@@ -35,7 +35,7 @@ class LogLife:
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {
             "appends": 0,
             "flushes": 0,
@@ -45,7 +45,7 @@ class LogLife:
             "truncations": 0,
         }
         self.model = LogModel()
-        self.disk = DoomedDisk(chance.stream("disk"))
+        self.disk = CrashingDisk(chance.stream("disk"))
         run_through(self.disk.makedirs(DIRECTORY))
         self.disk.flush_everything()
         self.log: Log | None = None
@@ -200,7 +200,7 @@ class LogLife:
         is_all_there = not self._was_cut_by_power and not self.disk.has_lost_writes
         if is_all_there and self._cut is None:
             at_least = model.end_offset if model.batches else 0
-        kept = storage.what_was_kept(
+        kept = storage.kept_batches(
             log, model, self._pending, flushed_end=self._flushed_end, at_least=at_least
         )
         start, end = log.log_start_offset, log.end_offset

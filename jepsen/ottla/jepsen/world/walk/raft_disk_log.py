@@ -14,7 +14,7 @@ from ottla.jepsen.quorum.invariants import Invariants
 from ottla.jepsen.quorum.memory_log import MemoryEntry
 from ottla.jepsen.world.disk_faults import DiskOperation, FileDamage, damaged
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.stepping import DoomedDisk, ProcessEnd, run_through
+from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, run_through
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
@@ -80,7 +80,7 @@ class DiskLog:
     ) -> None:
         self.rng = rng
         self._is_voter = identity.is_voter
-        self.disk = DoomedDisk(rng)
+        self.disk = CrashingDisk(rng)
         self.election: ElectionState | None = None
         """Content of the file `quorum-state` when the log was opened."""
         self.damages: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from ottla.jepsen.quorum.member import MemoryMember
 from ottla.jepsen.quorum.world import identity
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
@@ -158,7 +158,7 @@ class WalkedQuorum:
     def __init__(self, chance: Chance, *, has_forger: bool = False) -> None:
         self.chance = chance
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {"power cuts": 0, "black-outs": 0, "proposals": 0}
         self.invariants = Invariants()
         self.voter_count = VOTER_COUNTS[chance.below(len(VOTER_COUNTS))]

@@ -2,7 +2,7 @@
 
 The code of `storage` awaits only the disk, so no event loop is needed: a step runs a coroutine to
 its next disk operation. Between two steps other tasks may run, or the power may fail. A
-`DoomedDisk` can also end the process between two operations that are not awaited.
+`CrashingDisk` can also end the process between two operations that are not awaited.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -24,7 +24,7 @@ def _pause() -> Generator[None, None, None]:
     yield
 
 
-class DoomedDisk(SimulatedDisk):
+class CrashingDisk(SimulatedDisk):
     """A simulated disk that ends the process at a chosen operation."""
 
     def __init__(self, rng: Rng) -> None:

@@ -14,7 +14,7 @@ import trio
 from ottla.client.admin_parts.admin_acls import creation_of
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.history import ClientHistory
@@ -179,7 +179,7 @@ class AclWorkload(ClientWorkload):
 class EntryWatch:
     """Compares each image of a broker with the acknowledged ACL changes."""
 
-    def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: Rare) -> None:
+    def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: RareStates) -> None:
         self._cluster = cluster
         self._book = book
         self._rare = rare
@@ -221,7 +221,7 @@ class AclsOfCluster(WholeCluster):
         nursery: trio.Nursery,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
-        rare: Rare,
+        rare: RareStates,
     ) -> None:
         """Start watching the ACLs of every image."""
         assert isinstance(workload, AclWorkload)

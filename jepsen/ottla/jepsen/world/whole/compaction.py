@@ -16,7 +16,7 @@ import trio
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.whole.compaction_model import (
@@ -159,7 +159,7 @@ class _CompactionRun:
 
     def __init__(self, chance: Chance, budget: int) -> None:
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {
             "appends": 0,
             "power cuts": 0,

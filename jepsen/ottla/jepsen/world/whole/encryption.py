@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ottla.broker.network.listener import HandshakeFailedError
 from ottla.client.network.tls import HUNG_UP, TlsDialer, TlsError, TlsStream
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.authority import WorldAuthority, WorldCertificate, generation_of
 from ottla.model.errors import ProtocolError
@@ -52,7 +52,9 @@ def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:
 class Encryption:
     """Certificates and settings of one run, and its TLS failures."""
 
-    def __init__(self, chance: Chance, rare: Rare, on_broken: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, chance: Chance, rare: RareStates, on_broken: Callable[[str, str], None]
+    ) -> None:
         self._rare = rare
         self._on_broken = on_broken
         self._authority = WorldAuthority("ca")

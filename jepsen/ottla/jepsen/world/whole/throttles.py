@@ -10,7 +10,7 @@ from typing import ClassVar, NoReturn
 import trio
 
 from ottla.client.admin import open_admin
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload
@@ -34,7 +34,7 @@ class ThrottledWorkload(ClientWorkload):
 class ThrottleWatch:
     """Counts the replicas that wait for a quota, separately on leaders and on followers."""
 
-    def __init__(self, cluster: SimulatedCluster, rare: Rare) -> None:
+    def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self._cluster = cluster
         self._rare = rare
 
@@ -81,7 +81,7 @@ class ThrottledCluster(WholeCluster):
         nursery: trio.Nursery,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
-        rare: Rare,
+        rare: RareStates,
     ) -> None:
         """Start watching the quotas."""
         nursery.start_soon(ThrottleWatch(cluster, rare).run)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import trio
 
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload
@@ -22,7 +22,7 @@ COMPACTION_LOOK_S = 0.25
 class MetadataWatch:
     """Follows the newest metadata that any broker has."""
 
-    def __init__(self, cluster: SimulatedCluster, rare: Rare) -> None:
+    def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._rare = rare
@@ -83,7 +83,9 @@ class CompactionWatch:
     """Counts which replicas compact first, leaders or followers, and the gaps in offsets that
     readers find."""
 
-    def __init__(self, cluster: SimulatedCluster, workload: ClientWorkload, rare: Rare) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, workload: ClientWorkload, rare: RareStates
+    ) -> None:
         self._cluster = cluster
         self._workload = workload
         self._rare = rare

@@ -16,7 +16,7 @@ from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.whole.client_events import CHECKERS
@@ -102,7 +102,7 @@ class WholeCluster:
         nursery: trio.Nursery,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
-        rare: Rare,
+        rare: RareStates,
     ) -> None:
         """Start the observers that only this subject needs."""
 
@@ -285,7 +285,7 @@ class _ClusterRun:
         self._chance = chance
         self._budget = budget
         self._trace = Trace()
-        self._rare = Rare()
+        self._rare = RareStates()
         self._history = ClientHistory(
             self._trace,
             lambda: int(trio.current_time() * 1e9),
@@ -406,7 +406,7 @@ class _ClusterRun:
             workload.is_quiet = self._engine.is_quiet_at_end
             await EndJudge(cluster, workload, self._history, nemesis.recreations).judge()
             if world.encryption is not None:
-                await CertificateChanges(nemesis.scene).judge()
+                await CertificateChanges(nemesis.context).judge()
             nursery.cancel_scope.cancel()
 
     def _draw_encryption(self) -> Encryption | None:

@@ -18,15 +18,15 @@ JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
-    explored(f"{JOB.engine} {JOB.subject}", tally)
+    totals = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert set(tally.missed(ReplicationWalk.required)) <= (set() if IS_FULL else {RAREST})
-    assert tally.figures["elections"] > SCHEDULE_COUNT
-    assert tally.figures["ISR changes"] > SCHEDULE_COUNT
-    assert tally.figures["commits"] > SCHEDULE_COUNT
-    assert tally.figures["power cuts"] > SCHEDULE_COUNT
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert set(totals.missed(ReplicationWalk.required)) <= (set() if IS_FULL else {RAREST})
+    assert totals.figures["elections"] > SCHEDULE_COUNT
+    assert totals.figures["ISR changes"] > SCHEDULE_COUNT
+    assert totals.figures["commits"] > SCHEDULE_COUNT
+    assert totals.figures["power cuts"] > SCHEDULE_COUNT
 
 
 def test_a_run_is_its_decisions() -> None:
@@ -42,19 +42,19 @@ def test_a_run_is_its_decisions() -> None:
 def test_no_lie_about_followers_breaks_an_invariant(explored: Any) -> None:
     job = Job(engine="walk", subject=ForgedReplicationWalk.subject, budget=ReplicationWalk.budget)
 
-    tally = run_batch(job, 0, FORGED_SCHEDULE_COUNT)
-    explored(f"{job.engine} {job.subject}", tally)
+    totals = run_batch(job, 0, FORGED_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(ForgedReplicationWalk.required) == []
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(ForgedReplicationWalk.required) == []
 
 
 def test_no_lost_replica_is_elected_in_any_order_of_restarts(explored: Any) -> None:
     job = Job(engine="walk", subject=LossReplicationWalk.subject, budget=ReplicationWalk.budget)
 
-    tally = run_batch(job, 0, LOSS_SCHEDULE_COUNT)
-    explored(f"{job.engine} {job.subject}", tally)
+    totals = run_batch(job, 0, LOSS_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", totals)
 
-    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
-    assert tally.missed(LossReplicationWalk.required) == []
-    assert tally.figures["losses"] > LOSS_SCHEDULE_COUNT // 2
+    assert [(each.seed, str(each.violation)) for each in totals.failures] == []
+    assert totals.missed(LossReplicationWalk.required) == []
+    assert totals.figures["losses"] > LOSS_SCHEDULE_COUNT // 2

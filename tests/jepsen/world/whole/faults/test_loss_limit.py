@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.whole.faults.loss_limit import LossLimit
 from ottla.jepsen.world.whole.machine import Trouble
 
@@ -26,7 +26,7 @@ class FakeCluster:
 
 
 def loss_limit_on(cluster: FakeCluster, *, is_flushed: bool = False) -> Any:
-    return LossLimit(cast(Any, cluster), Rare(), is_flushed=is_flushed)
+    return LossLimit(cast(Any, cluster), RareStates(), is_flushed=is_flushed)
 
 
 def lost_directory() -> Trouble:

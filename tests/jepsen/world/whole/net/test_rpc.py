@@ -9,7 +9,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from trio.testing import MockClock
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.rpc import MachineRpc, RpcExchange, open_machine_rpc
@@ -23,7 +23,7 @@ from tests.jepsen.world.rpc_conformance import CHECKS, ECHO, Check, Pair
 @asynccontextmanager
 async def two_machines() -> AsyncIterator[tuple[SimulatedNetwork, MachineRpc, MachineRpc]]:
     """Open two machines' procedures; `a` listens."""
-    network = SimulatedNetwork(Chance(1), Trace(), Rare())
+    network = SimulatedNetwork(Chance(1), Trace(), RareStates())
     exchange = RpcExchange()
     for name in "ab":
         network.on_start(network.host(name))

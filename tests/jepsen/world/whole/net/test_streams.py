@@ -17,7 +17,7 @@ from ottla.client.network.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.noted_errors import NotedErrors
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
@@ -94,7 +94,7 @@ async def over_memory(
     users: list[str] | None = None,
 ) -> AsyncIterator[Reach]:
     """Open a server in the world."""
-    network = SimulatedNetwork(Chance(1), Trace(), Rare())
+    network = SimulatedNetwork(Chance(1), Trace(), RareStates())
     ports = Ports()
     for name in ("client", "server"):
         network.on_start(network.host(name))
@@ -187,7 +187,7 @@ class OpenAcceptor:
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[SimulatedNetwork, Stream, Stream]]:
     """Open one connection from `client` to `server`."""
-    network = SimulatedNetwork(Chance(3), Trace(), Rare())
+    network = SimulatedNetwork(Chance(3), Trace(), RareStates())
     ports, acceptor = Ports(), OpenAcceptor()
     ports.open("server", 1, acceptor)
     for name in ("client", "server"):

@@ -9,7 +9,7 @@ from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.walk.replication.broker_life import BrokerLife
 from ottla.jepsen.world.walk.replication.replication_batches import batch_of, records_in
 from ottla.jepsen.world.walk.replication.replication_cluster import TOPIC
-from ottla.jepsen.world.walk.replication.replication_talk import TalkingCluster, ToClient
+from ottla.jepsen.world.walk.replication.replication_messages import MessagingCluster, ToClient
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
 from ottla.wire.messages.delete_records_request import (
@@ -77,7 +77,7 @@ class WalkedProducer:
 class Clients:
     """The clients of one cluster."""
 
-    def __init__(self, cluster: TalkingCluster) -> None:
+    def __init__(self, cluster: MessagingCluster) -> None:
         self._cluster = cluster
         self._producers = [
             WalkedProducer(at if at else -1, at % cluster.shape.partition_count)

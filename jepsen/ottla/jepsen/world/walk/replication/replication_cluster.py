@@ -12,7 +12,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.controller.settings_in_force import min_insync_replicas
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import JudgedLog, ReplicationJudge, require
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.walk.controller_history import ControllerHistory
 from ottla.jepsen.world.walk.replication.broker_life import BrokerLife, BrokerMachine
@@ -76,7 +76,7 @@ class ReplicationCluster:
     def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.chance = chance
         self.trace = Trace()
-        self.rare = Rare()
+        self.rare = RareStates()
         self.figures = {
             "crashes": 0,
             "power cuts": 0,

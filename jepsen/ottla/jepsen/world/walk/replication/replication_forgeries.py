@@ -12,7 +12,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
 from ottla.jepsen.world.walk.replication.broker_life import BrokerLife
-from ottla.jepsen.world.walk.replication.replication_talk import AlterCall, FetchCall
+from ottla.jepsen.world.walk.replication.replication_messages import AlterCall, FetchCall
 from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk, WalkedCluster
 from ottla.model.errors import RefusedError
 from ottla.wire.messages.fetch_request import FetchRequest

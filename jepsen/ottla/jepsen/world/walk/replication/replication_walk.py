@@ -22,7 +22,10 @@ from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.replication.broker_life import LAG_MS, BrokerLife, BrokerMachine
 from ottla.jepsen.world.walk.replication.replication_clients import Clients
 from ottla.jepsen.world.walk.replication.replication_cluster import TOPIC, ClusterShape
-from ottla.jepsen.world.walk.replication.replication_talk import CONVERSATION_MAX, TalkingCluster
+from ottla.jepsen.world.walk.replication.replication_messages import (
+    CONVERSATION_MAX,
+    MessagingCluster,
+)
 from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NO_NODE
@@ -97,7 +100,7 @@ class ReplicationWalk:
         return outcome_of(self, chance, walk, violation)
 
 
-class WalkedCluster(TalkingCluster):
+class WalkedCluster(MessagingCluster):
     """One cluster, and the adversary that chooses its events from one seed."""
 
     def __init__(self, chance: Chance) -> None:

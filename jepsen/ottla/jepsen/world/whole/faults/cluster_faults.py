@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.faults.loss_limit import LossLimit
 from ottla.jepsen.world.whole.machine import Machine
@@ -13,11 +13,11 @@ from ottla.jepsen.world.whole.workload import ClientWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultScene:
+class FaultContext:
     """Choices, counters and nodes that all faults of one run share."""
 
     chance: Chance
-    rare: Rare
+    rare: RareStates
     counts: Counter[str]
     """Number of faults, by kind."""
     cluster: SimulatedCluster
@@ -32,11 +32,11 @@ class FaultScene:
 class ClusterFaults:
     """Base class of a family of faults."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        self._chance = scene.chance
-        self._rare = scene.rare
-        self._counts = scene.counts
-        self._cluster = scene.cluster
-        self._workload = scene.workload
-        self._loss_limit = scene.loss_limit
-        self._wait = scene.wait
+    def __init__(self, context: FaultContext) -> None:
+        self._chance = context.chance
+        self._rare = context.rare
+        self._counts = context.counts
+        self._cluster = context.cluster
+        self._workload = context.workload
+        self._loss_limit = context.loss_limit
+        self._wait = context.wait

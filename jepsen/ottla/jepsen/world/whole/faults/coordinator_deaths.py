@@ -5,7 +5,7 @@ import trio
 from ottla.broker.broker_driver import Broker
 from ottla.broker.transactions.transaction import PREPARED, Transaction, TransactionStatus
 from ottla.broker.transactions.transaction_shard import TransactionShard
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.model.ids import NodeId
 from ottla.model.internal_topics import TRANSACTIONS_TOPIC
@@ -22,9 +22,9 @@ ALONE_MS_MAX = 50
 class CoordinatorDeaths(ClusterFaults):
     """Kills a transaction's coordinator between the request to end it and the last marker."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
-        self._start_later = scene.start_later
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._start_later = context.start_later
 
     async def kill(self) -> None:
         """Wait for a while, and kill the first broker that is ending a transaction."""

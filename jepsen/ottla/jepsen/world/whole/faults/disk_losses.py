@@ -36,7 +36,7 @@ import trio
 
 from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.workload import PASSING, ignoring_faults
 from ottla.model.errors import CorruptDataError
@@ -111,8 +111,8 @@ class FlippedByte:
 class DiskLosses(ClusterFaults):
     """Removes flushed data from disks of stopped brokers."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._is_busy = False
         self._flipped: list[FlippedByte] = []
         self._older: dict[tuple[NodeId, str], bytes] = {}

@@ -22,7 +22,7 @@ from ottla.client.admin import open_admin
 from ottla.jepsen.world.disk_faults import DiskFault, DiskOperation
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.faults.calm import CalmCheck
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine, Trouble
 from ottla.jepsen.world.whole.workload import TROUBLE
 from ottla.model.ids import NodeId, TopicPartition
@@ -60,9 +60,9 @@ EVER = 1_000_000_000
 class DiskTroubles(ClusterFaults):
     """Makes one disk at a time fail, and checks that everything else continues."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
-        self._calm = CalmCheck(scene.cluster)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._calm = CalmCheck(context.cluster)
         self._probe_count = 0
 
     # ---- one file

@@ -12,7 +12,7 @@ Brokers that flush before they acknowledge may lose power at any time. So may co
 always flush.
 """
 
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
 
@@ -20,7 +20,7 @@ from ottla.jepsen.world.whole.machine import Machine
 class LossLimit:
     """Limits the losses: at most one broker at a time may have lost unflushed data."""
 
-    def __init__(self, cluster: SimulatedCluster, rare: Rare, *, is_flushed: bool) -> None:
+    def __init__(self, cluster: SimulatedCluster, rare: RareStates, *, is_flushed: bool) -> None:
         self.is_flushed = is_flushed
         self._cluster = cluster
         self._rare = rare

@@ -13,10 +13,10 @@ import trio
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import DiskOperation
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
-from ottla.jepsen.world.whole.faults.cluster_faults import FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import FaultContext
 from ottla.jepsen.world.whole.faults.coordinator_deaths import CoordinatorDeaths
 from ottla.jepsen.world.whole.faults.disk_losses import DiskLosses
 from ottla.jepsen.world.whole.faults.disk_troubles import DiskTroubles
@@ -66,7 +66,7 @@ class WorldNemesis:
         self,
         chance: Chance,
         trace: Trace,
-        rare: Rare,
+        rare: RareStates,
         cluster: SimulatedCluster,
         workload: ClientWorkload,
         *,
@@ -85,7 +85,7 @@ class WorldNemesis:
         self._network = cluster.world.network
         self._nursery: trio.Nursery | None = None
         self.is_healed = False
-        self.scene = FaultScene(
+        self.context = FaultContext(
             chance=chance,
             rare=rare,
             counts=self.counts,
@@ -95,8 +95,8 @@ class WorldNemesis:
             wait=self._wait,
             start_later=self._start_later,
         )
-        disks = DiskTroubles(self.scene)
-        self.recreations = TopicRecreations(self.scene)
+        disks = DiskTroubles(self.context)
+        self.recreations = TopicRecreations(self.context)
         faults: dict[str, Fault] = {
             "kill": self._kill_node,
             "kill many": self._kill_many,
@@ -135,12 +135,12 @@ class WorldNemesis:
 
     def _faults_by_name(self, disks: DiskTroubles) -> dict[str, Fault]:
         """Return, by name, the faults that only some subjects use."""
-        deaths = CoordinatorDeaths(self.scene)
+        deaths = CoordinatorDeaths(self.context)
         return {
             "moved replicas": disks.move_replicas,
-            "disk loss": DiskLosses(self.scene).lose,
-            "reassignment": Reassignments(self.scene).reassign,
-            "damaged controller": QuorumDamages(self.scene).damage,
+            "disk loss": DiskLosses(self.context).lose,
+            "reassignment": Reassignments(self.context).reassign,
+            "damaged controller": QuorumDamages(self.context).damage,
             "coordinator": deaths.kill,
             "unfollowed coordinator": deaths.kill_unfollowed,
             **self._encryption_faults(),
@@ -149,7 +149,7 @@ class WorldNemesis:
     def _encryption_faults(self) -> dict[str, Fault]:
         if self._cluster.world.encryption is None:
             return {}
-        changes, strangers = CertificateChanges(self.scene), UntrustedClients(self.scene)
+        changes, strangers = CertificateChanges(self.context), UntrustedClients(self.context)
         return {"new certificate": changes.change, "stranger": strangers.connect}
 
     async def run(self, lasting_s: float) -> None:

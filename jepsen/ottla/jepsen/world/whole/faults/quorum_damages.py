@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ottla.jepsen.world.disk_faults import FileDamage, damaged
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import decode_file
@@ -34,9 +34,9 @@ KINDS: Sequence[tuple[str, ...]] = (
 class QuorumDamages(ClusterFaults):
     """Damages the files of one controller at a time."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
-        self._machines = list(scene.cluster.controller_machines.values())
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._machines = list(context.cluster.controller_machines.values())
         self._left: dict[Machine, bytes | None] = {}
         """Voter checkpoint of each damaged controller, as it was directly after the damage."""
 

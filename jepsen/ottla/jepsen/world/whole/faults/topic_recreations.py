@@ -25,7 +25,7 @@ from ottla.client.consumer import open_consumer
 from ottla.client.producer import open_producer
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.workload import PASSING, TROUBLE, machine_time_ms
 from ottla.model.errors import ErrorCode, RefusedError
@@ -78,8 +78,8 @@ class RecreatedTopic:
 class TopicRecreations(ClusterFaults):
     """Recreates topics, and changes settings."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._is_busy = False
         self._reborn: list[RecreatedTopic] = []
 

@@ -26,7 +26,7 @@ from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import BROKER_PORT, SimulatedCluster
 from ottla.jepsen.world.whole.encryption import STRANGER, WatchedStream
-from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultScene
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.net.server import MachineServer
 from ottla.jepsen.world.whole.net.streams import MachineTransport
@@ -57,9 +57,9 @@ def heartbeat(correlation_id: int) -> bytes:
 class EncryptedTrouble(ClusterFaults):
     """Base class of the faults of an encrypted cluster."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
-        encryption = scene.cluster.world.encryption
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        encryption = context.cluster.world.encryption
         assert encryption is not None
         self._encryption = encryption
 
@@ -67,11 +67,11 @@ class EncryptedTrouble(ClusterFaults):
 class UntrustedClients(EncryptedTrouble):
     """Connects to brokers as clients that they must refuse."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._silent: list[object] = []
         """Streams of silent clients, kept so that their connections stay open."""
-        world = scene.cluster.world
+        world = context.cluster.world
         host = world.network.host(STRANGER)
         world.network.on_start(host)
         self._transport = MachineTransport(world.network, world.ports, host)
@@ -167,8 +167,8 @@ class UntrustedClients(EncryptedTrouble):
 class CertificateChanges(EncryptedTrouble):
     """Gives new certificates to running brokers, by changing their settings."""
 
-    def __init__(self, scene: FaultScene) -> None:
-        super().__init__(scene)
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
         self._under_way: set[str] = set()
 
     async def change(self) -> None:

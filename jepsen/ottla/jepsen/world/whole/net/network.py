@@ -14,7 +14,7 @@ from typing import NoReturn
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.loop import next_instant
 
@@ -62,7 +62,7 @@ class Host:
 class SimulatedNetwork:
     """All hosts and the messages in flight between them."""
 
-    def __init__(self, chance: Chance, trace: Trace, rare: Rare) -> None:
+    def __init__(self, chance: Chance, trace: Trace, rare: RareStates) -> None:
         self.trace = trace
         self.rare = rare
         self.quality = Quality()

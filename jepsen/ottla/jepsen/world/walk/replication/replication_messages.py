@@ -71,7 +71,7 @@ class ToClient(NamedTuple):
 Packet = FetchCall | FetchReply | AlterCall | AlterReply | ToClient
 
 
-class TalkingCluster(ReplicationCluster):
+class MessagingCluster(ReplicationCluster):
     """A cluster, and the messages in flight between its nodes."""
 
     def __init__(self, chance: Chance, shape: ClusterShape) -> None:
