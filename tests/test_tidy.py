@@ -66,7 +66,7 @@ PURE_IN_CLIENT = {
 PURE_IN_PIPELINE = {
     "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "json_values",
     "key_hashes", "offsets", "option_values", "points", "progress", "provenance", "quantiles",
-    "range_course", "ranges", "read_options", "replays", "sink_log", "sink_options",
+    "range_progress", "ranges", "read_options", "replays", "sink_log", "sink_options",
     "source_options", "spark_errors", "spark_versions", "table_columns", "table_position",
     "value_schema",
 }  # fmt: skip

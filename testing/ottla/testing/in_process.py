@@ -52,7 +52,7 @@ START_TIMEOUT_S = 30.0
 API_KEYS = {row.name: key for key, row in API.items()}
 
 
-class BrokerSlot:
+class RestartableBroker:
     """Settings, port and faults of one broker.  They persist while the broker is stopped."""
 
     def __init__(self, texts: Mapping[str, str], faults: BrokerFaults, listener: str) -> None:
@@ -107,30 +107,32 @@ class InProcessCluster:
 
     def __init__(
         self,
-        slots: Mapping[NodeId, BrokerSlot],
+        entries: Mapping[NodeId, RestartableBroker],
         seams: NodeSeams,
         nursery: trio.Nursery,
         secure: SecureCluster | None,
     ) -> None:
-        self._slots = slots
+        self._entries = entries
         self._secure = secure
         self._first = EMPTY
         self._seams = seams
         self._nursery = nursery
         self._losses: dict[int, list[LostAnswers]] = {}
         self._has_own_clock = isinstance(seams.clock, ShiftedNodeClock)
-        for slot in slots.values():
-            slot.faults.losses = self._losses
+        for entry in entries.values():
+            entry.faults.losses = self._losses
 
     @property
     def brokers(self) -> Mapping[NodeId, Broker]:
         """The running brokers, by node id."""
-        return {node: slot.broker for node, slot in self._slots.items() if slot.broker is not None}
+        return {
+            node: entry.broker for node, entry in self._entries.items() if entry.broker is not None
+        }
 
     @property
     def bootstrap(self) -> str:
         """Bootstrap addresses: `host:port,…` of every broker, including stopped ones."""
-        return ",".join("{}:{}".format(*slot.address) for slot in self._slots.values())
+        return ",".join("{}:{}".format(*entry.address) for entry in self._entries.values())
 
     @property
     def client_settings(self) -> Mapping[str, str]:
@@ -155,7 +157,7 @@ class InProcessCluster:
     async def start_all(self) -> None:
         """Start all brokers, and store the state to which `reset` returns."""
         async with trio.open_nursery() as starting:
-            for node in self._slots:
+            for node in self._entries:
                 starting.start_soon(self.start, node)
         self._first = next(iter(self.brokers.values())).metadata.image
 
@@ -169,9 +171,9 @@ class InProcessCluster:
         topics.
         """
         self._losses.clear()
-        for node, slot in self._slots.items():
-            slot.faults.clear()
-            if slot.broker is None:
+        for node, entry in self._entries.items():
+            entry.faults.clear()
+            if entry.broker is None:
                 await self.start(node)
             self.cut_connections(node)
         await delete_leftovers(
@@ -180,40 +182,40 @@ class InProcessCluster:
 
     async def start(self, node: int) -> None:
         """Start a stopped broker on its former port and with its files."""
-        slot = self._slot_of(node)
-        if slot.broker is not None:
+        entry = self._entry_of(node)
+        if entry.broker is not None:
             raise ValueError(f"broker {node} is already running")
         with trio.fail_after(START_TIMEOUT_S):
-            await self._nursery.start(slot.run, self._seams)
-            assert slot.broker is not None
-            await slot.broker.is_ready.wait()
+            await self._nursery.start(entry.run, self._seams)
+            assert entry.broker is not None
+            await entry.broker.is_ready.wait()
 
     async def stop(self, node: int) -> None:
         """Stop a broker cleanly. Its partition leaderships move to other brokers first, then its
         connections are closed."""
-        slot = self._running(node)
-        slot.stopping.set()
-        await slot.stopped.wait()
-        slot.reserve_port()
+        entry = self._running(node)
+        entry.stopping.set()
+        await entry.stopped.wait()
+        entry.reserve_port()
 
     async def stop_all(self) -> None:
         """Stop all running brokers."""
-        running = [slot for slot in self._slots.values() if slot.broker is not None]
-        for slot in running:
-            slot.stopping.set()
-        for slot in running:
-            await slot.stopped.wait()
+        running = [entry for entry in self._entries.values() if entry.broker is not None]
+        for entry in running:
+            entry.stopping.set()
+        for entry in running:
+            await entry.stopped.wait()
 
     def release_ports(self) -> None:
         """Release the ports of stopped brokers."""
-        for slot in self._slots.values():
-            slot.release_port()
+        for entry in self._entries.values():
+            entry.release_port()
 
     @contextmanager
     def paused(self, node: int) -> Iterator[None]:
         """Suspend a broker during the block.  It reads no requests and sends no responses, but its
         connections stay open."""
-        faults = self._slot_of(node).faults
+        faults = self._entry_of(node).faults
         faults.pause()
         try:
             yield
@@ -223,7 +225,7 @@ class InProcessCluster:
     @contextmanager
     def refusing(self, node: int) -> Iterator[None]:
         """Refuse new connections to a broker during the block. Existing connections stay open."""
-        faults = self._slot_of(node).faults
+        faults = self._entry_of(node).faults
         faults.refuse()
         try:
             yield
@@ -233,7 +235,7 @@ class InProcessCluster:
     def cut_connections(self, node: int) -> None:
         """Close every open connection to a broker. Clients can reconnect at once."""
         self._running(node)
-        server = self._slot_of(node).faults.server
+        server = self._entry_of(node).faults.server
         assert server is not None
         server.cut_connections()
 
@@ -241,7 +243,7 @@ class InProcessCluster:
         """Delay each later response of a broker by a time in seconds.  0 ends the delay."""
         if not 0 <= seconds < 24 * 3600:
             raise ValueError(f"seconds is {seconds!r}; it must be from 0 to a day")
-        self._slot_of(node).faults.delay_ms = round(seconds * 1_000)
+        self._entry_of(node).faults.delay_ms = round(seconds * 1_000)
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
         """Process the next requests of an API, but close the connection instead of sending the
@@ -262,18 +264,18 @@ class InProcessCluster:
             raise ValueError("the cluster was opened with a clock: advance that one")
         await time_shift().advance(seconds, step_s)
 
-    def _slot_of(self, node: int) -> BrokerSlot:
-        slot = self._slots.get(NodeId(node))
-        if slot is None:
-            known = ", ".join(map(str, self._slots))
+    def _entry_of(self, node: int) -> RestartableBroker:
+        entry = self._entries.get(NodeId(node))
+        if entry is None:
+            known = ", ".join(map(str, self._entries))
             raise ValueError(f"there is no broker {node}; there are {known}")
-        return slot
+        return entry
 
-    def _running(self, node: int) -> BrokerSlot:
-        slot = self._slot_of(node)
-        if slot.broker is None:
+    def _running(self, node: int) -> RestartableBroker:
+        entry = self._entry_of(node)
+        if entry.broker is None:
             raise ValueError(f"broker {node} is stopped")
-        return slot
+        return entry
 
 
 @asynccontextmanager
@@ -325,8 +327,8 @@ async def open_in_process_cluster(
             await nursery.start(
                 _run_controller, directory, voters, {**controller_texts, **texts}, is_stopping
             )
-        slots = {
-            node: BrokerSlot(
+        entries = {
+            node: RestartableBroker(
                 {
                     "node.id": str(node),
                     "controller.quorum.voters": voters,
@@ -342,7 +344,7 @@ async def open_in_process_cluster(
         }
         seams = replace(real_seams(), clock=clock or ShiftedNodeClock(time_shift()))
         async with trio.open_nursery() as running:
-            cluster = InProcessCluster(slots, seams, running, secure)
+            cluster = InProcessCluster(entries, seams, running, secure)
             stack.callback(cluster.release_ports)
             await cluster.start_all()
             yield cluster
@@ -399,7 +401,7 @@ def _login_settings(secure: SecureCluster | None, node: NodeId) -> dict[str, str
     if secure is None:
         return {}
     settings = secure.broker_settings(node, f"{HOST}:0")
-    del settings["listeners"]  # `BrokerSlot` determines the address.
+    del settings["listeners"]  # `RestartableBroker` determines the address.
     return settings
 
 

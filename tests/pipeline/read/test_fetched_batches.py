@@ -14,7 +14,7 @@ from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.pipeline.read.arrow_decode import ArrowDecoder
 from ottla.pipeline.read.fetched_batches import FetchedBatches
-from ottla.pipeline.read.range_course import RangeCourse
+from ottla.pipeline.read.range_progress import RangeProgress
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import (
@@ -110,17 +110,17 @@ def test_a_range_of_a_compacted_log_ends_where_it_was_to_end(end: int, codec: Co
         compacted_batch(data_batch(9, 3)),
         compacted_batch(data_batch(12, 3)),
     ]
-    course = RangeCourse(OffsetRange("t", 0, 0, end))
+    progress = RangeProgress(OffsetRange("t", 0, 0, end))
     seen: list[int] = []
     for _ in log:
         for size in (1, 2):  # an answer holds one batch of what is there, or two
-            if course.is_fetched:
+            if progress.is_fetched:
                 break
-            rest = [one for one in log if parse_header(one).end_offset > course.position]
-            course.take(FetchedBatches(b"".join(rest[:size]), course.position, end))
-            seen += offsets_in(course.give(), end=end)
+            rest = [one for one in log if parse_header(one).end_offset > progress.position]
+            progress.take(FetchedBatches(b"".join(rest[:size]), progress.position, end))
+            seen += offsets_in(progress.give(), end=end)
 
-    assert course.is_done
+    assert progress.is_done
     assert seen == [4] * (end > 4)
 
 

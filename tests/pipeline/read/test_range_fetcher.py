@@ -82,12 +82,12 @@ async def read(
     """Return (partition, offset) of all records, as they come."""
     found: list[tuple[int, int]] = []
     while (one := await fetcher.next()) is not None:
-        course, fetched = one
-        decoder = ArrowDecoder(course.at, ("value", "offset"))
-        for batch in decoder.decode(fetched.bodies(), course.range.start, course.range.end):
+        progress, fetched = one
+        decoder = ArrowDecoder(progress.at, ("value", "offset"))
+        for batch in decoder.decode(fetched.bodies(), progress.range.start, progress.range.end):
             rows = batch.to_pydict()
             assert rows["value"] == [b"%060d" % offset for offset in rows["offset"]]
-            found += [(course.at.partition, offset) for offset in rows["offset"]]
+            found += [(progress.at.partition, offset) for offset in rows["offset"]]
         between()
     return found
 
@@ -140,8 +140,8 @@ async def test_a_leader_that_moves_is_followed() -> None:
             while await admin.list_reassignments():
                 await trio.sleep(0.01)
             rest = await read(fetcher)
-            course, fetched = first
-            assert course.at.partition == 0
+            progress, fetched = first
+            assert progress.at.partition == 0
             assert rest == expected(ranges)[fetched.next_offset :]
 
 

@@ -12,7 +12,7 @@ source_check.py     checks a source before a JVM starts
 places.py           the start of a query, and the end of a batch query
 range_reader.py     reads the ranges of a Spark task as Arrow batches
 range_fetcher.py    fetches the ranges, one request ahead
-range_course.py     the progress of each range (pure)
+range_progress.py   the progress of each range (pure)
 fetched_batches.py  the batches of a response within a range (pure)
 arrow_decode.py     decodes record batches to Arrow batches (pure)
 arrow_schema.py     the columns of a topic (pure)

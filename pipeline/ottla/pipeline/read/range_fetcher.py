@@ -21,9 +21,9 @@ from ottla.client.network.pipeline import Pipeline, RequestInFlight
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.read.fetched_batches import FetchedBatches
-from ottla.pipeline.read.range_course import (
+from ottla.pipeline.read.range_progress import (
     RANGES_PER_FETCH_MAX,
-    RangeCourse,
+    RangeProgress,
     TaskRanges,
     data_loss,
 )
@@ -47,7 +47,7 @@ class RangeRequest(NamedTuple):
     """A request in flight, the broker that gets it, and the ranges that it fetches."""
 
     node: NodeId
-    courses: dict[TopicPartition, RangeCourse]
+    wanted: dict[TopicPartition, RangeProgress]
     submitted: RequestInFlight[FetchResponse]
 
 
@@ -67,7 +67,7 @@ class RangeFetcher:
         self._unknown_since: dict[str, float] = {}
         self._trouble = "no broker answered"
 
-    async def next(self) -> tuple[RangeCourse, FetchedBatches] | None:
+    async def next(self) -> tuple[RangeProgress, FetchedBatches] | None:
         """Return the next batches of the first unfinished range, or None after the last range.
 
         Raises RefusedError if records were lost (OFFSET_OUT_OF_RANGE), if no records arrived within
@@ -75,11 +75,11 @@ class RangeFetcher:
         """
         with trio.move_on_after(self._options.poll_timeout_ms / 1_000):
             return await self._next()
-        course = self._task_ranges.current()
-        assert course is not None
+        progress = self._task_ranges.current()
+        assert progress is not None
         raise RefusedError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"offset {course.position} of {course.at} did not come within "
+            f"offset {progress.position} of {progress.at} did not come within "
             f"{self._options.poll_timeout_ms} ms: {self._trouble}",
         )
 
@@ -88,29 +88,29 @@ class RangeFetcher:
         for node in list(self._links):
             await self._drop(node)
 
-    async def _next(self) -> tuple[RangeCourse, FetchedBatches] | None:
-        while (course := self._task_ranges.current()) is not None:
-            is_given = course.held is not None
-            fetched = course.give() if is_given else None
+    async def _next(self) -> tuple[RangeProgress, FetchedBatches] | None:
+        while (progress := self._task_ranges.current()) is not None:
+            is_given = progress.held is not None
+            fetched = progress.give() if is_given else None
             try:
                 if is_given:
                     if self._asked is None:
                         await self._ask()
                 elif self._asked is not None:
                     await self._take_answer()
-                elif course.is_out_of_range:
-                    await self._find_bounds(course)
+                elif progress.is_out_of_range:
+                    await self._find_bounds(progress)
                 else:
                     await self._ask()
             except (ConnectionLostError, ProtocolError, RefusedError) as error:
                 if isinstance(error, RefusedError) and not error.is_retriable:
                     raise
                 self._trouble = str(error)
-                self._stale |= {one.at.topic for one in self._task_ranges.hungry()}
+                self._stale |= {one.at.topic for one in self._task_ranges.unfetched()}
                 if not is_given:
                     await trio.sleep(self._config.retry_backoff_ms / 1_000)
             if fetched is not None:
-                return course, fetched
+                return progress, fetched
         return None
 
     async def _ask(self) -> None:
@@ -118,34 +118,34 @@ class RangeFetcher:
         same leader."""
         if self._stale:
             await self._refresh()
-        first = next(self._task_ranges.hungry(), None)
+        first = next(self._task_ranges.unfetched(), None)
         if first is None:
             return
         leader = self._cluster.known_leader(first.at)
         if leader is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{first.at} has no leader")
-        courses: dict[TopicPartition, RangeCourse] = {}
-        for course in self._task_ranges.hungry():
-            known = self._cluster.known_leader(course.at)
+        wanted: dict[TopicPartition, RangeProgress] = {}
+        for progress in self._task_ranges.unfetched():
+            known = self._cluster.known_leader(progress.at)
             if known is not None and known.node == leader.node:
-                courses.setdefault(course.at, course)
-            if len(courses) == RANGES_PER_FETCH_MAX:
+                wanted.setdefault(progress.at, progress)
+            if len(wanted) == RANGES_PER_FETCH_MAX:
                 break
         link = await self._link(leader.node)
         version = link.version_of(FETCH)
-        if any(self._cluster.topics[at.topic].topic_id == ZERO_UUID for at in courses):
+        if any(self._cluster.topics[at.topic].topic_id == ZERO_UUID for at in wanted):
             version = min(version, FETCH_TOPIC_IDS_FROM - 1)
         try:
-            submitted = await link.submit(self._request(courses), FetchResponse, version)
+            submitted = await link.submit(self._request(wanted), FetchResponse, version)
         except ConnectionLostError:
             await self._drop(leader.node)
             raise
-        self._asked = RangeRequest(leader.node, courses, submitted)
+        self._asked = RangeRequest(leader.node, wanted, submitted)
 
-    def _request(self, courses: dict[TopicPartition, RangeCourse]) -> FetchRequest:
+    def _request(self, wanted: dict[TopicPartition, RangeProgress]) -> FetchRequest:
         config = self._config
         topics: dict[str, FetchTopic] = {}
-        for at, course in courses.items():
+        for at, progress in wanted.items():
             leader = self._cluster.known_leader(at)
             topic = topics.setdefault(
                 at.topic,
@@ -155,7 +155,7 @@ class RangeFetcher:
                 FetchPartition(
                     partition=at.partition,
                     current_leader_epoch=NO_EPOCH if leader is None else leader.epoch,
-                    fetch_offset=course.position,
+                    fetch_offset=progress.position,
                     partition_max_bytes=config.partition_bytes_max,
                 )
             )
@@ -171,7 +171,7 @@ class RangeFetcher:
 
     async def _take_answer(self) -> None:
         assert self._asked is not None
-        (node, courses, submitted), self._asked = self._asked, None
+        (node, wanted, submitted), self._asked = self._asked, None
         try:
             with trio.fail_after(self._config.fetch_wait_ms_max / 1_000 + PATIENCE_S):
                 answer = await submitted.answer()
@@ -186,28 +186,28 @@ class RangeFetcher:
             raise RefusedError(ErrorCode(row.code), f"a fetch was refused: {row.meaning}")
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
-        names = {self._cluster.topics[at.topic].topic_id: at.topic for at in courses}
+        names = {self._cluster.topics[at.topic].topic_id: at.topic for at in wanted}
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
-                course = courses.get(TopicPartition(name, data.partition_index))
-                if course is not None and course.held is None:
-                    self._take_partition(course, data)
+                progress = wanted.get(TopicPartition(name, data.partition_index))
+                if progress is not None and progress.held is None:
+                    self._take_partition(progress, data)
         if self._stale:
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
-    def _take_partition(self, course: RangeCourse, data: PartitionData) -> None:
+    def _take_partition(self, progress: RangeProgress, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            course.is_out_of_range = True
+            progress.is_out_of_range = True
         elif data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)
             if not row.is_retriable:
-                raise RefusedError(ErrorCode(row.code), f"{course.at}: {row.meaning}")
-            self._trouble = f"{course.at}: {row.meaning}"
+                raise RefusedError(ErrorCode(row.code), f"{progress.at}: {row.meaning}")
+            self._trouble = f"{progress.at}: {row.meaning}"
             hint = data.current_leader
             leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
-            if not self._cluster.learn_leader(course.at, leader):
-                self._stale.add(course.at.topic)
+            if not self._cluster.learn_leader(progress.at, leader):
+                self._stale.add(progress.at.topic)
         elif data.records:
             assert isinstance(data.records, memoryview | bytes)
             aborted = None
@@ -217,26 +217,26 @@ class RangeFetcher:
             try:
                 fetched = FetchedBatches(
                     data.records,
-                    course.position,
-                    course.range.end,
+                    progress.position,
+                    progress.range.end,
                     aborted=aborted,
                     check_crcs=self._config.check_crcs,
                 )
             except CorruptDataError as error:
-                raise CorruptDataError(f"{course.at}: {error.where}") from error
-            course.take(fetched)
+                raise CorruptDataError(f"{progress.at}: {error.where}") from error
+            progress.take(fetched)
         else:
-            self._trouble = f"{course.at} has no records there yet"
+            self._trouble = f"{progress.at} has no records there yet"
 
-    async def _find_bounds(self, course: RangeCourse) -> None:
+    async def _find_bounds(self, progress: RangeProgress) -> None:
         """Request the log's start and end, and report the lost records of the range."""
-        at = course.at
+        at = progress.at
         patience_s = self._config.request_timeout_ms / 1_000
         (earliest, latest) = [
             (await find_offsets(self._cluster, {at: time_ms}, timeout_s=patience_s))[at].offset
             for time_ms in (EARLIEST, LATEST)
         ]
-        lost = course.on_log_bounds(earliest, latest)
+        lost = progress.on_log_bounds(earliest, latest)
         if lost is not None:
             self._lose(lost)
 
@@ -255,19 +255,19 @@ class RangeFetcher:
             if name in unknown or name not in self._stale
         }
         self._stale.clear()
-        for course in self._task_ranges:
-            name = course.at.topic
-            if course.is_fetched:
+        for progress in self._task_ranges:
+            name = progress.at.topic
+            if progress.is_fetched:
                 continue
             if name in self._unknown_since:
                 self._stale.add(name)
                 if now - self._unknown_since[name] >= GONE_AFTER_S:
-                    self._lose(course.lose_rest(f"there is no topic {name!r} any more"))
+                    self._lose(progress.lose_rest(f"there is no topic {name!r} any more"))
             elif name in self._cluster.topics:
                 topic_id = uuid_text(self._cluster.topics[name].topic_id)
-                course.topic_id = course.topic_id or topic_id
-                if course.topic_id != topic_id:
-                    self._lose(course.lose_rest(f"topic {name!r} was deleted and created again"))
+                progress.topic_id = progress.topic_id or topic_id
+                if progress.topic_id != topic_id:
+                    self._lose(progress.lose_rest(f"topic {name!r} was deleted and created again"))
         current = self._task_ranges.current()
         if current is not None and current.at.topic in self._stale:
             raise RefusedError(

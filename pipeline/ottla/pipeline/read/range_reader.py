@@ -17,8 +17,8 @@ from ottla.pipeline.loop_thread import open_loop_thread
 from ottla.pipeline.read.arrow_decode import ArrowDecoder
 from ottla.pipeline.read.arrow_schema import HEADERS, column_names
 from ottla.pipeline.read.fetched_batches import FetchedBatches
-from ottla.pipeline.read.range_course import RangeCourse
 from ottla.pipeline.read.range_fetcher import open_range_fetcher
+from ottla.pipeline.read.range_progress import RangeProgress
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.pipeline.read.read_options import ReadOptions
 from ottla.pipeline.write.replays import ReplayFilter
@@ -37,26 +37,26 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
     """
     if not ranges:
         return
-    rows: dict[RangeCourse, Rows] = {}
+    rows: dict[RangeProgress, Rows] = {}
     with open_loop_thread() as loop:
         fetcher = loop.enter(open_range_fetcher(ranges, options))
         while (found := loop.call(fetcher.next)) is not None:
-            course, fetched = found
-            if course not in rows:
-                rows = {course: Rows(course, options)}
-            yield from rows[course].of(fetched)
+            progress, fetched = found
+            if progress not in rows:
+                rows = {progress: Rows(progress, options)}
+            yield from rows[progress].of(fetched)
 
 
 class Rows:
     """Converts the fetched batches of one range to rows, in order."""
 
     def __init__(
-        self, course: RangeCourse, options: ReadOptions, *, may_learn: bool = True
+        self, progress: RangeProgress, options: ReadOptions, *, may_learn: bool = True
     ) -> None:
-        self._course = course
+        self._progress = progress
         self._options = options
         self._names = column_names(options.columns, options.include_headers)
-        self._first = course.range.start
+        self._first = progress.range.start
         self._may_learn = may_learn
         """True if more records than the configured look-back may be read, in case these do not
         suffice to identify repeated records."""
@@ -64,27 +64,27 @@ class Rows:
         needed = self._names
         if options.drop_replays:
             # Records before the range are also read, because the range may repeat them.
-            self._first = course.lookback
+            self._first = progress.lookback
             self.replays = ReplayFilter(fail_on_data_loss=options.fail_on_data_loss)
             needed = column_names((*needed, "offset", HEADERS), include_headers=True)
-        self._decoder = ArrowDecoder(course.at, needed)
+        self._decoder = ArrowDecoder(progress.at, needed)
 
     def of(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
         """Yield the requested rows of fetched batches."""
         # After lost records, reading may continue in the middle of a batch.
         first = max(fetched.first, self._first)
         try:
-            for rows in self._decoder.decode(fetched.bodies(), first, self._course.range.end):
+            for rows in self._decoder.decode(fetched.bodies(), first, self._progress.range.end):
                 if self.replays is None:
                     yield rows
                 else:
                     yield from self._new(rows, self.replays)
         except CorruptDataError as error:
-            raise CorruptDataError(f"{self._course.at}: {error.where}") from error
+            raise CorruptDataError(f"{self._progress.at}: {error.where}") from error
 
     def _new(self, rows: pa.RecordBatch, replays: ReplayFilter) -> Iterator[pa.RecordBatch]:
         """Yield those rows within the range that do not repeat earlier records."""
-        before = int(np.searchsorted(rows.column("offset").to_numpy(), self._course.range.start))
+        before = int(np.searchsorted(rows.column("offset").to_numpy(), self._progress.range.start))
         if before:
             replays.keep(rows.column(HEADERS).slice(0, before))
             rows = rows.slice(before)
@@ -103,10 +103,12 @@ class Rows:
         """Read further back, until the filter has seen the start of every Spark batch that
         continues into the range.  Returns the new filter."""
         count = self._options.replay_lookback_count
-        margin, most = count // 2, min(self._course.range.start, LOOKBACK_COUNT_MAX)
+        margin, most = count // 2, min(self._progress.range.start, LOOKBACK_COUNT_MAX)
         while replays.is_unsure(margin) and count < most:
             count = max(1, count) * LOOKBACK_GROWTH
-            replays = learn(self._course.range, replace(self._options, replay_lookback_count=count))
+            replays = learn(
+                self._progress.range, replace(self._options, replay_lookback_count=count)
+            )
         return replays
 
 
@@ -117,8 +119,8 @@ def learn(wanted: OffsetRange, options: ReadOptions) -> ReplayFilter:
     with open_loop_thread() as loop:
         fetcher = loop.enter(open_range_fetcher([last], options))
         while (found := loop.call(fetcher.next)) is not None:
-            course, fetched = found
-            rows = rows or Rows(course, options, may_learn=False)
+            progress, fetched = found
+            rows = rows or Rows(progress, options, may_learn=False)
             for _ in rows.of(fetched):
                 pass
     learnt = None if rows is None else rows.replays

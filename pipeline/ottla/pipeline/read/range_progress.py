@@ -19,7 +19,7 @@ RANGES_PER_FETCH_MAX = 64
 first range on, so more ranges are useful only if most of them are nearly empty."""
 
 
-class RangeCourse:
+class RangeProgress:
     """One range of a task, and the progress of reading it."""
 
     __slots__ = ("at", "held", "is_out_of_range", "lookback", "position", "range", "topic_id")
@@ -97,23 +97,23 @@ class TaskRanges:
     """The ranges of one task, in the order of their output."""
 
     def __init__(self, ranges: Sequence[OffsetRange], lookback: int = 0) -> None:
-        self._task_ranges = [RangeCourse(one, lookback) for one in ranges if one.end > one.start]
+        self._task_ranges = [RangeProgress(one, lookback) for one in ranges if one.end > one.start]
         self._first = 0
 
-    def __iter__(self) -> Iterator[RangeCourse]:
+    def __iter__(self) -> Iterator[RangeProgress]:
         return iter(self._task_ranges)
 
-    def current(self) -> RangeCourse | None:
+    def current(self) -> RangeProgress | None:
         """Return the range whose records come next in the output, or None after the last range."""
         while self._first < len(self._task_ranges) and self._task_ranges[self._first].is_done:
             self._first += 1
         return self._task_ranges[self._first] if self._first < len(self._task_ranges) else None
 
-    def hungry(self) -> Iterator[RangeCourse]:
+    def unfetched(self) -> Iterator[RangeProgress]:
         """Yield the ranges that may be requested now, in order."""
-        for course in self._task_ranges[self._first :]:
-            if course.held is None and not course.is_fetched and not course.is_out_of_range:
-                yield course
+        for progress in self._task_ranges[self._first :]:
+            if progress.held is None and not progress.is_fetched and not progress.is_out_of_range:
+                yield progress
 
 
 def data_loss(sentence: str) -> RefusedError:
