@@ -60,7 +60,7 @@ PURE_IN_CLIENT = {
     "measures", "metric_points", "otlp_payload", "partitioner", "positions",
     "producer_identities", "producer_lane", "producer_metrics", "push_session", "record_batch",
     "record_decoder", "record_encoding", "registry_errors", "schema_registry", "schema_values",
-    "spoken_versions", "sticky_user_data", "subjects", "subscription", "transaction_flow",
+    "broker_versions", "sticky_user_data", "subjects", "subscription", "transaction_flow",
     "transaction_messages", "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {

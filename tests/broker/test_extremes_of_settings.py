@@ -16,7 +16,7 @@ from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.settings.declare import BOUNDS, Definition, SettingKind
 from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
-from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, why_no_limit
+from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, limit_problem
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
 from ottla.model.settings.telemetry.client_metrics import CLIENT_METRICS_DEFINITIONS
@@ -170,7 +170,7 @@ async def limit(cluster: InProcessCluster, key: str, value: float | None) -> int
 @pytest.mark.parametrize("key", sorted(CLIENT_KEYS | IP_KEYS))
 async def test_the_extremes_of_a_quota_are_used(key: str) -> None:
     """A throttle above 2^31 ms failed after the append, and the producer wrote again."""
-    accepted = [one for one in LIMITS if why_no_limit(key, one) is None]
+    accepted = [one for one in LIMITS if limit_problem(key, one) is None]
     if key in IP_KEYS:
         accepted = accepted[-1:]  # a low one closes connections, by design
     async with cluster_with_a_topic() as cluster:

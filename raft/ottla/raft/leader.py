@@ -168,12 +168,12 @@ class Leader:
         if buggify("raft-no-parking"):
             wait_ms = 0
         parked = _ParkedFetch(token, request, now_ms + wait_ms)
-        has_news = (
+        must_respond = (
             request.fetch_offset < replica.log.end_offset
             or request.high_watermark < replica.high_watermark
         )
         self._parked[request.replica_key] = parked
-        if has_news or wait_ms <= 0 or len(self._parked) > PARKED_FETCHES_MAX:
+        if must_respond or wait_ms <= 0 or len(self._parked) > PARKED_FETCHES_MAX:
             self._answer(replica, parked)
 
     def note_standing(self, replica: Replica, request: FetchRequest) -> None:

@@ -20,7 +20,7 @@ from ottla.client.telemetry.measures import (
     PollIdleTime,
     ProduceMeasures,
 )
-from ottla.client.telemetry.metric_points import DatedPoint, Ledger, gauge, is_wanted, total
+from ottla.client.telemetry.metric_points import AcceptedSums, DatedPoint, gauge, is_wanted, total
 from ottla.client.telemetry.otlp_payload import payload_of
 from ottla.client.telemetry.producer_metrics import ProducerMetrics
 from ottla.model.ids import TopicPartition
@@ -152,23 +152,19 @@ def test_the_largest_lags_are_reported_and_no_more_than_fit() -> None:
 
 
 def test_deltas_begin_where_the_last_accepted_push_ended() -> None:
-    ledger = Ledger(start_ns=100)
-    first = ledger.read([total("a", 5)], is_delta=True, now_ns=200)
+    sums = AcceptedSums(start_ns=100)
+    first = sums.read([total("a", 5)], is_delta=True, now_ns=200)
     assert first == [DatedPoint(total("a", 5), 100)]
     # Not settled: it was refused.
-    again = ledger.read([total("a", 7), gauge("b", 1)], is_delta=True, now_ns=300)
+    again = sums.read([total("a", 7), gauge("b", 1)], is_delta=True, now_ns=300)
     assert again == [DatedPoint(total("a", 7), 100), DatedPoint(gauge("b", 1), 100)]
-    ledger.settle()
-    assert ledger.read([total("a", 9)], is_delta=True, now_ns=400) == [
-        DatedPoint(total("a", 2), 300)
-    ]
-    assert ledger.read([total("a", 9)], is_delta=False, now_ns=400) == [
+    sums.settle()
+    assert sums.read([total("a", 9)], is_delta=True, now_ns=400) == [DatedPoint(total("a", 2), 300)]
+    assert sums.read([total("a", 9)], is_delta=False, now_ns=400) == [
         DatedPoint(total("a", 9), 100)
     ]
-    ledger.reset()
-    assert ledger.read([total("a", 9)], is_delta=True, now_ns=500) == [
-        DatedPoint(total("a", 9), 100)
-    ]
+    sums.reset()
+    assert sums.read([total("a", 9)], is_delta=True, now_ns=500) == [DatedPoint(total("a", 9), 100)]
 
 
 def decoded(payload: bytes, codec: Codec = Codec.NONE) -> MetricsData:

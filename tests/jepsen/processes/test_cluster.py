@@ -15,7 +15,7 @@ from ottla.jepsen.clients.confluent import admin_module, settings
 from ottla.jepsen.processes.abilities import Abilities, Ability
 from ottla.jepsen.processes.cluster import ProcessCluster, open_cluster
 from ottla.jepsen.processes.cluster_claim import pids_of
-from ottla.jepsen.processes.cluster_view import View, ViewedPartition, ViewedQuorum, why_not_full
+from ottla.jepsen.processes.cluster_view import View, ViewedPartition, ViewedQuorum, reason_not_full
 from ottla.jepsen.processes.nodes import NodeError, ProcessState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.node.local.secure_cluster_driver import cluster_action
@@ -57,7 +57,7 @@ async def test_ends_that_were_ordered_are_no_finding_and_nothing_is_left(
         await cluster.stop("b1")
         await cluster.start("b1")
         cluster.nodes["b1"].pause()
-        assert "b1" in str(await cluster.why_not_full())
+        assert "b1" in str(await cluster.reason_not_full())
         cluster.nodes["b1"].resume()
         await cluster.wait_healthy()
         assert await cluster.active_controller() is cluster.nodes["c1"]
@@ -115,7 +115,7 @@ QUORUM = ViewedQuorum(101, 10, {101: 10, 1: 10, 2: 11})
 
 
 def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
-    assert why_not_full(QUORUM, [VIEW, VIEW], [1, 2]) is None
+    assert reason_not_full(QUORUM, [VIEW, VIEW], [1, 2]) is None
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
 def test_one_doubt_is_enough_not_to_call_it_full(
     quorum: ViewedQuorum, views: list[View], reason: str
 ) -> None:
-    found = why_not_full(quorum, views, [1, 2])
+    found = reason_not_full(quorum, views, [1, 2])
     assert found is not None
     assert re.search(reason, found)

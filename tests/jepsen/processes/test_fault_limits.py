@@ -34,7 +34,7 @@ class World:
         self.reason: str | None = None
         self.while_asked: Any = lambda: None
 
-    async def why_not_full(self) -> str | None:
+    async def reason_not_full(self) -> str | None:
         """Return the reason that the test has set."""
         self.while_asked()
         return self.reason
@@ -56,7 +56,7 @@ def make(*, flush: bool = False) -> tuple[World, FaultLimits]:
 
 async def test_one_broker_may_lose_power_while_all_are_in_sync() -> None:
     world, fault_limits = make()
-    assert await fault_limits.why_not_damage(world.some("b1")) is None
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) is None
     assert fault_limits.damaged is not None
     assert fault_limits.damaged.name == "b1"
 
@@ -64,35 +64,35 @@ async def test_one_broker_may_lose_power_while_all_are_in_sync() -> None:
 @pytest.mark.parametrize("victims", ["b1 b2", "b1 b2 b3", "c1 b1 b2"])
 async def test_two_brokers_may_not_lose_power_at_once_unless_they_flush(victims: str) -> None:
     world, fault_limits = make()
-    assert await fault_limits.why_not_damage(world.some(victims)) is not None
+    assert await fault_limits.reason_not_to_damage(world.some(victims)) is not None
     assert fault_limits.damaged is None
     world, fault_limits = make(flush=True)
-    assert await fault_limits.why_not_damage(world.some(victims)) is None
+    assert await fault_limits.reason_not_to_damage(world.some(victims)) is None
 
 
 async def test_controllers_may_lose_power_all_together_at_any_time() -> None:
     world, fault_limits = make()
     world.reason = "not full"
     world.network.is_well = False
-    assert await fault_limits.why_not_damage(world.some("c1 c2 c3")) is None
+    assert await fault_limits.reason_not_to_damage(world.some("c1 c2 c3")) is None
     assert fault_limits.damaged is None
 
 
 async def test_power_is_not_cut_while_a_replica_is_behind() -> None:
     world, fault_limits = make()
     world.reason = "not full"
-    assert await fault_limits.why_not_damage(world.some("b1")) == "not full"
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) == "not full"
 
 
 async def test_until_the_damaged_has_all_again_no_other_broker_is_killed_or_damaged() -> None:
     world, fault_limits = make()
-    assert await fault_limits.why_not_damage(world.some("b1")) is None
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) is None
     world.reason = "not full"
-    assert await fault_limits.why_not_kill(world.some("b2")) is not None
-    assert await fault_limits.why_not_damage(world.some("b2")) is not None
-    assert await fault_limits.why_not_kill(world.some("b1 c1 c2 c3")) is None
+    assert await fault_limits.reason_not_to_kill(world.some("b2")) is not None
+    assert await fault_limits.reason_not_to_damage(world.some("b2")) is not None
+    assert await fault_limits.reason_not_to_kill(world.some("b1 c1 c2 c3")) is None
     world.reason = None
-    assert await fault_limits.why_not_kill(world.some("b2 b3")) is None
+    assert await fault_limits.reason_not_to_kill(world.some("b2 b3")) is None
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ async def test_until_the_damaged_has_all_again_no_other_broker_is_killed_or_dama
 async def test_a_broker_that_is_not_well_keeps_the_others_power_on(state: ProcessState) -> None:
     world, fault_limits = make()
     world.nodes["b2"].state = state
-    assert await fault_limits.why_not_damage(world.some("b1")) is not None
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) is not None
 
 
 async def test_power_is_not_cut_while_faulty_links_hide_the_in_sync_replicas() -> None:
     world, fault_limits = make()
     world.network.is_well = False
-    assert await fault_limits.why_not_damage(world.some("b1")) is not None
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) is not None
 
 
 async def test_what_happened_while_the_cluster_was_asked_counts() -> None:
@@ -117,17 +117,17 @@ async def test_what_happened_while_the_cluster_was_asked_counts() -> None:
         world.nodes["b3"].held_by = "kill"
 
     world.while_asked = kill_another
-    assert await fault_limits.why_not_damage(world.some("b1")) is not None
+    assert await fault_limits.reason_not_to_damage(world.some("b1")) is not None
     assert fault_limits.damaged is None
 
 
 async def test_bytes_that_are_flipped_are_lost_even_to_those_who_flush() -> None:
     world, fault_limits = make(flush=True)
     victim: Any = world.nodes["b1"]
-    assert await fault_limits.why_not_corrupt(victim) is None
+    assert await fault_limits.reason_not_to_corrupt(victim) is None
     other: Any = world.nodes["b2"]
     world.reason = "not full"
-    assert await fault_limits.why_not_kill([other]) is not None
+    assert await fault_limits.reason_not_to_kill([other]) is not None
 
 
 async def test_a_node_is_chosen_by_one_nemesis_at_a_time() -> None:

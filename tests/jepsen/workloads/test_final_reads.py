@@ -6,7 +6,7 @@ from ottla.jepsen.workloads.load import CONFLUENT, OWN, Op
 KINDS = (OWN, OWN, CONFLUENT, OWN, CONFLUENT, CONFLUENT)
 
 
-class Goal:
+class FinalOffsets:
     def __init__(self, highest: dict[str, int]) -> None:
         self._highest = highest
 
@@ -20,11 +20,11 @@ def names(reads: FinalReads, thread: int, now_ns: int) -> str | None:
 
 
 def test_two_threads_of_each_client_read_everything() -> None:
-    assert FinalReads(KINDS, Goal({"q0-0": 3})).readers == {0, 1, 2, 4}
+    assert FinalReads(KINDS, FinalOffsets({"q0-0": 3})).readers == {0, 1, 2, 4}
 
 
 def test_a_reader_begins_with_a_fresh_client_and_ends_with_the_last_record() -> None:
-    reads = FinalReads((OWN,), Goal({"q0-0": 3, "q0-1": 0}))
+    reads = FinalReads((OWN,), FinalOffsets({"q0-0": 3, "q0-1": 0}))
     assert names(reads, 0, 0) == "crash"
     assign = reads.next_op(0, 1)
     assert assign is not None
@@ -43,7 +43,7 @@ def test_a_reader_begins_with_a_fresh_client_and_ends_with_the_last_record() -> 
 
 
 def test_who_gets_nothing_new_for_a_turn_takes_a_fresh_client() -> None:
-    reads = FinalReads((OWN,), Goal({"q0-0": 3}))
+    reads = FinalReads((OWN,), FinalOffsets({"q0-0": 3}))
     assert names(reads, 0, 0) == "crash"
     reads.on_assigned(0)
     reads.on_read(0, "q0-0", 1)
@@ -55,7 +55,7 @@ def test_who_gets_nothing_new_for_a_turn_takes_a_fresh_client() -> None:
 
 
 def test_readers_give_up_when_the_time_is_over() -> None:
-    reads = FinalReads((OWN,), Goal({"q0-0": 3}))
+    reads = FinalReads((OWN,), FinalOffsets({"q0-0": 3}))
     now_ns = 0
     crashes = 0
     while (name := names(reads, 0, now_ns)) is not None:
@@ -67,6 +67,6 @@ def test_readers_give_up_when_the_time_is_over() -> None:
 
 
 def test_where_nothing_was_sent_nothing_is_read() -> None:
-    reads = FinalReads((OWN,), Goal({}))
+    reads = FinalReads((OWN,), FinalOffsets({}))
     assert names(reads, 0, 0) is None
     assert reads.is_caught_up

@@ -93,25 +93,25 @@ class CommitWait(WaitingEntry):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StateChangeWait(WaitingEntry):
-    """Waiting entry that calls `on_news` once: at the first wake-up of its key, or at its
+    """Waiting entry that calls `on_change` once: at the first wake-up of its key, or at its
     deadline."""
 
-    __slots__ = ("_on_news",)
+    __slots__ = ("_on_change",)
     kind = "TransactionLoad"
 
-    def __init__(self, on_news: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         super().__init__()
-        self._on_news = on_news
+        self._on_change = on_change
 
     def try_complete(self) -> bool:
         """End the wait, since the state has changed."""
-        self._on_news()
+        self._on_change()
         return True
 
     def on_expire(self) -> None:
         """End the wait, so that the caller checks again."""
-        self._on_news()
+        self._on_change()
 
     def on_fault(self, fault: Exception) -> None:
         """End the wait, as at the deadline."""
-        self._on_news()
+        self._on_change()

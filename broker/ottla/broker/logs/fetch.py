@@ -341,11 +341,11 @@ class Fetch:
         if session.epoch != self._session_epoch:
             return None
         self._settle(session, results)
-        return [result for result in results if result.target.has_news(result)]
+        return [result for result in results if result.target.must_report(result)]
 
     def _open_session(self, results: list[PartitionResult]) -> int:
         for result in results:
-            result.target.has_news(result)
+            result.target.must_report(result)
         session = self._api.open_session(self.targets, self.limits, self.context.arrived_ms)
         if session is None:
             return NO_SESSION

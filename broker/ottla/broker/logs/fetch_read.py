@@ -134,20 +134,20 @@ class FetchTarget:
         if self.session is not None:
             self.session.note_event(self, key)
 
-    def has_news(self, result: "PartitionResult") -> bool:
+    def must_report(self, result: "PartitionResult") -> bool:
         """Return whether an incremental response must include this partition. If so, the offsets
         that it reports are stored."""
-        is_news = (
+        is_changed = (
             result.size > 0
             or result.error_code != 0
             or result.high_watermark != self.seen_high_watermark
             or result.log_start_offset != self.seen_log_start_offset
             or result.diverging is not None
         )
-        # After an error, the next response without an error is news, whatever its offsets.
+        # After an error, the next response without an error is reported, whatever its offsets.
         self.seen_high_watermark = -1 if result.error_code else result.high_watermark
         self.seen_log_start_offset = result.log_start_offset
-        return is_news
+        return is_changed
 
 
 class PartitionResult:

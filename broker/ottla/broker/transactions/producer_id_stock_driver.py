@@ -30,7 +30,7 @@ class ProducerIdStock:
         self._next: Block | None = None
         self._block_count = 0
         self._is_low = trio.Event()
-        self._has_news = trio.Event()
+        self._is_changed = trio.Event()
 
     @property
     def has_some(self) -> bool:
@@ -58,7 +58,7 @@ class ProducerIdStock:
         if not self.has_some:
             self._is_low.set()
             with trio.move_on_after(timeout_s):
-                await self._has_news.wait()
+                await self._is_changed.wait()
 
     def register_with(self, parts: PartRegistry) -> None:
         """Register the background task that fetches blocks."""
@@ -78,8 +78,8 @@ class ProducerIdStock:
             self._notify_waiting()
 
     def _notify_waiting(self) -> None:
-        news, self._has_news = self._has_news, trio.Event()
-        news.set()
+        changed, self._is_changed = self._is_changed, trio.Event()
+        changed.set()
 
 
 async def allocate_block(

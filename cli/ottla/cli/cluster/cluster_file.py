@@ -291,7 +291,7 @@ def is_node(pid: int) -> bool:
 
 def check_port(host: str, port: int) -> None:
     """Raise ConfigError, with the reason, if the port cannot be bound."""
-    reason = _why_not_free(host, port)
+    reason = _reason_port_is_taken(host, port)
     if reason is not None:
         raise ConfigError(
             "--port",
@@ -302,10 +302,10 @@ def check_port(host: str, port: int) -> None:
 
 def is_free(host: str, port: int) -> bool:
     """Return whether the port can be bound."""
-    return _why_not_free(host, port) is None
+    return _reason_port_is_taken(host, port) is None
 
 
-def _why_not_free(host: str, port: int) -> str | None:
+def _reason_port_is_taken(host: str, port: int) -> str | None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -132,13 +132,13 @@ async def _delete(admin: Admin, topic: str, before: dict[int, int]) -> dict[int,
         {TopicPartition(topic, one): offset for one, offset in before.items()}
     )
     return {
-        at.partition: RefusedError(outcome.code, f"{at}: {_why_kept(topic, outcome.code)}")
+        at.partition: RefusedError(outcome.code, f"{at}: {_keeping_reason(topic, outcome.code)}")
         for at, outcome in outcomes.items()
         if isinstance(outcome, RefusedError)
     }
 
 
-def _why_kept(topic: str, code: int) -> str:
+def _keeping_reason(topic: str, code: int) -> str:
     match code:
         case ErrorCode.POLICY_VIOLATION:
             return (
@@ -242,13 +242,13 @@ async def _elect(
     }
     outcomes = await admin.try_elect_leaders(states, is_unclean=is_unclean)
     return {
-        at: RefusedError(refusal.code, f"{at}: {_why_not_elected(refusal, states[at])}")
+        at: RefusedError(refusal.code, f"{at}: {_election_refusal(refusal, states[at])}")
         for at, refusal in outcomes.items()
         if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED
     }
 
 
-def _why_not_elected(refusal: RefusedError, row: MetadataResponsePartition) -> str:
+def _election_refusal(refusal: RefusedError, row: MetadataResponsePartition) -> str:
     match refusal.code:
         case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
             first = row.replica_nodes[0]

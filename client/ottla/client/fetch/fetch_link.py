@@ -64,9 +64,9 @@ class PartitionRequest:
         A partition that was revoked and assigned again has another `place`, so it is requested
         again.
         """
-        return self.is_same_course(place) and self.fetch == place.fetch
+        return self.is_unmoved(place) and self.fetch == place.fetch
 
-    def is_same_course(self, place: PartitionPlace) -> bool:
+    def is_unmoved(self, place: PartitionPlace) -> bool:
         """Return whether only reading has moved the position since the request, and no seek or
         reset."""
         return self.place is place and self.move_count == place.move_count
@@ -138,8 +138,8 @@ class FetchLink(BrokerLink):
             version = highest if has_ids else min(highest, FETCH_TOPIC_IDS_FROM - 1)
             if version != self._version:
                 self._begin_session(version)
-            has_news = self._update_session({self._key_of(place): place for place in wanted})
-            await self._fetch_once(pipeline, is_hasty=has_news)
+            has_changed = self._update_session({self._key_of(place): place for place in wanted})
+            await self._fetch_once(pipeline, is_hasty=has_changed)
 
     def _begin_session(self, version: int) -> None:
         self._version = version
@@ -154,7 +154,7 @@ class FetchLink(BrokerLink):
     def _update_session(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
         """Update the session to the wanted partitions.  Returns True if a partition was added to
         the session or its position was moved."""
-        has_news = False
+        has_changed = False
         for at in [at for at in self._asked if at not in wanted]:
             self._session.forget(at)
             del self._asked[at]
@@ -164,7 +164,7 @@ class FetchLink(BrokerLink):
             epoch = NO_EPOCH if leader is None else leader.epoch
             if before is not None and before[0].is_still(place) and before[1] == epoch:
                 continue
-            has_news |= before is None or not before[0].is_same_course(place)
+            has_changed |= before is None or not before[0].is_unmoved(place)
             self._asked[at] = (PartitionRequest(place), epoch)
             self._session.want(
                 at,
@@ -178,7 +178,7 @@ class FetchLink(BrokerLink):
                     partition_max_bytes=self._config.partition_bytes_max,
                 ),
             )
-        return has_news
+        return has_changed
 
     async def _fetch_once(self, pipeline: Pipeline, *, is_hasty: bool) -> None:
         config = self._config

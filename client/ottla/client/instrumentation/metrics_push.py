@@ -18,7 +18,7 @@ from ottla.client.network.background import WakeUp, now_ms, open_background
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.telemetry.client_metrics import ClientKind, ClientMetrics
-from ottla.client.telemetry.metric_points import Ledger, MetricPoint, is_wanted
+from ottla.client.telemetry.metric_points import AcceptedSums, MetricPoint, is_wanted
 from ottla.client.telemetry.push_session import (
     CODECS,
     GetSubscription,
@@ -69,7 +69,7 @@ class MetricsPush:
         self._sources = [common]
         self._attributes: Callable[[], Mapping[str, str]] = dict
         self._session = PushSession(now_ms())
-        self._ledger = Ledger(time.time_ns())
+        self._accepted_sums = AcceptedSums(time.time_ns())
         self._collected_s = trio.current_time()
         self._wake_up = WakeUp()
         self._lock = trio.Lock()
@@ -156,7 +156,7 @@ class MetricsPush:
         except (ConnectionLostError, ProtocolError, trio.TooSlowError) as error:
             LOG.debug("no answer about metrics: %s", error)
             # The push may have arrived: its sums must be reported at most once.
-            self._ledger.settle()
+            self._accepted_sums.settle()
             self._session.on_lost(now_ms())
         except RefusedError as error:
             self._is_unsupported = error.code is ErrorCode.UNSUPPORTED_VERSION
@@ -187,7 +187,7 @@ class MetricsPush:
             answer.telemetry_max_bytes,
         )
         if self._session.on_subscription(answer.client_instance_id, wanted, now):
-            self._ledger.reset()
+            self._accepted_sums.reset()
         if self._session.is_named:
             self._answered.set()
 
@@ -211,7 +211,7 @@ class MetricsPush:
         if self._session.on_push_answer(
             answer.error_code, push.codec, answer.throttle_time_ms, now_ms()
         ):
-            self._ledger.settle()
+            self._accepted_sums.settle()
 
     def _payload(self, push: PushMetrics) -> bytes:
         """Return the due metrics as an OTLP message."""
@@ -223,7 +223,7 @@ class MetricsPush:
         subscription = push.subscription
         points = (point for source in self._sources for point in source.points(elapsed_s))
         return payload_of(
-            self._ledger.read(
+            self._accepted_sums.read(
                 (point for point in points if is_wanted(point.name, subscription.prefixes)),
                 is_delta=subscription.is_delta,
                 now_ns=now_ns,

@@ -1,25 +1,25 @@
 """Connections to brokers, and the metadata of the cluster.
 
-bootstrap.py    parsing of bootstrap addresses
-address_check.py  validation of addresses before they are resolved
-arguments.py    validation of the application's arguments
-tls.py          TLS for a client's connections
-transport.py    the transport of connections: TCP, or a simulated one
-login.py        SASL authentication
-bearer_tokens.py  tokens for OAUTHBEARER, refreshed before they expire
-web_fetch.py    small HTTP responses, bounded in size and time
-spoken_versions.py  API versions and features of one broker (pure)
-connection.py   one connection to one broker, with one request at a time
+bootstrap.py            parsing of bootstrap addresses
+address_check.py        validation of addresses before they are resolved
+arguments.py            validation of the application's arguments
+tls.py                  TLS for a client's connections
+transport.py            the transport of connections: TCP, or a simulated one
+login.py                SASL authentication
+bearer_tokens.py        tokens for OAUTHBEARER, refreshed before they expire
+web_fetch.py            small HTTP responses, bounded in size and time
+broker_versions.py      API versions and features of one broker (pure)
+connection.py           one connection to one broker, with one request at a time
 blocking_connection.py  the same without trio, for a command that sends one request
-pipeline.py     one connection with several requests in flight
-broker_link.py  a connection to one broker that is reopened when it is lost
+pipeline.py             one connection with several requests in flight
+broker_link.py          a connection to one broker that is reopened when it is lost
 reachability.py log messages about unreachable brokers
-cluster.py      the metadata of a cluster, and connections to its brokers
-retries.py      retries of idempotent attempts
-missing_topics.py  when missing topics are reported (pure)
-answer_checks.py  validation of brokers' responses (pure)
-client_block.py  the `async with` block of a client, and errors for other uses
-background.py   background tasks that end with a block
-trio_thread.py  a trio loop in a thread, for the clients of an asyncio loop
-aio_bridge.py   trio clients wrapped as asyncio clients
+cluster.py              the metadata of a cluster, and connections to its brokers
+retries.py              retries of idempotent attempts
+missing_topics.py       when missing topics are reported (pure)
+answer_checks.py        validation of brokers' responses (pure)
+client_block.py         the `async with` block of a client, and errors for other uses
+background.py           background tasks that end with a block
+trio_thread.py          a trio loop in a thread, for the clients of an asyncio loop
+aio_bridge.py           trio clients wrapped as asyncio clients
 """

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from ottla.client.network.address_check import check_address
-from ottla.client.network.spoken_versions import (
+from ottla.client.network.broker_versions import (
     VERSIONS_ASKED,
-    SpokenVersions,
+    BrokerVersions,
     read_versions,
     versions_request,
 )
@@ -43,7 +43,7 @@ class BlockingConnection:
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._correlation_id = 0
-        self._versions = SpokenVersions()
+        self._versions = BrokerVersions()
         check_address(host, port)
         self._socket = socket.create_connection((host, port), timeout_s)
         try:

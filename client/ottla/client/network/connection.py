@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ottla.client.network.arguments import check_text
-from ottla.client.network.login import LOGIN, log_in
-from ottla.client.network.spoken_versions import (
+from ottla.client.network.broker_versions import (
     VERSIONS_ASKED,
-    SpokenVersions,
+    BrokerVersions,
     read_versions,
     versions_request,
 )
+from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import OttlaError, ProtocolError
@@ -88,7 +88,7 @@ class BrokerConnection:
         After large responses, this is the size of the largest one, so that the next response
         arrives in one piece and needs no copy.
         """
-        self._spoken = SpokenVersions()
+        self._spoken = BrokerVersions()
         self._login: SaslLogin | None = None
         self._logs_in_again_at: float | None = None
         """Time of trio's clock at which the SASL session is renewed.  None if the session is not

@@ -53,7 +53,7 @@ def is_wanted(name: str, prefixes: Sequence[str]) -> bool:
     return prefixes == [ALL_METRICS] or any(name.startswith(prefix) for prefix in prefixes)
 
 
-class Ledger:
+class AcceptedSums:
     """Values of the sums that a broker has last accepted, from which deltas are computed.
 
     `read` adds intervals to points.  `settle` starts the next deltas at the end of the intervals

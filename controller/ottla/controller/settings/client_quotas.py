@@ -13,7 +13,7 @@ from ottla.metadata.records import Record, client_quota_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
 from ottla.model.quotas.quota_limits import QuotaEntity
-from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, why_no_limit
+from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS, limit_problem
 from ottla.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     OpData,
@@ -78,7 +78,7 @@ def _limit(asked: OpData, keys: frozenset[str]) -> float | None:
         raise _invalid(f"Invalid configuration key {asked.key}")
     if asked.remove:
         return None
-    why = why_no_limit(asked.key, asked.value)
+    why = limit_problem(asked.key, asked.value)
     if why is not None:
         raise _invalid(why)
     return asked.value

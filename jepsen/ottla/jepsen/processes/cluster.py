@@ -32,7 +32,7 @@ from ottla.jepsen.processes.cluster_view import (
     ViewedPartition,
     ask_all,
     ask_quorum,
-    why_not_full,
+    reason_not_full,
 )
 from ottla.jepsen.processes.disks import ImageDisk, NodeDisk, PlainDisk
 from ottla.jepsen.processes.fault_limits import FaultLimits
@@ -183,9 +183,9 @@ class ProcessCluster:
 
     async def is_isr_full(self) -> bool:
         """Return whether all replicas of all partitions are known to be in sync."""
-        return await self.why_not_full() is None
+        return await self.reason_not_full() is None
 
-    async def why_not_full(self) -> str | None:
+    async def reason_not_full(self) -> str | None:
         """Return the reason why not all replicas are known to be in sync, or None if they are."""
         absent = [node.name for node in self.brokers if node.state is not ProcessState.RUNNING]
         if absent:
@@ -195,7 +195,7 @@ class ProcessCluster:
         except NoAnswerError as error:
             return str(error)
         views = list((await self.views()).values())
-        return why_not_full(quorum, views, [node.id for node in self.brokers])
+        return reason_not_full(quorum, views, [node.id for node in self.brokers])
 
     async def wait_healthy(self, timeout_s: float = HEALTHY_TIMEOUT_S) -> float:
         """Wait until all nodes run and all replicas are in sync. Returns the waiting time in
@@ -210,7 +210,7 @@ class ProcessCluster:
                 absent = [
                     one.name for one in self.nodes.values() if one.state is not ProcessState.RUNNING
                 ]
-                reason = f"{absent} do not run" if absent else await self.why_not_full()
+                reason = f"{absent} do not run" if absent else await self.reason_not_full()
                 if reason is None:
                     return trio.current_time() - began_s
                 await trio.sleep(ASK_AGAIN_S)

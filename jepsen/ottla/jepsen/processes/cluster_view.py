@@ -134,7 +134,9 @@ async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
     )
 
 
-def why_not_full(quorum: ViewedQuorum, views: Sequence[View], brokers: Sequence[int]) -> str | None:
+def reason_not_full(
+    quorum: ViewedQuorum, views: Sequence[View], brokers: Sequence[int]
+) -> str | None:
     """Return the reason why not all replicas are known to be in sync, or None if they are.
 
     The caller must request `quorum` before `views`, so that the brokers' metadata are at least as

@@ -48,7 +48,7 @@ class LimitedCluster(Protocol):
         """Return whether every replica of every partition is in sync."""
         ...
 
-    async def why_not_full(self) -> str | None:
+    async def reason_not_full(self) -> str | None:
         """Return the reason why a replica is not in sync; None if all are."""
         ...
 
@@ -92,7 +92,7 @@ class FaultLimits:
         finally:
             self.release(nodes)
 
-    async def why_not_kill(self, nodes: Iterable[ProcessNode]) -> str | None:
+    async def reason_not_to_kill(self, nodes: Iterable[ProcessNode]) -> str | None:
         """Return the reason why nodes may not be killed or restarted uncleanly now, or None if they
         may."""
         if self.damaged is not None and await self._cluster.is_isr_full():
@@ -104,7 +104,7 @@ class FaultLimits:
             return None
         return f"{self.damaged.name} has lost records and has not copied them again"
 
-    async def why_not_damage(self, nodes: Iterable[ProcessNode]) -> str | None:
+    async def reason_not_to_damage(self, nodes: Iterable[ProcessNode]) -> str | None:
         """Return the reason why nodes may not lose unflushed data now, or None if they may.
 
         If None is returned and one of the nodes is a broker that does not flush, this broker counts
@@ -113,23 +113,23 @@ class FaultLimits:
         brokers = [node for node in nodes if node.role is NodeRole.BROKER]
         if self.flush or not brokers:
             return None
-        return await self._why_not_lose(brokers)
+        return await self._reason_not_to_lose(brokers)
 
-    async def why_not_corrupt(self, node: ProcessNode) -> str | None:
+    async def reason_not_to_corrupt(self, node: ProcessNode) -> str | None:
         """Return the reason why a replica may not lose flushed data now, or None if it may. Brokers
         that flush are no exception here."""
         assert node.role is NodeRole.BROKER, "a controller with a damaged disk may not vote"
-        return await self._why_not_lose([node])
+        return await self._reason_not_to_lose([node])
 
-    async def _why_not_lose(self, brokers: list[ProcessNode]) -> str | None:
-        reason = self._why_not_alone(brokers) or await self._cluster.why_not_full()
+    async def _reason_not_to_lose(self, brokers: list[ProcessNode]) -> str | None:
+        reason = self._reason_not_alone(brokers) or await self._cluster.reason_not_full()
         # The state may have changed while the cluster was asked.
-        reason = reason or self._why_not_alone(brokers)
+        reason = reason or self._reason_not_alone(brokers)
         if reason is None:
             self.damaged = brokers[0]
         return reason
 
-    def _why_not_alone(self, brokers: list[ProcessNode]) -> str | None:
+    def _reason_not_alone(self, brokers: list[ProcessNode]) -> str | None:
         if len(brokers) > 1:
             return "two brokers that do not flush may not lose records at the same time"
         if not self._cluster.network.is_well:

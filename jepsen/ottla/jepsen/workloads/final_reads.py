@@ -17,7 +17,7 @@ READERS_MAX = 2
 """Number of threads of each client kind that do final reads. Each thread reads every record."""
 
 
-class Goal(Protocol):
+class FinalOffsets(Protocol):
     """The offsets that the final reads must reach."""
 
     def highest(self) -> Mapping[str, int]:
@@ -28,7 +28,7 @@ class Goal(Protocol):
 class FinalReads:
     """Progress of the threads that do final reads."""
 
-    def __init__(self, kinds: tuple[str, ...], goal: Goal) -> None:
+    def __init__(self, kinds: tuple[str, ...], goal: FinalOffsets) -> None:
         self.readers = frozenset(
             thread for thread, kind in enumerate(kinds) if kinds[:thread].count(kind) < READERS_MAX
         )

@@ -41,7 +41,7 @@ def parse_callback(text: str) -> str | None:
     return text
 
 
-def why_no_limit(key: str, value: float) -> str | None:
+def limit_problem(key: str, value: float) -> str | None:
     """Return the reason why a quota cannot have this limit, or None if it can."""
     if not math.isfinite(value):
         return f"{key} must be a finite number, not {value}"

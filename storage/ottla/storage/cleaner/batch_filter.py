@@ -26,7 +26,11 @@ from ottla.storage.cleaner.cleaning_task import CleaningTask
 from ottla.storage.cleaner.key_index import bytes_of_block
 from ottla.storage.cleaner.legacy_entries import filtered_entry
 from ottla.storage.cleaner.record_work import KeepRule, KeptRecords, RecordWork
-from ottla.storage.cleaner.transactions import AbortedTransactions, TransactionTrail, is_end_marker
+from ottla.storage.cleaner.transactions import (
+    AbortedTransactions,
+    OpenTransactionProducers,
+    is_end_marker,
+)
 from ottla.storage.disk.disk_seam import Chunk
 from ottla.storage.segments.batch_scan import ScannedBlock
 from ottla.storage.segments.transaction_index import AbortedTransaction
@@ -104,7 +108,7 @@ class BatchFilter:
         self._horizon_ms = min(task.now_ms + task.delete_retention_ms, HORIZON_MS_MAX)
         self._work = work
         self._aborted = aborted
-        self._trail = TransactionTrail()
+        self._open_producers = OpenTransactionProducers()
         self._group_end: int | None = None
         self._data = b""
         self._kept: list[KeptBatch] = []
@@ -146,7 +150,7 @@ class BatchFilter:
     def _begin_data(self, at: int, header: BatchHeader) -> Body | None:
         """Decide whether a data batch is kept. Returns None if that is decided, or the batch's body
         if its records decide it."""
-        self._trail.on_data(header)
+        self._open_producers.on_data(header)
         is_clean = header.last_offset < self._clean_to
         if header.base_offset >= self._clean_to:
             self._keep(self._same(at, header))
@@ -172,7 +176,7 @@ class BatchFilter:
         if not is_end_marker(self._data, at, header):
             self._keep(self._same(at, header))
             return
-        is_needed = self._trail.on_marker(header) or not is_clean
+        is_needed = self._open_producers.on_marker(header) or not is_clean
         if is_needed:
             aborted = self._aborted.ended_by(header)
             if aborted is not None:

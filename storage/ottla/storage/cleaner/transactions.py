@@ -2,7 +2,7 @@
 
 Every transaction below the end of a cleaning has ended, so the transaction indexes list the aborted
 ones. A marker is needed as long as a batch of its transaction is in the log, even an empty one.
-`TransactionTrail` processes all batches in log order from the first one, and records which
+`OpenTransactionProducers` processes all batches in log order from the first one, and records which
 producers have had a batch since their last marker.
 """
 
@@ -50,7 +50,7 @@ class AbortedTransactions:
         return entry
 
 
-class TransactionTrail:
+class OpenTransactionProducers:
     """The producers that have had a batch in the log since their last marker."""
 
     def __init__(self) -> None:

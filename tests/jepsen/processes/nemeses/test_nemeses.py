@@ -209,7 +209,7 @@ async def test_a_power_cut_that_the_fault_limits_forbid_loses_what_was_acknowled
             await trio.to_thread.run_sync(load.send)
         assert await trio.to_thread.run_sync(load.finish) == 0
         brokers = [node.name for node in cluster.brokers]
-        assert await cluster.fault_limits.why_not_damage(cluster.brokers) is not None
+        assert await cluster.fault_limits.reason_not_to_damage(cluster.brokers) is not None
         await cluster.cut_power(*brokers)
         await cluster.start(*brokers)
         await cluster.wait_healthy()

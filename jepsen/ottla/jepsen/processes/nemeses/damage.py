@@ -31,7 +31,7 @@ class FullDisk(Nemesis):
         (victim,) = self.choose(self.cluster.fault_limits.free(), rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if await self.cluster.fault_limits.why_not_kill([victim]) is not None:
+        if await self.cluster.fault_limits.reason_not_to_kill([victim]) is not None:
             self.release_nodes()
             return {}
         victim.may_die = True
@@ -68,7 +68,9 @@ class Flip(Nemesis):
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if not closed_segments(victim.disk.data) or await fault_limits.why_not_corrupt(victim):
+        if not closed_segments(victim.disk.data) or await fault_limits.reason_not_to_corrupt(
+            victim
+        ):
             self.release_nodes()
             return {}
         await victim.kill()
@@ -117,7 +119,7 @@ class LostFiles(Nemesis):
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
         if victim is None:
             return {}
-        if await fault_limits.why_not_corrupt(victim):
+        if await fault_limits.reason_not_to_corrupt(victim):
             self.release_nodes()
             return {}
         with suppress(NodeError):  # a hang is recorded with the node

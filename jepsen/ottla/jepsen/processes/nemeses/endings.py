@@ -30,7 +30,7 @@ class Kill(Nemesis):
         return await self.start_again()
 
     async def _kill(self, victims: list[ProcessNode]) -> FaultReport:
-        reason = await self.cluster.fault_limits.why_not_kill(victims)
+        reason = await self.cluster.fault_limits.reason_not_to_kill(victims)
         if reason is not None or not victims:
             self.release_nodes()
             return {}
@@ -85,7 +85,7 @@ class RollingRestart(Nemesis):
         cluster = self.cluster
         nodes = rng.choice((cluster.brokers, cluster.brokers, cluster.controllers))
         order = rng.sample(nodes, len(nodes))
-        if await cluster.fault_limits.why_not_kill(order) is not None:
+        if await cluster.fault_limits.reason_not_to_kill(order) is not None:
             return {}
         done, hung = [], []
         with trio.move_on_after(ROLLING_TIME_S):

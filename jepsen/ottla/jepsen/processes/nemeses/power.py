@@ -38,9 +38,9 @@ class PowerNemesis(Nemesis):
 
     async def _cut(self, victims: list[ProcessNode]) -> FaultReport:
         fault_limits = self.cluster.fault_limits
-        reason = await fault_limits.why_not_kill(victims) or await fault_limits.why_not_damage(
+        reason = await fault_limits.reason_not_to_kill(
             victims
-        )
+        ) or await fault_limits.reason_not_to_damage(victims)
         if reason is not None or not victims:
             self.release_nodes()
             return {}

@@ -19,7 +19,7 @@ def versions_request(version: int) -> bytes:
     return codec.encode(request, version)
 
 
-class SpokenVersions:
+class BrokerVersions:
     """The API versions and features of one broker.  Empty before its response."""
 
     __slots__ = ("_features", "_versions", "reads_trace_contexts")
@@ -60,10 +60,10 @@ class SpokenVersions:
         return self._features.get(name, 0)
 
 
-def read_versions(version: int, body: memoryview) -> SpokenVersions | None:
+def read_versions(version: int, body: memoryview) -> BrokerVersions | None:
     """Decode an ApiVersions response.  Returns None if the next version has to be requested."""
     # A response with code 35 has the layout of version 0, whichever version was requested.
     is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
     if version and is_refused:
         return None
-    return SpokenVersions(codec.decode(ApiVersionsResponse, version, body))
+    return BrokerVersions(codec.decode(ApiVersionsResponse, version, body))
