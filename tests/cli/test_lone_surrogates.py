@@ -25,7 +25,7 @@ from ottla.telemetry.clients.client_record import encode_records
 from ottla.telemetry.clients.client_series import ClientSeries
 from ottla.telemetry.clients.exporter import LabelledPush
 from ottla.telemetry.clients.otlp import Point, PointKind, label
-from ottla.telemetry.clients.outline import taken_apart
+from ottla.telemetry.clients.outline import split_points
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.own_otlp import messages_of, resource_of
 from ottla.telemetry.metrics.prometheus_text import render, render_series
@@ -123,7 +123,7 @@ def _pushed() -> MetricsData:
 def _series() -> bytes:
     series = ClientSeries()
     point = Point("m", "", PointKind.GAUGE, False, False, (), 0, 1, 1.0)
-    series.apply(LABELS, *taken_apart([point]))
+    series.apply(LABELS, *split_points([point]))
     return b"".join(render_series(series.rows()))
 
 

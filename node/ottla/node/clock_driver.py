@@ -38,8 +38,8 @@ class RealRng:
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:
-        """Return a random UUID whose base64 form in Kafka does not look like a command-line
-        option."""
+        """Return a random UUID whose base64 form, in which Kafka prints it, does not begin with a
+        dash."""
         while True:
             fresh = UUID(int=self._random.getrandbits(128), version=4)
             if fresh.int >= RESERVED_IDS_END and not _is_printed_with_a_dash(fresh):

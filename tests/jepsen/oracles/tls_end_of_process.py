@@ -180,7 +180,7 @@ def send(target: TlsTarget, manner: RecordManner, folder: Path) -> bool:
             client = RecordClient(context, target.host, folder)
             client.shake_hands(exchange_over(sock))
             records = _records_of(manner, client.keys, target.request, random)
-            data = client.last_words() + b"".join(records)
+            data = client.last_handshake_bytes() + b"".join(records)
         is_ended = _deliver(sock, _pieces(data, manner.delivery, random))
         if manner.delivery is ByteDelivery.RESET:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

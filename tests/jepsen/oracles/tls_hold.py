@@ -90,7 +90,7 @@ def costs_of(
             with socket.create_connection(target.address, timeout=PATIENCE_S) as sock:
                 client.shake_hands(exchange_over(sock))
                 made = flood.make(client.keys, target.request, record_count)
-                data = client.last_words() + b"".join(made)
+                data = client.last_handshake_bytes() + b"".join(made)
                 name = f"{target.name}, {flood.name} in {version.name}"
                 wait_s = patience_s if flood.is_ended else QUIET_S
                 must_end = flood.is_ended or (False if target.serves_repeats else None)

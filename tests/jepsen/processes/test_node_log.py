@@ -24,7 +24,7 @@ async def test_what_is_said_in_several_lives_stands_in_one_file(tmp_path: Path) 
     await say(log, b"first\n")
     await say(log, b"second\n")
     assert log.path.read_bytes() == b"first\nsecond\n"
-    assert log.last_words(4) == "ond\n"
+    assert log.tail(4) == "ond\n"
     assert log.lost_bytes == 0
 
 
@@ -35,4 +35,4 @@ async def test_a_node_that_talks_on_fills_no_disk(tmp_path: Path) -> None:
     assert len(kept) <= 220
     assert kept.endswith(b"000000099\n")
     assert log.lost_bytes == 1_000 - len(kept)
-    assert log.last_words(10) == "000000099\n"
+    assert log.tail(10) == "000000099\n"

@@ -180,7 +180,7 @@ def test_what_can_not_be_is_refused_before_spark_is_started(
 def test_a_rollup_has_its_directory_for_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pipeline_telemetry.alone_in(str(tmp_path), str(tmp_path / "_checkpoint")):
+    with pipeline_telemetry.locked_output(str(tmp_path), str(tmp_path / "_checkpoint")):
         assert "is being written by another" in refused(capsys, f"--output={tmp_path}")
 
 
@@ -192,7 +192,9 @@ def test_rollups_whose_checkpoint_is_gone_are_not_counted_again(
     assert said.startswith(f"--output: {tmp_path} has rollups, but {tmp_path}/_checkpoint is not")
     (tmp_path / "_checkpoint").mkdir()
     (tmp_path / "_checkpoint" / "metadata").touch()
-    with pipeline_telemetry.alone_in(str(tmp_path), str(tmp_path / "_checkpoint")) as kept_open:
+    with pipeline_telemetry.locked_output(
+        str(tmp_path), str(tmp_path / "_checkpoint")
+    ) as kept_open:
         assert len(kept_open) == 1
 
 
@@ -200,12 +202,12 @@ def test_an_empty_topic_is_reported_with_what_writes_it() -> None:
     missing = SparkFailedError("there is no topic '__client_metrics'")
     with (
         pytest.raises(SparkFailedError, match=r"telemetry.topic=true write it, once a client"),
-        pipeline_telemetry.topic_explained("__client_metrics"),
+        pipeline_telemetry.missing_topic_explained("__client_metrics"),
     ):
         raise missing
     with (
         pytest.raises(SparkFailedError, match=r"^there is no topic 'mine'$"),
-        pipeline_telemetry.topic_explained("mine"),
+        pipeline_telemetry.missing_topic_explained("mine"),
     ):
         raise SparkFailedError("there is no topic 'mine'")
 

@@ -18,7 +18,7 @@ from ottla.telemetry.clients.client_series import (
     legal_name,
 )
 from ottla.telemetry.clients.otlp import HistogramValue, Point, PointKind
-from ottla.telemetry.clients.outline import taken_apart
+from ottla.telemetry.clients.outline import split_points
 
 Build = Callable[..., Any]
 SENT = "org.apache.kafka.producer.record.send.total"
@@ -39,7 +39,7 @@ def point(
 
 
 def apply(series: ClientSeries, labels: ClientLabels, points: Iterable[Point]) -> None:
-    series.apply(labels, *taken_apart(points))
+    series.apply(labels, *split_points(points))
 
 
 def text_of(series: ClientSeries) -> str:

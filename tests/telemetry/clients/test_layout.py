@@ -12,13 +12,13 @@ from ottla.bench.client_metrics.telemetry_payload import payload_of
 from ottla.telemetry.clients import layout
 from ottla.telemetry.clients.layout import Layouts, PushShape
 from ottla.telemetry.clients.otlp import decode, points_of
-from ottla.telemetry.clients.outline import Outline, Value, taken_apart
+from ottla.telemetry.clients.outline import Outline, Value, split_points
 
 Build = Callable[..., Any]
 
 
 def apart(data: bytes) -> tuple[Outline, list[Value]]:
-    return taken_apart(points_of(decode(data)))
+    return split_points(points_of(decode(data)))
 
 
 def shape_of(data: bytes) -> PushShape | None:

@@ -1,7 +1,7 @@
 """Split pushes: equal outlines are one object, and a bounded number is remembered."""
 
 from ottla.telemetry.clients.otlp import HistogramValue, Point, PointKind
-from ottla.telemetry.clients.outline import Outlines, Series, taken_apart
+from ottla.telemetry.clients.outline import Outlines, Series, split_points
 
 HISTOGRAM = HistogramValue(1, 2.0, (1.0,), (0, 1))
 
@@ -20,7 +20,7 @@ def test_series_and_values_lie_at_the_same_place() -> None:
         Point("level", "", PointKind.GAUGE, False, False, (), 0, 1, 0.5),
         Point("latency", "", PointKind.HISTOGRAM, True, True, (), 0, 1, HISTOGRAM),
     ]
-    assert taken_apart(given) == (
+    assert split_points(given) == (
         (
             Series("sent", (("topic", "t"),), "counter", True),
             Series("in.flight", (), "gauge", False),
@@ -33,9 +33,9 @@ def test_series_and_values_lie_at_the_same_place() -> None:
 
 def test_an_outline_seen_before_is_the_same_object() -> None:
     outlines = Outlines()
-    first, _ = taken_apart(points("a", "b"))
-    second, _ = taken_apart(points("a", "b"))
-    other, _ = taken_apart(points("b", "a"))
+    first, _ = split_points(points("a", "b"))
+    second, _ = split_points(points("a", "b"))
+    other, _ = split_points(points("b", "a"))
     assert outlines.shared(first) is first
     assert outlines.shared(second) is first
     assert outlines.shared(other) is other
@@ -43,12 +43,12 @@ def test_an_outline_seen_before_is_the_same_object() -> None:
 
 def test_outlines_are_forgotten_before_they_are_too_many() -> None:
     outlines = Outlines(series_max=4)
-    first, _ = taken_apart(points("a", "b"))
-    second, _ = taken_apart(points("c", "d"))
-    third, _ = taken_apart(points("e"))
+    first, _ = split_points(points("a", "b"))
+    second, _ = split_points(points("c", "d"))
+    third, _ = split_points(points("e"))
     for outline in (first, second, third):
         outlines.shared(outline)
-    again, _ = taken_apart(points("a", "b"))
+    again, _ = split_points(points("a", "b"))
     assert outlines.shared(again) is again, "the first was forgotten"
-    again, _ = taken_apart(points("e"))
+    again, _ = split_points(points("e"))
     assert outlines.shared(again) is third

@@ -46,7 +46,7 @@ def _send_records(address: Address, ca: Path, make: Callable[[WriteKeys], Iterat
         client = RecordClient(context, address[0], ca.parent)
         with suppress(OSError), socket.create_connection(address, CONNECT_S) as sock:
             client.shake_hands(partial(_exchanged, sock))
-            sock.sendall(client.last_words())
+            sock.sendall(client.last_handshake_bytes())
             made = make(client.keys)
             while True:
                 _send_all(sock, memoryview(b"".join(islice(made, RECORDS_PER_CHUNK))))

@@ -114,7 +114,7 @@ class RecordClient:
                 break
         self.keys = self._write_keys()
 
-    def last_words(self) -> bytes:
+    def last_handshake_bytes(self) -> bytes:
         """Return the last bytes of the handshake, which the caller must still send."""
         return self._sent.read()
 

@@ -51,8 +51,8 @@ def operations_on(permissions: Permissions | None, resource_type: ResourceType, 
 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
-    """Return the allowed operations on the cluster in the format of responses. Without DESCRIBE on
-    the cluster, none are returned."""
+    """Return the allowed operations on the cluster as a bit field: none without DESCRIBE on the
+    cluster, and `OPERATIONS_NOT_ASKED` if the request did not ask for them."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not may(permissions, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

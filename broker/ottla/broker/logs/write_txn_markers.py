@@ -90,11 +90,11 @@ class MarkerRequest:
         self.response = WriteTxnMarkersResponse()
 
     def begin(self) -> None:
-        """Count a marker whose outcome is awaited."""
+        """Count a marker whose outcome is not known yet."""
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count the outcome of a marker. The last outcome sends the response."""
+        """Count a marker whose outcome is known. Sends the response when no other is awaited."""
         self._open_count -= 1
         if not self._open_count:
             self._context.slot.complete(self.response)

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.master.startswith("local"):
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # the user's --conf overrides it
     with (
-        topic_explained(options.topic),
+        missing_topic_explained(options.topic),
         prepared(options) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
@@ -145,7 +145,7 @@ def prepared(options: "TelemetryOptions") -> Iterator[tuple[int, ...]]:
     is_new = path is None or not path.exists()
     if is_new:
         _check(options)
-    with alone_in(options.output, options.checkpoint) as kept_open:
+    with locked_output(options.output, options.checkpoint) as kept_open:
         if not is_new:
             _check(options)
         yield kept_open
@@ -163,8 +163,8 @@ def _check(options: "TelemetryOptions") -> None:
 
 
 @contextmanager
-def topic_explained(topic: str) -> Iterator[None]:
-    """Add to the error about a missing topic of client metrics how to create the topic."""
+def missing_topic_explained(topic: str) -> Iterator[None]:
+    """Extend the error about a missing topic of client metrics: how to create the topic."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -177,7 +177,7 @@ def topic_explained(topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def alone_in(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
+def locked_output(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
     """Lock an output directory against other commands on this machine.
 
     Yields the file descriptors of the locks. The session must keep them open: the JVM may outlive
@@ -206,8 +206,8 @@ def alone_in(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
 
 
 def query_name(output: str) -> str:
-    """Return the name of a query, derived from its output. Each aggregation has one output and one
-    group."""
+    """Return the default name of the streaming query that writes to `output`, which is a directory
+    or a topic. Two aggregations with different outputs have different names."""
     last = PurePosixPath(output.rstrip("/")).name or "root"
     return "telemetry-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)
 

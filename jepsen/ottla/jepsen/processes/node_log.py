@@ -36,7 +36,7 @@ class NodeLog:
             while said := await stream.receive_some(RECEIVE_BYTES):
                 self._write(said)
 
-    def last_words(self, count: int) -> str:
+    def tail(self, count: int) -> str:
         """Return the last `count` bytes of the log."""
         data = b"".join(part.read_bytes()[-count:] for part in self.parts)
         return data[-count:].decode(errors="replace")

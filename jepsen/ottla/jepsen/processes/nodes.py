@@ -157,9 +157,9 @@ class ProcessNode:
             await self._ready.wait()
             if self.state is ProcessState.RUNNING or self.state is ProcessState.PAUSED:
                 return
-            raise NodeError(f"{self.name} ended at its start: {self.log.last_words(WORDS_BYTES)}")
+            raise NodeError(f"{self.name} ended at its start: {self.log.tail(WORDS_BYTES)}")
         raise NodeError(
-            f"{self.name} does not serve after {timeout_s:g} s: {self.log.last_words(WORDS_BYTES)}"
+            f"{self.name} does not serve after {timeout_s:g} s: {self.log.tail(WORDS_BYTES)}"
         )
 
     async def wait_death(self) -> None:
@@ -251,7 +251,7 @@ class ProcessNode:
                 time_ns=time.time_ns(),
                 code=code,
                 was_expected=self.may_die,
-                last_words=self.log.last_words(WORDS_BYTES),
+                last_words=self.log.tail(WORDS_BYTES),
             )
         )
 

@@ -96,7 +96,8 @@ the request. A plain tuple, because one is created for each append."""
 
 
 class RecordsToInspectError(Exception):
-    """The records of a batch must be inspected, which takes too long for the event loop."""
+    """Raised for a batch whose records must be inspected, which takes too long for the event
+    loop."""
 
 
 def checked_header(

@@ -54,7 +54,7 @@ class Outlines:
         return outline
 
 
-def taken_apart(points: Iterable[Point]) -> tuple[Outline, list[Value]]:
+def split_points(points: Iterable[Point]) -> tuple[Outline, list[Value]]:
     """Return the series and the values of points, each in the order of the points."""
     outline, values = [], []
     for point in points:

@@ -12,7 +12,7 @@ from ottla.telemetry.clients.client_labels import ClientLabels
 from ottla.telemetry.clients.exporter import LabelledPush
 from ottla.telemetry.clients.layout import Layouts, PushShape
 from ottla.telemetry.clients.otlp import decode, label, points_of
-from ottla.telemetry.clients.outline import Outline, Outlines, Value, taken_apart
+from ottla.telemetry.clients.outline import Outline, Outlines, Value, split_points
 from ottla.telemetry.clients.unpack import unpack
 
 TURN_UNPACKED_BYTES_MAX = 16 * MIB
@@ -108,7 +108,7 @@ class Worker:
         outline: Outline = ()
         values: list[Value] = []
         if self._wants_points or pending.wants_shape:
-            outline, values = taken_apart(points_of(metrics))
+            outline, values = split_points(points_of(metrics))
             outline = self._outlines.shared(outline)
         otlp = label(metrics, pending.labels)
         if not otlp:

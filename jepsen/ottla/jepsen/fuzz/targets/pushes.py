@@ -21,7 +21,7 @@ from ottla.telemetry.clients.client_record import decode_record, encode_records
 from ottla.telemetry.clients.client_series import ClientSeries
 from ottla.telemetry.clients.exporter import LabelledPush
 from ottla.telemetry.clients.otlp import Point, decode, label, points_of
-from ottla.telemetry.clients.outline import taken_apart
+from ottla.telemetry.clients.outline import split_points
 from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec, compress
 
@@ -45,7 +45,7 @@ def _check(data: bytes) -> None:
     assert _bag(recorded) == _bag(points), "the record says what was pushed"
     series = ClientSeries(per_client_max=PER_CLIENT_MAX)
     for _ in range(2):
-        series.apply(LABELS, *taken_apart(points))
+        series.apply(LABELS, *split_points(points))
     lines = [(row.family, row.suffix, row.labels) for row in series.rows()]
     assert len(set(lines)) == len(lines), "no series twice"
     assert series.counts()["series"] <= PER_CLIENT_MAX

@@ -30,7 +30,7 @@ def needs_flush(name: str) -> bool:
 
 async def nemesis_rows() -> list[dict[str, Any]]:
     """Return for each nemesis its name, its description, and the reason why this machine does not
-    allow it (None: it does)."""
+    allow it, or None if it does."""
     with tempfile.TemporaryDirectory(prefix="ottla-jepsen-") as scratch:
         abilities = await probe(Path(scratch))
     rows = [

@@ -57,7 +57,7 @@ class WalkedProducer:
         self.open: dict[int, int] = {}
         """Record number of each unacknowledged record, by its sequence number."""
 
-    def hear(self, sequence: int) -> None:
+    def acknowledge(self, sequence: int) -> None:
         """Record the acknowledgement of a record."""
         self.open.pop(sequence, None)
 
@@ -200,12 +200,12 @@ class Clients:
                     producer.index, result.base_offset, sent.number
                 )
                 if producer.id >= 0:
-                    self._cluster.send(ToClient(lambda: producer.hear(sent.sequence)))
+                    self._cluster.send(ToClient(lambda: producer.acknowledge(sent.sequence)))
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_forgotten(sent, partition):
             self._cluster.rare.sometimes(
                 "a clean start has forgotten all but a producer's last batch"
             )
-            producer.hear(sent.sequence)
+            producer.acknowledge(sent.sequence)
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition is not None:
             is_first = bool(producer.open) and min(producer.open) == sent.sequence
             is_leader = partition.leader_epoch == self._cluster.state(producer.index).leader_epoch
