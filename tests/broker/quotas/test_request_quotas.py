@@ -3,19 +3,25 @@
 import logging
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.broker.network.dispatch import Peer, RequestContext
 from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer
-from ottla.broker.quotas.client_quotas import REPORT_MS
+from ottla.broker.quotas.client_quotas import REPORT_MS, ClientQuotas
 from ottla.broker.quotas.quota_types import QUOTA_TYPES
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.log_events import event_of, fields_of
 from ottla.model.log_limiter import LINES_PER_WINDOW_MAX
-from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.model.quotas.quota_limits import QuotaEntity, limits_of
 from ottla.model.quotas.rates import WindowShape
-from ottla.model.settings.quotas import CLIENT_KEYS, CONTROLLER_MUTATION_RATE
+from ottla.model.settings.quotas import (
+    CLIENT_KEYS,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+)
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -39,8 +45,10 @@ class HandClock:
     """A clock that the test moves."""
 
     now_ms = 1_000
+    read_count = 0
 
     def monotonic_ms(self) -> int:
+        self.read_count += 1
         return self.now_ms
 
     def wall_ms(self) -> int:
@@ -91,8 +99,10 @@ class QuotaWorld:
     def exempt_percent(self) -> float:
         return self.quotas.exempt.per_second(self.clock.now_ms)
 
-    def arrive(self, api_key: int, frame_bytes: int = 100, version: int = 9) -> ResponseSlot:
-        header = RequestHeader(api_key, version, 7, "test", 0)
+    def arrive(
+        self, api_key: int, frame_bytes: int = 100, version: int = 9, client_id: str = "test"
+    ) -> ResponseSlot:
+        header = RequestHeader(api_key, version, 7, client_id, 0)
         slot = ResponseSlot(self.owner, header, self.loop_ns)
         self.quotas.charge(RequestContext(header, PEER, slot, self.clock.now_ms), frame_bytes)
         return slot
@@ -341,6 +351,64 @@ def test_answers_without_records_use_up_the_credit_of_a_consumer() -> None:
     assert slot.charge is not None
     assert not slot.charge.may_give(0, slot)
     assert world.owner.muted_until_ms == world.clock.now_ms + 5_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3_000),  # ms since the fetch before
+            st.integers(0, 5_000),  # the client's limit of bytes
+            st.integers(0, 3_000),  # bytes of records
+            st.sampled_from([0, 0, 1, 700]),  # ms that the fetch waits
+            st.integers(0, 800),  # the other bytes of the frame
+        ),
+        max_size=20,
+    )
+)
+def test_one_lookup_of_a_fetch_has_the_answers_and_charges_of_two(
+    fetches: list[tuple[int, int, int, int, int]],
+) -> None:
+    """The same quota is asked directly, before and after each read."""
+    world = QuotaWorld(consumer_byte_rate=300)
+    clock = world.clock
+    asked_twice = ClientQuotas(WindowShape())
+    asked_twice.set_limits(limits_of({TEST: {CONSUMER_BYTE_RATE: 300}}, CONSUMER_BYTE_RATE))
+    for elapsed_ms, bytes_max, byte_count, waited_ms, other_bytes in fetches:
+        clock.now_ms += elapsed_ms
+        slot = world.arrive(FETCH, version=12)
+        assert slot.charge is not None
+        found = asked_twice.find("ANONYMOUS", "test", clock.now_ms)
+        assert found is not None
+        most = asked_twice.most_at_once(found, bytes_max, clock.now_ms)
+        assert slot.charge.fetch_bytes_max(bytes_max) == most
+        if waited_ms:
+            slot.handled_ns = 1
+            clock.now_ms += waited_ms
+        offer = asked_twice.offer("ANONYMOUS", "test", byte_count, clock.now_ms)
+        assert slot.charge.may_give(byte_count, slot) == offer.is_given
+        response = FetchResponse()
+        slot.finish_answer(response)
+        assert response.throttle_time_ms == offer.delay_ms
+        slot.complete_frame([bytes(byte_count + other_bytes)])
+        if offer.is_given:
+            found[1].late += other_bytes
+        usage = world.quotas.fetch.usages["", "test"]
+        expected = found[1]
+        assert (usage.bucket.tokens, usage.late) == (expected.bucket.tokens, expected.late)
+        assert usage.rate.per_second(clock.now_ms) == expected.rate.per_second(clock.now_ms)
+
+
+@pytest.mark.parametrize("client_id", ("test", "unlimited"))
+def test_a_fetch_is_looked_up_once_unless_it_waits(client_id: str) -> None:
+    world = QuotaWorld(consumer_byte_rate=300)
+    for handled_ns, read_count in ((0, 1), (1, 2)):
+        slot = world.arrive(FETCH, version=12, client_id=client_id)
+        assert slot.charge is not None
+        before = world.clock.read_count
+        slot.charge.fetch_bytes_max(100)
+        slot.handled_ns = handled_ns
+        assert slot.charge.may_give(100, slot)
+        assert world.clock.read_count - before == read_count
 
 
 def test_requests_of_which_no_quota_counts_anything_are_not_charged() -> None:

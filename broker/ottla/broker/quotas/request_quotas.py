@@ -51,8 +51,8 @@ class RequestCharge:
     """Charge of one request, and the throttle time of its client."""
 
     __slots__ = (
-        "_client_id", "_fetch_usage", "_found", "_given_bytes", "_quotas", "_settled_ns", "_usage",
-        "_user", "is_exempt", "throttle_ms", "used_ns",
+        "_client_id", "_fetch_usage", "_found", "_found_ms", "_given_bytes", "_quotas",
+        "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns",
     )  # fmt: skip
 
     def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
@@ -62,8 +62,10 @@ class RequestCharge:
         # Usage to which the rest of a fetch's frame is charged, in addition to its records.
         self._fetch_usage: ClientUsage | None = None
         self._given_bytes: int
-        # Limit and usage of a fetch's client, if the handler has looked them up.
+        # Limit and usage of a fetch's client, or None if it has no limit, and the time at which
+        # the handler looked them up; negative before that.
         self._found: Found | None = None
+        self._found_ms = -1
         # Time at which the charge was settled; negative before that.  Then there is a usage, or no
         # limit.
         self._settled_ns = -1
@@ -90,7 +92,7 @@ class RequestCharge:
         `bytes_max`."""
         quotas = self._quotas
         fetch = quotas.fetch
-        now_ms = quotas.now_ms()
+        self._found_ms = now_ms = quotas.now_ms()
         self._found = found = fetch.find(self._user, self._client_id, now_ms)
         return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
@@ -102,11 +104,10 @@ class RequestCharge:
         """
         if self.is_exempt:
             return True
-        quotas = self._quotas
-        fetch = quotas.fetch
-        now_ms = quotas.now_ms()
-        found = self._found
-        if found is None or slot.handled_ns:  # The limits may have changed during a wait.
+        fetch = self._quotas.fetch
+        found, now_ms = self._found, self._found_ms
+        if now_ms < 0 or slot.handled_ns:  # The limits may have changed during a wait.
+            now_ms = self._quotas.now_ms()
             found = fetch.find(self._user, self._client_id, now_ms)
         if found is None:
             return True
