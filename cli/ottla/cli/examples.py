@@ -85,6 +85,7 @@ EXAMPLES = {
     "ottla metrics tail": "ottla metrics tail",
     "ottla sql": "ottla sql 'select partition, count(*) from orders group by all'",
     "ottla export": "ottla export orders --to orders-table --follow",
+    "ottla table maintain": "ottla table maintain orders-table --dry-run",
     "ottla pipeline archive": "ottla pipeline archive orders --output archive --once",
     "ottla pipeline compact": "ottla pipeline compact archive/orders",
     "ottla pipeline telemetry": "ottla pipeline telemetry --once",

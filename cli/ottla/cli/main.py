@@ -91,8 +91,10 @@ COMMANDS = {
         "run Spark on topics: archive, telemetry, or a pipeline of your own",
     ),
     "export": Command(
-        "ottla.cli.pipelines.export", "export a topic into Parquet files or an Iceberg table"
+        "ottla.cli.pipelines.export",
+        "export a topic into Parquet files, an Iceberg or a Delta table",
     ),
+    "table": Command("ottla.cli.pipelines.table", "maintain exported tables"),
     "sql": Command("ottla.cli.pipelines.sql", "query live topics in SQL, by DuckDB"),
     "world": Command("ottla.cli.lab.world", "run the deterministic simulation from seeds"),
     "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),

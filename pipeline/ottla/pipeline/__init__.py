@@ -16,6 +16,8 @@ write/              DataFrames and streams into topics
 read/               topics as DataFrames and streams
 archive/            topics as Parquet files, by Spark
 export/             topics as tables, without Spark
+maintenance/        maintenance of exported tables
+tables/             topics as Iceberg and Delta tables, by Spark
 doctor/             the check that a machine can run pipelines
 rollup/             rollups of client metrics by window
 

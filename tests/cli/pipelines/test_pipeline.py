@@ -199,6 +199,31 @@ def test_a_cluster_that_does_not_answer_has_an_exit_code_of_its_own() -> None:
     assert exit_code(SparkFailedError("kafka.sasl.mechanism: can not be honoured")) == 1
 
 
+ICEBERG = ["-o", "iceberg:local.t"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["t", *ICEBERG], "which needs --table-format iceberg"),
+        (["t", "-o", "x", "--table-format", "iceberg"], "is iceberg:CATALOG.TABLE"),
+        (["t", "-o", "x", "--catalog-option", "uri=x"], "--catalog-option: needs --table-format"),
+        (["t", "u", *ICEBERG, "--table-format", "iceberg"], "name one TOPIC"),
+        (["--pattern", "t.*", "-o", "x", "--table-format", "delta"], "name one TOPIC"),
+        (["t", "-o", "x", "--table-format", "delta", "--from", "1h"], "has no gaps to fill"),
+        (["t", "-o", "x", "--table-format", "delta", "--checkpoint", "c"], "has the offsets"),
+        (["t", "-o", "s3a://x", "--table-format", "delta"], "must be a directory of this machine"),
+    ],
+)
+def test_a_table_of_a_form_that_does_not_exist_is_refused_in_one_sentence(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "archive", *words]) == 1
+    printed = capsys.readouterr().err
+    assert why in printed
+    assert printed.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -42,7 +42,7 @@ def test_the_page_opens_with_commands_that_work(bench: "TopicBench", tmp_path: P
         text=True,
         timeout=TIMEOUT_S,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "1000 records written to orders\n")
     assert "1,000 rows in 1 file added to orders-table" in done.stdout
     assert "1,000 rows in 1 file added to iceberg:local.orders" in done.stdout
     assert re.search(r"^ +1000 +501,?000\.0$", done.stdout, re.MULTILINE)

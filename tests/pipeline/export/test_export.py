@@ -18,6 +18,7 @@ from ottla.pipeline.export import parquet_directory
 from ottla.pipeline.export.export import ExportFigures, ExportOptions, TopicExport
 from ottla.pipeline.export.parquet_directory import open_directory
 from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_position import LogBounds
 from ottla.pipeline.read.range_reader import read_ranges
 
 if TYPE_CHECKING:
@@ -202,14 +203,22 @@ def test_a_topic_that_was_created_again_is_an_error(bench: "TopicBench", tmp_pat
         run_export(tmp_path, bench.options(topic))
 
 
-def test_an_older_export_that_wakes_up_adds_nothing(bench: "TopicBench", tmp_path: Path) -> None:
+def test_an_older_export_that_wakes_up_adds_nothing(
+    bench: "TopicBench", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = bench.new_topic()
     rows = bench.produce(topic, values_of(10))
     old = tmp_path / "table"
+    bounds = export_module.log_bounds
+
+    def late(*asked: Any) -> LogBounds:
+        monkeypatch.setattr(export_module, "log_bounds", bounds)
+        _move(old, bench, topic)
+        return bounds(*asked)
+
     with open_directory(old) as sink:
         zombie = TopicExport(sink, bench.options(topic))
-        zombie._bounds = lambda asking: _move(old, bench, topic) or bounds(asking)  # type: ignore[method-assign,func-returns-value]
-        bounds = TopicExport(sink, bench.options(topic))._bounds
+        monkeypatch.setattr(export_module, "log_bounds", late)
         with pytest.raises(RefusedError, match=r"another export has written .* at commit 1"):
             zombie.run()
     assert rows_in(old) == rows

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -456,8 +456,8 @@ _ottla_row() {
       argument='' ;;
     'pipeline archive')
       verbs=''
-      options='-h --help --pattern -o --output --name --schema --transform --starting --option --headers --checkpoint --from --to --late --once --trigger --bootstrap-server --bootstrap --dir --profile --command-config --format --master --conf --jars --packages --py-files --archives --spark-log'
-      values='--pattern= -o=@dir --output=@dir --name= --schema= --transform= --starting= --option= --checkpoint=@dir --from= --to= --late= --trigger= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json --master= --conf= --jars= --packages= --py-files= --archives= --spark-log=@file'
+      options='-h --help --pattern -o --output --table-format --catalog-option --name --schema --transform --starting --option --headers --checkpoint --from --to --late --once --trigger --bootstrap-server --bootstrap --dir --profile --command-config --format --master --conf --jars --packages --py-files --archives --spark-log'
+      values='--pattern= -o= --output= --table-format=parquet|iceberg|delta --catalog-option= --name= --schema= --transform= --starting= --option= --checkpoint=@dir --from= --to= --late= --trigger= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json --master= --conf= --jars= --packages= --py-files= --archives= --spark-log=@file'
       argument='@topics' ;;
     'pipeline compact')
       verbs=''
@@ -489,6 +489,16 @@ _ottla_row() {
       options='-h --help --to --follow --json --schema --isolation-level --file-size --commit-interval --compression --catalog-option --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--to= --schema= --isolation-level=read_committed|read_uncommitted --file-size= --commit-interval= --compression=zstd|snappy|lz4|gzip|none --catalog-option= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
+    'table')
+      verbs='maintain'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'table maintain')
+      verbs=''
+      options='-h --help --file-size --keep --dry-run --catalog-option --format'
+      values='--file-size= --keep= --catalog-option= --format=table|json'
+      argument='' ;;
     'sql')
       verbs=''
       options='-h --help --json --schema --isolation-level --memory --bootstrap-server --bootstrap --dir --profile --command-config --format'

@@ -3,7 +3,7 @@
 import argparse
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +23,29 @@ from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 
 if TYPE_CHECKING:
+    from ottla.pipeline.export.delta_table import DeltaTable
     from ottla.pipeline.export.export import ExportFigures, ExportOptions
+    from ottla.pipeline.export.iceberg_table import IcebergTable
     from ottla.pipeline.export.table_sink import TableSink
 
 ICEBERG = "iceberg:"
+DELTA = "delta:"
 COMMIT_INTERVAL = "1m"
 FILE_SIZE = "128Mi"
 DRAW_S = 0.5
 ENDING = "committing the rows so far; once more to end without that"
 
+CATALOG_OPTION = option(
+    "--catalog-option KEY=VALUE ...",
+    "option of the Iceberg catalog, such as uri or warehouse; may be repeated (default: those of "
+    "~/.pyiceberg.yaml and PYICEBERG_CATALOG__…)",
+)
+
 OPTIONS: tuple[Declared, ...] = (
     option("topic TOPIC", "topic to export"),
     option(
-        "--to DIR|iceberg:CATALOG.TABLE",
-        "directory of Parquet files, or a table in a catalog of pyiceberg",
+        "--to DIR|iceberg:CATALOG.TABLE|delta:DIR",
+        "directory of Parquet files, a table in a catalog of pyiceberg, or a Delta table",
         required=True,
     ),
     option("--follow", "wait for new records until interrupted (default: end at the topic's end)"),
@@ -68,11 +77,7 @@ OPTIONS: tuple[Declared, ...] = (
         choices=("zstd", "snappy", "lz4", "gzip", "none"),
         default="zstd",
     ),
-    option(
-        "--catalog-option KEY=VALUE ...",
-        "option of the Iceberg catalog, such as uri or warehouse; may be repeated (default: those "
-        "of ~/.pyiceberg.yaml and PYICEBERG_CATALOG__…)",
-    ),
+    CATALOG_OPTION,
     *CONNECTION,
     FORMAT,
 )
@@ -80,7 +85,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Export until the topic's end, or until interrupted."""
-    require_tables(is_iceberg=arguments.to.startswith(ICEBERG))
+    require_tables(arguments.to)
     from ottla.pipeline.export.export import TopicExport
     from ottla.pipeline.run.watching import QueriesEnding, asked_by_signals
 
@@ -129,14 +134,16 @@ def summary(
     }
 
 
-def require_tables(*, is_iceberg: bool) -> None:
+def require_tables(target: str) -> None:
     """Raise ConfigError if the extra [tables] is not installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
 
-        if is_iceberg:
+        if target.startswith(ICEBERG):
             import pyiceberg  # noqa: F401
+        if target.startswith(DELTA):
+            import deltalake  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             error.name or "pyarrow", f"is not installed; install it with: {install_hint('tables')}"
@@ -190,19 +197,50 @@ def read_options(arguments: argparse.Namespace) -> Any:
 @contextmanager
 def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
     """Open the place that the rows go to."""
-    if arguments.to.startswith(ICEBERG):
-        from ottla.pipeline.export.iceberg_table import open_iceberg_table
-
-        options = dict(key_and_value("--catalog-option", one) for one in arguments.catalog_option)
-        with open_iceberg_table(arguments.to, options) as table:
+    if arguments.to.startswith((ICEBERG, DELTA)):
+        with open_table("--to", arguments.to, arguments) as table:
             yield table
         return
     from ottla.pipeline.export.parquet_directory import open_directory
 
-    if arguments.catalog_option:
-        raise ConfigError("--catalog-option", f"needs --to {ICEBERG}CATALOG.TABLE")
+    check_catalog("--to", arguments.to, arguments)
     with open_directory(Path(arguments.to)) as sink:
         yield sink
+
+
+def open_table(
+    option: str, target: str, arguments: argparse.Namespace
+) -> AbstractContextManager["IcebergTable | DeltaTable"]:
+    """Open a table that has a log of its own.  `option` is the option that names it."""
+    if target.startswith(ICEBERG):
+        return open_iceberg(option, target, arguments)
+    return open_delta(option, target, arguments)
+
+
+def open_iceberg(
+    option: str, target: str, arguments: argparse.Namespace
+) -> AbstractContextManager["IcebergTable"]:
+    """Open a table in a catalog.  `option` is the option that names it."""
+    from ottla.pipeline.export.iceberg_table import open_iceberg_table
+
+    options = dict(key_and_value("--catalog-option", one) for one in arguments.catalog_option)
+    return open_iceberg_table(target, options, option=option)
+
+
+def open_delta(
+    option: str, target: str, arguments: argparse.Namespace
+) -> AbstractContextManager["DeltaTable"]:
+    """Open a Delta table.  `option` is the option that names it."""
+    from ottla.pipeline.export.delta_table import open_delta_table
+
+    check_catalog(option, target, arguments)
+    return open_delta_table(target, option=option)
+
+
+def check_catalog(option: str, target: str, arguments: argparse.Namespace) -> None:
+    """Raise ConfigError if the options of a catalog are given for something else."""
+    if arguments.catalog_option and not target.startswith(ICEBERG):
+        raise ConfigError("--catalog-option", f"needs {option} {ICEBERG}CATALOG.TABLE")
 
 
 class ExportShown:

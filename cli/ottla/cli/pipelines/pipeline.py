@@ -41,7 +41,11 @@ def _verb(name: str, summary: str, module: ModuleType) -> Verb:
 
 
 VERBS = (
-    _verb("archive", "write topics to Parquet by topic, date and hour", pipeline_archive),
+    _verb(
+        "archive",
+        "write topics to Parquet by topic, date and hour, or one topic to a table",
+        pipeline_archive,
+    ),
     _verb("compact", "merge small files of an archive", pipeline_compact),
     _verb("telemetry", "aggregate metrics of clients over windows of time", pipeline_telemetry),
     _verb("run", "run a pipeline of your own, from a Python file", pipeline_run),

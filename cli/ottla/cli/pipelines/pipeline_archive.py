@@ -1,4 +1,5 @@
-"""`ottla pipeline archive TOPIC…`: archives topics as Parquet, each record exactly once."""
+"""`ottla pipeline archive TOPIC…`: archives topics as Parquet or as a table, each record exactly
+once."""
 
 import argparse
 import re
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import CONNECTION, FORMAT, print_json
 from ottla.cli.options import Declared, option
+from ottla.cli.pipelines.export import CATALOG_OPTION
+from ottla.cli.pipelines.pipeline_archive_table import PARQUET, check_format, run_table
 from ottla.cli.pipelines.pipeline_common import (
     SPARK_OPTIONS,
     bootstrap_text,
@@ -38,7 +41,19 @@ shorter interval creates many small files."""
 OPTIONS: tuple[Declared, ...] = (
     option("topics TOPIC", "topic to archive", nargs="*"),
     option("--pattern REGEX", "regular expression of topics, including later ones"),
-    option("-o --output DIR", "directory or URL of the archive", required=True),
+    option(
+        "-o --output DIR|iceberg:CATALOG.TABLE",
+        "directory or URL of the archive, or a table in a catalog of pyiceberg",
+        required=True,
+    ),
+    option(
+        "--table-format",
+        "form of the archive: Parquet files by topic, date and hour, or one table for one topic "
+        "(default: %(default)s)",
+        choices=("parquet", "iceberg", "delta"),
+        default=PARQUET,
+    ),
+    CATALOG_OPTION,
     option("--name NAME", "name of the query (default: archive-<name of DIR>)"),
     option("--schema DDL|FILE", "schema of values that are JSON (default: bytes)"),
     option(
@@ -79,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Archive records: continuously until interrupted, one batch, or those of a span of time."""
     from ottla.pipeline.archive.archive import own_place
 
+    check_format(arguments)
     options = archive_options(arguments)
     span = span_of(arguments)
     if options.schema is not None:
@@ -87,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         require_pyspark()
         check_schema(options.schema)
+    if arguments.table_format != PARQUET:
+        return run_table(arguments, options)
     if span is not None:
         return run_backfill(arguments, options, span)
     check_archived(options)

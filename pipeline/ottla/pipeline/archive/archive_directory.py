@@ -60,7 +60,7 @@ def check_output(output: str) -> None:
 
 
 @contextmanager
-def changing(directory: Path) -> Iterator[int]:
+def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
     """Lock an archive for changes.  Raises ConfigError if another process has the lock.
 
     Yields the lock's file descriptor.  A process that inherits the descriptor holds the lock as
@@ -70,7 +70,7 @@ def changing(directory: Path) -> Iterator[int]:
     if directory.exists() and not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
     directory.mkdir(parents=True, exist_ok=True)
-    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(directory / lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

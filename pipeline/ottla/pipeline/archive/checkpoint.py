@@ -49,7 +49,12 @@ def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a file of `offsets`.
+    """Return the offsets in a file of `offsets`."""
+    return dict(parse_stream_position(text).offsets)
+
+
+def parse_stream_position(text: str) -> StreamPosition:
+    """Return the position in a file of `offsets`.
 
     Raises ValueError unless the file has exactly one source, of topics.
     """
@@ -62,4 +67,4 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     found = json.loads(sources[0])
     if not isinstance(found, dict):
         raise ValueError(f"{sources[0][:40]!r} is no offset of topics")
-    return dict(StreamPosition.from_json(found).offsets)
+    return StreamPosition.from_json(found)

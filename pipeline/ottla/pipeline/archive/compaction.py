@@ -88,7 +88,7 @@ def _merge(merge: Merge, done: CompactionResult) -> list[SinkLogEntry]:
     try:
         if any(map(_has_old_timestamps, sources)):
             return []
-        alike = _by_schema(sources)
+        alike = files_by_schema(sources)
         if len(alike) == len(sources):
             return []
         made = [_write(Path(merge.directory), some) for some in alike]
@@ -114,7 +114,7 @@ def _has_old_timestamps(source: Any) -> bool:
     )
 
 
-def _by_schema(sources: Iterable[Any]) -> list[list[Any]]:
+def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
     """Return the files grouped by equal schemas, each group in order."""
     found: list[list[Any]] = []
     for source in sources:
@@ -130,7 +130,7 @@ def _by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
     """Write the rows of files with one schema, in order, into a new durable file."""
-    codec = _codec(sources)
+    codec = codec_of(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"
     with (
@@ -140,7 +140,7 @@ def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
             output, sources[0].schema_arrow, compression=codec, store_schema=False
         ) as writer,
     ):
-        for table in _row_groups(sources):
+        for table in row_groups(sources):
             writer.write_table(table, row_group_size=table.num_rows)
     with draft.open("rb") as written:
         os.fsync(written.fileno())
@@ -148,7 +148,7 @@ def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
     return SinkLogEntry(str(path), path.stat().st_size)
 
 
-def _codec(sources: Sequence[Any]) -> str:
+def codec_of(sources: Sequence[Any]) -> str:
     """Return the compression of the first file that has rows."""
     for source in sources:
         if source.num_row_groups:
@@ -157,7 +157,7 @@ def _codec(sources: Sequence[Any]) -> str:
     return "none"
 
 
-def _row_groups(sources: Sequence[Any]) -> Iterator[Any]:
+def row_groups(sources: Sequence[Any]) -> Iterator[Any]:
     """Yield all rows in tables of about GROUP_BYTES."""
     kept: list[Any] = []
     byte_count = 0

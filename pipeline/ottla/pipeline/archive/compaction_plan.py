@@ -33,20 +33,26 @@ class Merge(NamedTuple):
 
 def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
     """Return the merges of the data files in one file of the log."""
+    # The sort is stable, so the files of a directory stay in the order of the log, which is that of
+    # their batches.
+    by_directory = groupby(sorted(entries, key=_directory), key=_directory)
+    return [
+        Merge(directory, tuple(some))
+        for directory, found in by_directory
+        for some in small_groups(list(found), target_bytes)
+    ]
+
+
+def small_groups(
+    entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES
+) -> list[list[SinkLogEntry]]:
+    """Return the groups of small data files that become one file each, in order."""
     small = [
         entry
         for entry in entries
         if entry.path.endswith(".parquet") and entry.byte_count * SMALL_PART < target_bytes
     ]
-    # The sort is stable, so the files of a directory stay in the order of the log, which is that of
-    # their batches.
-    by_directory = groupby(sorted(small, key=_directory), key=_directory)
-    return [
-        Merge(directory, tuple(some))
-        for directory, found in by_directory
-        for some in _filled(list(found), target_bytes)
-        if len(some) > 1
-    ]
+    return [some for some in _filled(small, target_bytes) if len(some) > 1]
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:

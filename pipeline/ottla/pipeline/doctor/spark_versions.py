@@ -39,7 +39,16 @@ LIBRARIES = {
     "iceberg": "Iceberg's runtime",
 }
 """Names of the libraries, by their fields."""
-HEADERS = ("Spark and pyspark", '`format("ottla")`', "Java", *LIBRARIES.values())
+TABLE_FORMATS = "Parquet, Iceberg, Delta"
+"""Formats of `pipeline archive`, which needs none of the libraries: pyiceberg and deltalake, of the
+extra `tables`, commit the files that Spark writes."""
+HEADERS = (
+    "Spark and pyspark",
+    '`format("ottla")`',
+    "`archive --table-format`",
+    "Java",
+    *LIBRARIES.values(),
+)
 MISSING = "does not exist"
 
 
@@ -59,7 +68,8 @@ def page_rows() -> list[str]:
     lines = [HEADERS, tuple("---" for _ in HEADERS)]
     for row in SPARK_VERSIONS:
         libraries = (getattr(row, field) or MISSING for field in LIBRARIES)
-        lines.append((row.spark, "yes" if row.is_supported else "no", row.java, *libraries))
+        ours = ("yes", TABLE_FORMATS) if row.is_supported else ("no", "no")
+        lines.append((row.spark, *ours, row.java, *libraries))
     return [
         "|" + "|".join("---" if cell == "---" else f" {cell} " for cell in line) + "|"
         for line in lines

@@ -73,6 +73,23 @@ class ExportFigures:
     """Position of the last commit."""
 
 
+def log_bounds(asking: ClusterQueries, topic: str) -> LogBounds:
+    """Return the present bounds of a topic's logs.  Raises RefusedError if there is no such
+    topic."""
+    found = asking.find_topics(Subscribe(frozenset({topic})))
+    if found.missing:
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+    starts = asking.offsets(dict.fromkeys(found.partitions, EARLIEST))
+    ends = asking.offsets(dict.fromkeys(found.partitions, LATEST))
+    return LogBounds(
+        topic=topic,
+        topic_id=found.topic_ids.get(topic, ""),
+        starts={at.partition: offset for at, offset in starts.items()},
+        # Retention may have moved the start between the two requests.
+        ends={at.partition: max(offset, starts[at]) for at, offset in ends.items()},
+    )
+
+
 class TopicExport:
     """One run of an export."""
 
@@ -109,12 +126,14 @@ class TopicExport:
         asking = ClusterQueries(self._read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)
         try:
             while True:
-                bounds = self._bounds(asking)
+                bounds = log_bounds(asking, self._options.topic)
                 ranges = self._pending(bounds)
                 lost = self._export(ranges) if ranges else None
                 if lost is not None:
                     self._commit()
-                    self._pending(self._bounds(asking))  # raises with both offsets
+                    self._pending(
+                        log_bounds(asking, self._options.topic)
+                    )  # raises with both offsets
                     raise lost
                 if self._is_ending() or not self._options.follows:
                     break
@@ -174,22 +193,6 @@ class TopicExport:
                 f"has values of the schema {type_}, not {options.value_type}; export elsewhere",
             )
         return JsonValues(type_, reports_unknown_fields=options.value_type is None)
-
-    def _bounds(self, asking: ClusterQueries) -> LogBounds:
-        """Return the present bounds of the topic's logs."""
-        topic = self._options.topic
-        found = asking.find_topics(Subscribe(frozenset({topic})))
-        if found.missing:
-            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        starts = asking.offsets(dict.fromkeys(found.partitions, EARLIEST))
-        ends = asking.offsets(dict.fromkeys(found.partitions, LATEST))
-        return LogBounds(
-            topic=topic,
-            topic_id=found.topic_ids.get(topic, ""),
-            starts={at.partition: offset for at, offset in starts.items()},
-            # Retention may have moved the start between the two requests.
-            ends={at.partition: max(offset, starts[at]) for at, offset in ends.items()},
-        )
 
     def _pending(self, bounds: LogBounds) -> list[OffsetRange]:
         if self._progress is None:

@@ -10,8 +10,9 @@ that an older export that wakes up would double rows.  Therefore its retries are
 only; a commit is a compare-and-swap on the snapshot whose position was read.
 """
 
+import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,17 +21,22 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table.update import AddSnapshotUpdate
 
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError
 from ottla.pipeline.export.parquet_file import ParquetFile
-from ottla.pipeline.export.table_columns import table_schema
+from ottla.pipeline.export.table_columns import file_columns, table_schema
 from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
 from ottla.pipeline.export.table_sink import fenced
 
 PREFIX = "iceberg:"
 NAMESPACE_DEFAULT = "default"
+_NOT_WRITTEN = "statistics missing"
+# An export writes no statistics of keys and values; pyiceberg would warn of each in each file.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(
+    lambda record: _NOT_WRITTEN not in str(record.msg)
+)
 COMMITS_MAX = 10
 """Tries of one commit against maintenance that changes the table at the same time."""
 
@@ -61,29 +67,36 @@ class IcebergTable:
         """Create the table and its namespace if they do not exist."""
         if self._table is not None:
             return
-        value = schema.field("value").type
-        columns = table_schema(pa.string(), value if pa.types.is_struct(value) else None)
+        columns = file_columns(schema)
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         self._table = self._catalog.create_table(self._identifier, columns)
         self.schema = columns
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
         """Open a data file in the table's location, which no snapshot has yet."""
-        table = self._ready()
-        self._location = f"{table.location()}/data/{uuid.uuid4()}.parquet"
-        self._output = table.io.new_output(self._location).create()
+        self._location = f"{self.data_location}/{uuid.uuid4()}.parquet"
+        self._output = self._ready().io.new_output(self._location).create()
         self._file = ParquetFile(self._output, schema, compression=compression)
         return self._file
 
+    @property
+    def data_location(self) -> str:
+        """Location of the table's data files."""
+        return f"{self._ready().location()}/data"
+
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, and add it and the position in one commit of the catalog.
+        """Finish the file, and add it and the position in one commit of the catalog."""
+        file.close(POSITION_KEY, position.to_text())
+        self._output.close()
+        self._output = self._file = None
+        self.commit_files([self._location], position)
+
+    def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
+        """Add finished files, possibly none, and the position in one commit of the catalog.
 
         Raises RefusedError if another export has committed; ConnectionLostError if the outcome is
         unknown: the next export finds it in the table.
         """
-        file.close(POSITION_KEY, position.to_text())
-        self._output.close()
-        self._output = self._file = None
         text = position.to_text()
         for _ in range(COMMITS_MAX):
             table = self._ready()
@@ -92,13 +105,13 @@ class IcebergTable:
                 with handle.transaction() as change:
                     change.set_properties({POSITION_KEY: text})
                     change.add_files(
-                        [self._location],
+                        list(locations),
                         snapshot_properties={POSITION_KEY: text},
                         check_duplicate_files=False,
                     )
             except CommitFailedException:
-                self._table = self._catalog.load_table(self._identifier)
-                found = position_of(self._table, self.name)
+                self.reload()
+                found = position_of(self._ready(), self.name)
                 if found != self.position:
                     number = 0 if self.position is None else self.position.commit_number
                     raise fenced(self.name, found, number) from None
@@ -108,7 +121,7 @@ class IcebergTable:
                     f"the commit to {self.name} may or may not be done ({error}); the next export "
                     "finds that out"
                 ) from error
-            self._table = self._catalog.load_table(self._identifier)
+            self.reload()
             break
         else:
             raise ConnectionLostError(
@@ -123,27 +136,40 @@ class IcebergTable:
         if self._output is not None:
             self._output.close()
 
+    def reload(self) -> None:
+        """Load the table's present state from the catalog."""
+        self._table = self._catalog.load_table(self._identifier)
+
+    def present_table(self) -> Table:
+        """Return the table in its state at the last load.  Raises ConfigError if it does not
+        exist."""
+        if self._table is None:
+            raise ConfigError(self.name, "does not exist")
+        return self._table
+
     def _ready(self) -> Table:
         assert self._table is not None
         return self._table
 
 
 @contextmanager
-def open_iceberg_table(target: str, options: dict[str, str]) -> Iterator[IcebergTable]:
+def open_iceberg_table(
+    target: str, options: dict[str, str], *, option: str = "--to"
+) -> Iterator[IcebergTable]:
     """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export.
 
-    `options` complement the configuration of pyiceberg.  Raises ConfigError for an unknown catalog,
-    and for a table of something else.
+    `options` complement the configuration of pyiceberg; `option` names the target in errors.
+    Raises ConfigError for an unknown catalog, and for a table of something else.
     """
     name, *identifier = target.removeprefix(PREFIX).split(".")
     if not name or not identifier or not all(identifier):
-        raise ConfigError("--to", f"is {target!r}; it must be {PREFIX}CATALOG.TABLE")
+        raise ConfigError(option, f"is {target!r}; it must be {PREFIX}CATALOG.TABLE")
     if len(identifier) == 1:
         identifier = [NAMESPACE_DEFAULT, *identifier]
     try:
         catalog = load_catalog(name, **options)
     except (ValueError, ImportError) as error:
-        raise ConfigError("--to", f"the catalog {name!r} can not be opened: {error}") from None
+        raise ConfigError(option, f"the catalog {name!r} can not be opened: {error}") from None
     table = IcebergTable(catalog, tuple(identifier), target)
     try:
         yield table
@@ -179,13 +205,11 @@ class OneTryTable(Table):
         try:
             super()._do_commit(updates, requirements)
         except CommitFailedException:
-            found = position_of(self.catalog.load_table(self.name()), str(self.name()))
-            wanted = [
-                one.updates[POSITION_KEY]
-                for one in updates
-                if isinstance(one, SetPropertiesUpdate) and POSITION_KEY in one.updates
+            added = [
+                one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)
             ]
-            if found is None or wanted != [found.to_text()]:
+            found = self.catalog.load_table(self.name())
+            if not added or any(found.snapshot_by_id(one) is None for one in added):
                 raise
 
 

@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.archive.archive_directory import changing, sync_directory
+from ottla.pipeline.export.directory_merge import complete_after_death
 from ottla.pipeline.export.parquet_file import ParquetFile
 from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
 from ottla.pipeline.export.table_sink import fenced
@@ -105,6 +106,7 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
     Raises ConfigError if another process has the lock, or if the directory is not an export's.
     """
     with changing(path):
+        complete_after_death(path)
         directory = ParquetDirectory(path.resolve())
         try:
             yield directory
@@ -112,10 +114,15 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
             directory.close()
 
 
+def part_names(path: Path) -> list[str]:
+    """Return the names of the files of an export, the newest last."""
+    numbers = [int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found]
+    return [_name_of(number) for number in sorted(numbers)]
+
+
 def _newest(path: Path) -> str | None:
     """Return the name of the newest file of an export."""
-    numbers = [int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found]
-    return _name_of(max(numbers)) if numbers else None
+    return next(reversed(part_names(path)), None)
 
 
 def _name_of(number: int) -> str:

@@ -16,6 +16,11 @@ ROW_GROUP_BYTES = 32 * MIB
 """Bytes of rows in memory that become one row group.  Larger needs more memory, some three times as
 much; smaller compresses worse, and readers skip row groups less efficiently."""
 ROW_GROUP_ROWS = 250_000
+_RISING = ("offset", "timestamp")
+"""Columns of whole numbers whose differences are small."""
+_REPEATED = ("topic", "partition", "timestamp_type", "key")
+_WHOLE = frozenset(("key", "value", "bad_value", "headers"))
+"""Columns without statistics."""
 UNCOUNTED_SHARE = 0.5
 """Assumed compressed size of the rows in memory, to estimate the size of the file before they are
 written."""
@@ -65,6 +70,11 @@ class ParquetFile:
         self._writer.add_key_value_metadata({key: text})
         self._writer.close()
 
+    def finish(self) -> None:
+        """Write the footer, without a text."""
+        self._write_group()
+        self._writer.close()
+
     def discard(self) -> None:
         """End without a usable file: the caller gives up its output."""
         self._rows = []
@@ -82,16 +92,23 @@ class ParquetFile:
 def _columns_of(schema: pa.Schema) -> tuple[dict[str, str], list[str], list[str]]:
     """Return encodings by column, the columns with statistics, and those with a dictionary."""
     # Offsets rise and timestamps nearly do, so that their differences are a few bits each.
-    encodings = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
-    whole = {"key", "value", "bad_value", "headers"}
-    with_statistics = [name for name in schema.names if name not in whole]
-    dictionaries = ["topic", "partition", "timestamp_type"]
-    value = schema.field("value").type
+    encodings = {
+        name: "DELTA_BINARY_PACKED"
+        for name in _RISING
+        if name in schema.names and _is_whole_number(schema.field(name).type)
+    }
+    with_statistics = [name for name in schema.names if name not in _WHOLE]
+    dictionaries = [name for name in _REPEATED if name in schema.names]
+    value = schema.field("value").type if "value" in schema.names else pa.null()
     if pa.types.is_struct(value):
         leaves = [f"value.{path}" for path in _leaves(value)]
         with_statistics += leaves
         dictionaries += leaves
-    return encodings, with_statistics, [*dictionaries, "key"]
+    return encodings, with_statistics, dictionaries
+
+
+def _is_whole_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_timestamp(type_))
 
 
 def _leaves(type_: pa.StructType) -> list[str]:

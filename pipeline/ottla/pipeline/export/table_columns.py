@@ -13,6 +13,8 @@ READ_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampTy
 """Columns that are read from the log; the topic is the same in every row."""
 TOPIC_TYPE = pa.dictionary(pa.int8(), pa.string())
 """Type of the topic in memory: one text for all rows.  In files it is a string."""
+SMALLEST_BITS = 32
+"""Width of the smallest integers that Iceberg has."""
 
 
 def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.Schema:
@@ -32,6 +34,43 @@ def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.
         pa.field("timestamp_type", pa.int32()),
     ]
     return pa.schema(fields)
+
+
+def file_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of rows as files and catalogs have it: a dictionary is its values."""
+    return pa.schema(
+        [
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in schema
+        ]
+    )
+
+
+def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
+    """Return whether two schemas have the same columns for a reader of Parquet.
+
+    Formats of tables have one type for texts of any length, and no integers below 32 bits.
+    """
+    return one.names == other.names and all(
+        _reader_type(one.field(name).type) == _reader_type(other.field(name).type)
+        for name in one.names
+    )
+
+
+def _reader_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _reader_type(type_.value_type)
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _reader_type(field.type)) for field in type_])
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(pa.field("element", _reader_type(type_.value_type)))
+    if pa.types.is_large_string(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_):
+        return pa.binary()
+    if pa.types.is_integer(type_) and type_.bit_width < SMALLEST_BITS:
+        return pa.int32()
+    return type_
 
 
 class TableRows:

@@ -1,5 +1,6 @@
 """The interface of a place that an export writes to: it stores rows and position in one change."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -37,6 +38,35 @@ class TableSink(Protocol):
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
         """Add an open file's rows to the table, and store the position."""
+
+
+class FileTable(Protocol):
+    """A table to which another program's finished Parquet files are added.
+
+    Invariants: those of TableSink.
+    """
+
+    @property
+    def name(self) -> str:
+        """The table as the user named it."""
+
+    @property
+    def position(self) -> TablePosition | None:
+        """Position of the last commit; None before the first."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Schema of the table's rows, or None if the table does not exist yet."""
+
+    @property
+    def data_location(self) -> str:
+        """Location below which the table's data files are."""
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Create the table if it does not exist."""
+
+    def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
+        """Add finished files to the table, possibly none, and store the position."""
 
 
 def fenced(name: str, found: TablePosition | None, expected_number: int) -> RefusedError:

@@ -1,0 +1,224 @@
+"""A Delta table in a directory, with its position in its log.
+
+A commit adds finished Parquet files and the position, which is in the commit's own entry of the log
+(`commitInfo`).  The number of the commit is also the version of the application `ottla.export`,
+which Delta keeps in its checkpoints: if the entry with the position was cleaned away, that is an
+error and no new beginning.  A restored version moves the position back with the rows.
+
+deltalake repeats a conflicting append on the new version of the table without a check, so that an
+older export that wakes up would double rows.  Therefore its retries are off; a commit is a
+compare-and-swap on the version whose position was read.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction
+from deltalake import DeltaTable as DeltaLog
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import parquet
+
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import ConfigError
+from ottla.pipeline.archive.archive_directory import sync_directory
+from ottla.pipeline.export.parquet_file import ParquetFile
+from ottla.pipeline.export.table_columns import file_columns
+from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
+from ottla.pipeline.export.table_sink import fenced
+
+PREFIX = "delta:"
+DATA = "data"
+"""Directory of the data files within the table's."""
+COMMITS_MAX = 10
+"""Tries of one commit against maintenance that changes the table at the same time."""
+MILLISECONDS = 1_000
+RESTORE = "RESTORE"
+
+
+class DeltaTable:
+    """A table in a directory of this machine; created by `open_delta_table`."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self.position: TablePosition | None = None
+        self.schema: pa.Schema | None = None
+        self._path = path
+        self._log: DeltaLog | None = None
+        self._file: ParquetFile | None = None
+        self._output: BinaryIO | None = None
+        self._draft = path
+        if not DeltaLog.is_deltatable(str(path)):
+            if path.is_dir() and any(path.glob("*.parquet")):
+                raise ConfigError(name, "has Parquet files of something else; export elsewhere")
+            return
+        self._log = DeltaLog(str(path))
+        self.position = position_of(self._log, name)
+        self.schema = pa.schema(self._log.schema().to_arrow())
+        if self.position is None and self._log.file_uris():
+            raise ConfigError(name, "has rows of something else; export into another table")
+
+    @property
+    def data_location(self) -> str:
+        """Directory of the table's data files."""
+        return str(self._path / DATA)
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Create the table if it does not exist."""
+        if self._log is not None:
+            return
+        self._path.mkdir(parents=True, exist_ok=True)
+        self.schema = file_columns(schema)
+        self._log = DeltaLog.create(str(self._path), self.schema)
+
+    def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
+        """Open a data file in the table's directory, which no version has yet."""
+        self._draft = self._path / DATA / f"{uuid.uuid4()}.parquet"
+        self._draft.parent.mkdir(exist_ok=True)
+        self._output = self._draft.open("wb")
+        self._file = ParquetFile(self._output, schema, compression=compression)
+        return self._file
+
+    def commit(self, file: ParquetFile, position: TablePosition) -> None:
+        """Finish the file, make it durable, and add it and the position in one commit."""
+        assert self._output is not None
+        file.close(POSITION_KEY, position.to_text())
+        self._output.flush()
+        os.fsync(self._output.fileno())
+        self._output.close()
+        self._output = self._file = None
+        sync_directory(self._draft.parent)
+        self.commit_files([str(self._draft)], position)
+
+    def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
+        """Add finished files, possibly none, and the position in one commit of the log.
+
+        Raises RefusedError if another export has committed; ConnectionLostError if the outcome is
+        unknown: the next export finds it in the table.
+        """
+        actions: list[AddAction | RemoveAction] = [self._action(Path(one)) for one in locations]
+        text = position.to_text()
+        for _ in range(COMMITS_MAX):
+            log = self.present_log()
+            try:
+                log.create_write_transaction(
+                    actions,
+                    "append",
+                    log.schema(),
+                    commit_properties=CommitProperties(
+                        custom_metadata={POSITION_KEY: text},
+                        max_commit_retries=0,
+                        app_transactions=[Transaction(POSITION_KEY, position.commit_number)],
+                    ),
+                )
+            except CommitFailedError:
+                self.reload()
+                found = position_of(self.present_log(), self.name)
+                if found == position:
+                    break  # it has arrived, and only its acknowledgement was lost
+                if found != self.position:
+                    number = 0 if self.position is None else self.position.commit_number
+                    raise fenced(self.name, found, number) from None
+                continue  # maintenance has changed the table, which has the same rows
+            except (DeltaError, OSError) as error:
+                raise ConnectionLostError(
+                    f"the commit to {self.name} may or may not be done ({error}); the next export "
+                    "finds that out"
+                ) from error
+            self.reload()
+            break
+        else:
+            raise ConnectionLostError(
+                f"the table {self.name} changed during each of {COMMITS_MAX} tries of a commit"
+            )
+        self.position = position
+
+    def reload(self) -> None:
+        """Load the table's present state."""
+        self._log = DeltaLog(str(self._path))
+
+    def present_log(self) -> DeltaLog:
+        """Return the table's log at the last load.  Raises ConfigError if it does not exist."""
+        if self._log is None:
+            raise ConfigError(self.name, "does not exist")
+        return self._log
+
+    def close(self) -> None:
+        """Close the unfinished file, which no version has."""
+        if self._file is not None:
+            self._file.discard()
+        if self._output is not None:
+            self._output.close()
+
+    def _action(self, path: Path) -> AddAction:
+        found = path.stat()
+        stats = {"numRecords": parquet.read_metadata(path).num_rows}
+        return AddAction(
+            path=path.relative_to(self._path).as_posix(),
+            size=found.st_size,
+            partition_values={},
+            modification_time=round(found.st_mtime * MILLISECONDS),
+            data_change=True,
+            stats=json.dumps(stats),
+        )
+
+
+@contextmanager
+def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTable]:
+    """Open the table of `delta:DIR` for one export; `option` names the target in errors.
+
+    Raises ConfigError if the directory is not on this machine, or has something else.
+    """
+    text = target.removeprefix(PREFIX)
+    if not text or "://" in text:
+        raise ConfigError(option, f"is {text!r}; it must be a directory of this machine")
+    path = Path(text).resolve()
+    if path.exists() and not path.is_dir():
+        raise ConfigError(str(path), "is no directory")
+    table = DeltaTable(path, target)
+    try:
+        yield table
+    finally:
+        table.close()
+
+
+def position_of(log: DeltaLog, name: str) -> TablePosition | None:
+    """Return the position of the export in a table, or None if there is none.
+
+    Raises ConfigError if there was one that the log no longer has.
+    """
+    if log.transaction_version(POSITION_KEY) is None:
+        return None
+    newest = log.version()
+    for entry in log.history():
+        if entry["version"] > newest:
+            continue  # undone by a later restore
+        if entry.get("operation") == RESTORE:
+            newest = _restored_version(entry, name)
+            continue
+        text = entry.get(POSITION_KEY)
+        if text is not None:
+            return TablePosition.from_text(text, name)
+        if entry["version"] == 0:
+            return None  # restored to its creation
+    raise ConfigError(
+        name,
+        "has rows of an export, and its log no longer has their position; export into another "
+        "table",
+    )
+
+
+def _restored_version(entry: dict[str, object], name: str) -> int:
+    parameters = entry.get("operationParameters")
+    version = parameters.get("version") if isinstance(parameters, dict) else None
+    if version is None:
+        raise ConfigError(
+            name, "was restored to a time; restore it to a version, or export into another table"
+        )
+    return int(version)
