@@ -1,0 +1,66 @@
+"""The replacement of files of a directory by one with the same rows, completed after any death.
+
+A plain directory has no list of its files, so the replacement is several acts: one rename, and a
+deletion of each other file.  A note is written before, and removed after.  If a process dies
+between, the next export or maintenance completes what the note says.  Until then, and for the
+milliseconds between the acts, a reader of the directory may see rows twice.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.pipeline.archive.archive_directory import changing, sync_directory
+
+MERGE_LOCK = "_ottla.merge.lock"
+"""Lock of the maintenance of a directory, beside which an export may run."""
+NOTE = ".ottla-merge.json"
+DRAFT = ".ottla-merge-"
+"""Beginning of the name of a merged file that is not used yet."""
+
+
+def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
+    """Replace files of a directory by a complete and durable draft with the same rows.
+
+    The caller has the directory's `MERGE_LOCK`.
+    """
+    unfinished = path / f"{NOTE}.tmp"
+    with unfinished.open("w") as output:
+        json.dump({"draft": draft, "names": list(names)}, output)
+        output.flush()
+        os.fsync(output.fileno())
+    os.rename(unfinished, path / NOTE)
+    sync_directory(path)
+    complete_replacement(path)
+
+
+def complete_replacement(path: Path) -> None:
+    """Complete the replacement that a note in a directory describes, if there is one.
+
+    The caller has the directory's `MERGE_LOCK`.
+    """
+    try:
+        found = json.loads((path / NOTE).read_text())
+        draft, names = str(found["draft"]), [str(one) for one in found["names"]]
+        first, *others = names
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptDataError(f"{path / NOTE}: {error!r}") from None
+    with suppress(FileNotFoundError):  # it was renamed before the process died
+        os.rename(path / draft, path / first)
+    sync_directory(path)
+    for name in others:
+        (path / name).unlink(missing_ok=True)
+    sync_directory(path)
+    (path / NOTE).unlink()
+
+
+def complete_after_death(path: Path) -> None:
+    """Complete a replacement whose process has died; a running one completes itself."""
+    if (path / NOTE).exists():
+        with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
+            complete_replacement(path)

@@ -1,0 +1,79 @@
+"""Maintains a Delta table beside its writers, by deltalake: merges small files, and removes files
+that newer versions have replaced.  The position stays in the entry of the export's own commit.
+"""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable as DeltaLog
+from deltalake.exceptions import CommitFailedError
+
+from ottla.client.network.connection import ConnectionLostError
+from ottla.pipeline.archive.compaction_plan import small_groups
+from ottla.pipeline.archive.sink_log import SinkLogEntry
+from ottla.pipeline.export.delta_table import COMMITS_MAX, DeltaTable
+from ottla.pipeline.maintenance.maintenance import (
+    MaintenanceOptions,
+    MaintenanceResult,
+    Show,
+    show_nothing,
+)
+
+SECONDS_AN_HOUR = 3_600
+
+
+def maintain_delta(
+    opened: DeltaTable, options: MaintenanceOptions, show: Show = show_nothing
+) -> MaintenanceResult:
+    """Maintain a table once."""
+    done = MaintenanceResult(byte_count_after=None if options.is_rehearsal else 0)
+    before = _files(opened.present_log())
+    if options.is_rehearsal:
+        entries = [SinkLogEntry(path, size) for path, (size, _rows) in before.items()]
+        for group in small_groups(entries, options.target_bytes):
+            done.merged_count += len(group)
+            done.made_count += 1
+            done.row_count += sum(before[entry.path][1] for entry in group)
+            done.byte_count_before += sum(entry.byte_count for entry in group)
+    else:
+        _merge(opened, options, done)
+    removed = opened.present_log().vacuum(
+        retention_hours=round(options.keep_s / SECONDS_AN_HOUR),
+        dry_run=options.is_rehearsal,
+        enforce_retention_duration=False,
+    )
+    done.removed_count = len(removed)
+    show(done.byte_count_before, done.byte_count_before)
+    return done
+
+
+def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceResult) -> None:
+    for _ in range(COMMITS_MAX):
+        log = opened.present_log()
+        before = _files(log)
+        try:
+            # The commit may follow one of an export, so it must not repeat the position before.
+            figures = log.optimize.compact(target_size=options.target_bytes)
+        except CommitFailedError:
+            opened.reload()
+            continue  # another maintenance has merged files
+        opened.reload()
+        after = _files(opened.present_log())
+        gone = [before[path] for path in before.keys() - after.keys()]
+        done.merged_count, done.made_count = figures["numFilesRemoved"], figures["numFilesAdded"]
+        done.row_count = sum(rows for _size, rows in gone)
+        done.byte_count_before = json.loads(figures["filesRemoved"])["totalSize"]
+        done.byte_count_after = json.loads(figures["filesAdded"])["totalSize"]
+        return
+    raise ConnectionLostError(
+        f"the table {opened.name} changed during each of {COMMITS_MAX} tries of a commit"
+    )
+
+
+def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
+    """Return size and number of rows of each file of the present version."""
+    found: Any = pa.table(log.get_add_actions(flatten=True))
+    paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
+    rows = found.column("num_records").to_pylist()
+    return {path: (size, count) for path, size, count in zip(paths, sizes, rows, strict=True)}
