@@ -135,7 +135,7 @@ def prepare(table: FileTable, rows: "DataFrame") -> None:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose columns may all be null: Spark's own files say no more."""
+    """Return a schema whose columns may all be null, as those of Spark's files."""
     return pa.schema([one.with_nullable(True) for one in schema])
 
 
