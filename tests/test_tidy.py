@@ -164,6 +164,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
         "process_title",
         "secret_files",
         "suggestions",
+        "tables",
         "terminal",
         "times",
         "verbs",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.common import counted, table
+from ottla.cli.common import counted
 from ottla.cli.main import (
     COMMANDS,
     INTERRUPTED,
@@ -18,6 +18,7 @@ from ottla.cli.main import (
     run,
 )
 from ottla.cli.records.consume import parse_offset
+from ottla.cli.tables import table
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import (
     ConfigError,

@@ -3,6 +3,7 @@
 commands.py         `ottla bench`: runs a benchmark and prints its result: start here
 processes.py        CPU seconds and memory of local processes, from /proc
 result.py           figures of one run
+tables.py           tables of figures
 topics.py           topics of one run, deleted at its end
 load.py             produce, consume and end-to-end load, driven by librdkafka
 requests.py         small requests over raw sockets

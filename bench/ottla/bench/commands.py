@@ -45,6 +45,7 @@ from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.bench.scrape import run_scrapes
 from ottla.bench.spark import spark_commands
+from ottla.bench.tables import table_of, table_of_figures
 from ottla.bench.topics import RunTopics, open_topics
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -168,12 +169,12 @@ def _measure_clients(arguments: argparse.Namespace) -> int:
 
 
 def _print_clients(figures: dict[str, Any]) -> None:
-    rows = {name: row for name, row in figures.items() if isinstance(row, dict)}
-    width = max(map(len, rows))
-    print(f"{'medians':<{width}}  {'records/s':>12}  {'CPU for each':>12}")
-    for name, row in rows.items():
-        cost = f"{row['cpu_us_each']:.2f} µs"
-        print(f"{name:<{width}}  {row['per_second']:>12,}  {cost:>12}")
+    rows = [
+        (name, row["per_second"], f"{row['cpu_us_each']:.2f} µs")
+        for name, row in figures.items()
+        if isinstance(row, dict)
+    ]
+    print(table_of(("MEDIANS", "RECORDS/S", "CPU-FOR-EACH"), rows))
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:
@@ -471,10 +472,7 @@ def _show_figures(figures: dict[str, Any], *, is_json: bool) -> None:
 
 
 def _print_figures(figures: dict[str, Any]) -> None:
-    width = max(map(len, figures))
-    for name, value in figures.items():
-        shown = f"{value:,}" if isinstance(value, int | float) else value
-        print(f"{name:<{width}}  {shown}")
+    print(table_of_figures(figures))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 main.py      the table of commands and the exit codes: start here
 terminal.py  everything that is printed
+tables.py    the printer of tables: one form for bytes, durations and times
 options.py   declarations of options
 verbs.py     declarations of verbs: options and handler
 parser.py    the argument parser of a command

@@ -1,4 +1,4 @@
-"""Parts shared by commands: the address and login of the cluster, and output as tables and JSON.
+"""Parts shared by commands: the address and login of the cluster, and output as JSON.
 
 Only this module declares and resolves the options of the connection.  An option precedes the
 environment, and the environment precedes a profile: see `bootstrap_of`.
@@ -7,16 +7,15 @@ environment, and the environment precedes a profile: see `bootstrap_of`.
 import argparse
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.imports import importing
 from ottla.cli.options import Declared, one_of, option
-from ottla.cli.terminal import Colour, say_block, say_json
+from ottla.cli.terminal import say_json
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import CLIENT_FILE, parse_bootstrap
-from ottla.model.visible_text import visible
 
 if TYPE_CHECKING:
     from ottla.cli.profiles import Profile
@@ -234,29 +233,6 @@ def print_json(value: Any) -> None:
     say_json(value, indent=2)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table with aligned columns: numbers to the right, texts to the left."""
-    say_block(table(headers, rows), colours={headers[0]: Colour.BOLD})
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table with aligned columns: numbers to the right, texts to the left, control
-    characters escaped."""
-    kept = [list(row) for row in rows]
-    texts = [[_shown(cell) for cell in row] for row in kept]
-    widths = [
-        max(len(header), *(len(row[column]) for row in texts)) if texts else len(header)
-        for column, header in enumerate(headers)
-    ]
-    is_number = [
-        bool(kept) and all(isinstance(row[column], int | float) for row in kept)
-        for column in range(len(headers))
-    ]
-    lines = [_line(headers, widths, is_number)]
-    lines += [_line(row, widths, is_number) for row in texts]
-    return "\n".join(lines)
-
-
 def number_of(text: str) -> float | None:
     """Parse a number such as 12.5, 5M (millions) or 5Mi (of 1,048,576).  Returns None for another
     text."""
@@ -271,18 +247,3 @@ def number_of(text: str) -> float | None:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural if needed."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
-    return "  ".join(
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, is_number, strict=True)
-    ).rstrip()
-
-
-def _shown(cell: object) -> str:
-    if isinstance(cell, float):
-        return f"{cell:,.1f}"
-    if isinstance(cell, list | tuple):
-        return visible(",".join(map(str, cell)))
-    return "-" if cell is None else visible(str(cell))

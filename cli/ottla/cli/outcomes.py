@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 
@@ -24,11 +25,15 @@ def show(
     refusals: Sequence[RefusedError] = (),
     *,
     command: str = "topic",
+    keys: Sequence[str] = (),
 ) -> None:
     """Print the successes as a table or JSON, then the refusals as notes. Raises the last
-    refusal."""
+    refusal.
+
+    `keys` are the names of the columns in JSON, if they are not those of the headers.
+    """
     if arguments.format == "json":
-        names = [header.lower().replace("-", "_") for header in headers]
+        names = keys or [header.lower().replace("-", "_") for header in headers]
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif rows or not refusals:
         print_table(headers, rows)

@@ -10,7 +10,7 @@ NO_COLOR disables them, FORCE_COLOR enables them.
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TextIO
 
@@ -69,6 +69,15 @@ def say_block(
     if colours and is_coloured(sys.stdout):
         shown = "\n".join(_painted(line, colours) for line in shown.split("\n"))
     print(shown, flush=is_flushed)
+
+
+def say_table(header: Sequence[str], rows: Sequence[str], *, is_note: bool = False) -> None:
+    """Print the lines of a table, which are safe to show; terminals get its header in bold."""
+    stream = sys.stderr if is_note else sys.stdout
+    titles = list(header)
+    if is_coloured(stream):
+        titles = [f"{Colour.BOLD}{line}{Colour.NONE}" for line in titles]
+    print("\n".join([*titles, *rows]), file=stream, flush=is_note)
 
 
 def say_verbatim(text: str) -> None:

@@ -21,6 +21,8 @@ install_hint.py       the command that installs an extra
 version.py            the version of all packages
 unicode_text.py       texts that UTF-8 cannot encode
 visible_text.py       texts of strangers, made safe to print
+amounts.py            bytes, durations and times as text
+text_tables.py        layout of tables, and the rule by which a wide one is fitted
 security/             credentials, tokens, access control entries
 quotas/               measured rates, and the limits of clients
 tls/                  certificates, and TLS contexts and streams

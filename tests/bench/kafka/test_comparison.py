@@ -103,7 +103,7 @@ def test_a_table_has_medians_spreads_ratio_and_verdict() -> None:
 
     head, first, second = as_table([row, unknown]).splitlines()
 
-    assert head.split() == ["row", "figure", "Ottla", "Kafka", "Ottla/Kafka"]
+    assert head.split() == ["ROW", "FIGURE", "OTTLA", "KAFKA", "OTTLA/KAFKA", "VERDICT"]
     assert "1,234,567 (1,000,000–2,000,000)  0.5 (0.25–1)" in first
     assert first.split()[-2:] == ["2.00", "better"]
     assert second.split()[-2:] == ["–", "undecided"]

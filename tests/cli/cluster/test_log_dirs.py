@@ -65,7 +65,7 @@ async def test_directories_and_replicas_are_shown_with_their_bytes(
             assert sum(row["role"] == "leader" for row in rows) == 2
             assert all(row["directory"] and not row["future"] for row in rows)
             assert await storage(admin, Namespace(**options, format="table")) == 0
-            assert capsys.readouterr().out.splitlines()[-1].endswith("bytes in 4 replicas")
+            assert capsys.readouterr().out.splitlines()[-1].endswith(" in 4 replicas")
 
 
 async def test_a_broker_or_a_topic_that_is_not_there_is_refused(

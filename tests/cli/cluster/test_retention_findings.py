@@ -16,7 +16,7 @@ ORDERS = TopicAges(
 def test_partitions_with_a_record_ahead_of_the_clock_are_named() -> None:
     (found,) = retention_findings([ORDERS], NOW_MS)
     assert (found.topic, found.partitions) == ("orders", [1, 3])
-    assert found.found == "2 partitions with records of up to 2023-11-15 00:13:20 UTC"
+    assert found.found == "2 partitions with records of up to 2023-11-15T00:13:20Z"
 
 
 def test_clocks_that_differ_a_little_are_no_finding() -> None:

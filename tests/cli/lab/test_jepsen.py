@@ -182,8 +182,12 @@ def test_a_matrix_goes_on_where_it_stopped(
         (("queue", "offsets"), ("power-cut-all",), True),
         (("group",), ("power-cut-all",), True),
     ]
-    lines = capsys.readouterr().out.splitlines()[-6:]
-    assert [line.endswith("(kept)") for line in lines] == [True] * 3 + [False] * 3
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if " × " in line][-6:]
+    assert [line.endswith("valid, kept") for line in lines] == [True] * 3 + [False] * 3
+    header, *rows = printed.out.splitlines()[-7:]
+    assert header.split()[:4] == ["WORKLOAD", "NEMESIS", "VERDICT", "OPS"]
+    assert rows[0].split() == ["queue", "kill", "valid", "1", "900", "3", "-"]
     run([*words[:-1], "30s"])
     assert len(done) == 9, "a longer run is another one"
 
@@ -200,7 +204,9 @@ def test_a_harness_that_breaks_costs_its_own_cells_only(
     assert run([*words, "--nemeses", "kill,pause"]) == UNKNOWN
     printed = capsys.readouterr()
     assert printed.err.count("the harness ended with code -11") == 2
+    assert "queue × kill: unknown, the harness broke" in printed.err
     assert [line.split()[:3] for line in printed.out.splitlines()] == [
+        ["WORKLOAD", "NEMESIS", "VERDICT"],
         ["queue", "kill", "unknown"],
         ["queue", "pause", "unknown"],
     ]

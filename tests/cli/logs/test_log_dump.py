@@ -43,7 +43,9 @@ def test_a_log_is_shown_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         str(len(BATCH)),
         "3",
         "none",
-        "5…6",
+        "1970-01-01T00:00:00.005Z",
+        "+1",
+        "ms",
         "-",
         "-",
         "ok",
@@ -56,8 +58,8 @@ def test_records_are_shown_when_asked_for(
     path = tmp_path / LOG
     path.write_bytes(BATCH)
     lines = dumped(capsys, str(path), "--records").splitlines()
-    assert lines[4].split() == ["7", "5", "key", "-", "value"]
-    assert lines[5].split() == ["8", "6", "null", "-", "0xff0a"]
+    assert lines[4].split() == ["7", "1970-01-01T00:00:00.005Z", "key", "-", "value"]
+    assert lines[5].split() == ["8", "1970-01-01T00:00:00.006Z", "null", "-", "0xff0a"]
 
 
 def test_json_holds_every_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ async def test_a_subscription_is_made_shown_changed_and_deleted(ask: CommandRunn
 
     (found,) = await ask.listed()
     assert found == {"name": "lag", "metrics": ["a.b.", "c"], "interval_ms": 90_000, "match": []}
-    assert (await ask("list")).splitlines()[1] == "lag   a.b.,c         90000  every client"
+    assert (await ask("list")).splitlines()[1] == "lag   a.b.,c       90 s  every client"
 
     await ask("delete", "lag")
 

@@ -1,13 +1,15 @@
 """Records that `ottla consume` takes from a fetch, and its output for each."""
 
 import argparse
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from ottla.cli.records.consume import records_of, wanted_of
 from ottla.cli.records.record_printer import Printer, ReadPosition
-from ottla.cli.topics.topic_verbs import described
+from ottla.cli.topics.topic_verbs import describe
 from ottla.client import ConsumerRecord
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
@@ -20,6 +22,7 @@ from ottla.wire.batch_builder import (
     build_end_transaction_marker,
 )
 from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -163,14 +166,21 @@ def test_json_is_what_kcat_prints(record: ConsumerRecord, line: str) -> None:
     assert printer.json(ReadPosition("t", 3, 0, None, leader=1), record) == line
 
 
-def test_a_topic_isdescribed_with_its_id_as_kafka_writes_it() -> None:
+async def test_a_topic_is_described_with_its_id_as_kafka_writes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     topic_id = uuid4()
     partition = MetadataResponsePartition(
         partition_index=0, leader_id=1, leader_epoch=2, replica_nodes=[1, 2], isr_nodes=[1]
     )
     topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
 
-    assert described(topic).splitlines() == [
+    async def metadata(names: list[str]) -> MetadataResponse:
+        return MetadataResponse(topics=[topic])
+
+    admin: Any = SimpleNamespace(cluster=SimpleNamespace(metadata=metadata))
+    assert await describe(admin, argparse.Namespace(names=["t"], format="table")) == 0
+    assert capsys.readouterr().out.splitlines() == [
         f"t  id {uuid_to_text(topic_id)}",
         "",
         "PARTITION  LEADER  EPOCH  REPLICAS  ISR  OFFLINE",

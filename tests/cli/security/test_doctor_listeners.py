@@ -114,8 +114,8 @@ async def test_names_from_the_wire_do_not_reach_a_terminal_raw(
 ) -> None:
     from datetime import UTC, datetime
 
-    from ottla.cli.common import print_table
     from ottla.cli.security.listener_findings import COLUMNS, ListenerFacts, judge
+    from ottla.cli.tables import print_table
 
     hostile = ListenerFacts(address="h:1", mechanisms=("\x1b]0;x\x07", "\u202eNIALP"))
     print_table(COLUMNS, [judge(hostile, datetime.now(UTC)).row])

@@ -25,7 +25,6 @@ from ottla.storage.directories.free_space import (
     FreeSpace,
     FreeSpaceChange,
     FreeSpaceLevel,
-    amount,
 )
 from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk import real_disk_driver as disk
@@ -199,22 +198,6 @@ def test_each_line_says_a_state_that_was_not_said_before_it(steps: list[tuple[st
         report = found.report(now_ms)
         assert bool(report.problems) is (found.state is FreeSpaceLevel.FULL)
         assert bool(report.warnings) is (found.state is FreeSpaceLevel.FILLING)
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 bytes"),
-        (1023, "1023 bytes"),
-        (1024, "1 KiB"),
-        (1536, "1.5 KiB"),
-        (999 * MIB, "999 MiB"),
-        (1023 * MIB, "1,023 MiB"),
-        (2048 * GIB, "2 TiB"),
-    ],
-)
-def test_byte_counts_are_formatted_with_units(size_bytes: int, text: str) -> None:
-    assert amount(size_bytes) == text
 
 
 # ---- the driver

@@ -10,6 +10,8 @@ from enum import StrEnum
 from statistics import median
 from typing import Any, NamedTuple
 
+from ottla.bench.tables import table_of
+
 OURS, THEIRS = "ottla", "kafka"
 SERVERS = (OURS, THEIRS)
 ROUNDS_MIN = 2
@@ -126,16 +128,12 @@ def take_rounds(
 def as_table(comparisons: Sequence[FigureComparison]) -> str:
     """Return the comparisons as a table of medians, each followed by the lowest and highest value
     in brackets."""
-    lines = [("row", "figure", "Ottla", "Kafka", "Ottla/Kafka", "")]
+    lines = []
     for each in comparisons:
         ratio = "–" if each.ratio is None else f"{each.ratio:.2f}"
         both = (shown(each.ours), shown(each.theirs))
         lines.append((each.row, each.figure, *both, ratio, each.verdict.value))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return table_of(("ROW", "FIGURE", "OTTLA", "KAFKA", "OTTLA/KAFKA", "VERDICT"), lines)
 
 
 def shown(spread: Spread) -> str:

@@ -40,6 +40,7 @@ from ottla.bench.kafka.security_rows import (
 from ottla.bench.kafka.security_servers import SecurityServer, make_certificate, open_pair
 from ottla.bench.kafka.turns import MeasurementRounds, load_average
 from ottla.bench.load import Progress
+from ottla.bench.tables import table_of
 
 ROWS = (*TLS_ROWS, *ENTRIES_ROWS)
 PLAIN_ROWS = {
@@ -80,10 +81,11 @@ class SecurityReport:
     def text(self) -> str:
         """Return the report as tables."""
         lines = [as_table(self.comparisons), "", "ratios, the median of each round's own:"]
-        width = max(map(len, self.costs))
-        for what, spreads in self.costs.items():
-            both = ", ".join(f"{one} {shown(spread)}" for one, spread in spreads.items())
-            lines.append(f"{what:{width}}  {both}")
+        rows = [
+            (what, ", ".join(f"{one} {shown(spread)}" for one, spread in spreads.items()))
+            for what, spreads in self.costs.items()
+        ]
+        lines.append(table_of(("FIGURE", "RATIO"), rows))
         before, after = self.load_averages
         lines += [
             "",

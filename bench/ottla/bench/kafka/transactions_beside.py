@@ -33,6 +33,7 @@ from ottla.bench.load import Load, Progress, make_topic
 from ottla.bench.local_cluster import open_local_cluster
 from ottla.bench.processes import usage_of
 from ottla.bench.result import Result
+from ottla.bench.tables import table_of
 
 FEW, MANY = 1, 50
 """Numbers of partitions of the two topics."""
@@ -141,10 +142,8 @@ def _rows_of(rounds: Sequence[Measured]) -> list[dict[str, Any]]:
 def _table_of(rounds: Sequence[Measured]) -> list[str]:
     if not _is_alone(rounds):
         return [as_table(compare(rounds, IS_HIGHER_BETTER))]
-    return [
-        f"{row:<14} {figure:<20} {median(values):>12,.6g}"
-        for row, figure, values in _values_of(rounds)
-    ]
+    rows = [(row, figure, f"{median(values):,.6g}") for row, figure, values in _values_of(rounds)]
+    return [table_of(("ROW", "FIGURE", "MEDIAN"), rows)]
 
 
 def _values_of(rounds: Sequence[Measured]) -> Iterator[tuple[str, str, list[float]]]:

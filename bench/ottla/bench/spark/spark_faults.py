@@ -29,6 +29,7 @@ import trio
 
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.spark.spark_faults_driver import QUERIES, SparkWork
+from ottla.bench.tables import table_of_figures
 from ottla.client import ProducerConfig, open_admin, open_producer
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -63,8 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps(figures))
     else:
-        for name, value in figures.items():
-            print(f"{name:32} {value}")
+        print(table_of_figures(figures))
     return HEALTHY if is_clean(figures) else UNHEALTHY
 
 

@@ -22,6 +22,7 @@ import trio
 from ottla.bench.load import Load, produce
 from ottla.bench.processes import tree_seconds
 from ottla.bench.spark.spark_session import jvm_pid, open_spark
+from ottla.bench.tables import table_of
 from ottla.bench.topics import RunTopics, open_topics
 from ottla.client import TopicPartition, open_admin
 from ottla.model.errors import ErrorCode, RefusedError
@@ -191,10 +192,8 @@ def _show(runs: dict[MeasuredQuery, list[QueryCost]], arguments: argparse.Namesp
     if arguments.format == "json":
         print(json.dumps(rows))
         return
-    widths = {name: max(len(name), *(len(_text(row[name])) for row in rows)) for name in rows[0]}
-    print("  ".join(f"{name:>{width}}" for name, width in widths.items()))
-    for row in rows:
-        print("  ".join(f"{_text(row[name]):>{width}}" for name, width in widths.items()))
+    headers = [name.upper().replace("_", "-") for name in rows[0]]
+    print(table_of(headers, [list(row.values()) for row in rows]))
 
 
 def _row(
@@ -219,7 +218,3 @@ def _row(
             median(other.cpu_s / own.cpu_s for own, other in zip(ours, found, strict=True)), 2
         ),
     }
-
-
-def _text(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int | float) else str(value)

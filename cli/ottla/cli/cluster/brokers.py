@@ -23,12 +23,9 @@ from ottla.cli.cluster.survey import (
     partitions_of,
     registered,
 )
-from ottla.cli.common import (
-    counted,
-    print_json,
-    print_table,
-)
+from ottla.cli.common import counted, print_json
 from ottla.cli.options import option
+from ottla.cli.tables import ByteCount, header_of, print_table
 from ottla.cli.terminal import say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
@@ -52,6 +49,7 @@ COLUMNS = (
     "bytes",
     "free_bytes",
 )
+SIZES = ("bytes", "free_bytes")
 DRAIN_TIMEOUT_S = 40.0
 """Longest wait for the answer to a drain.  With less, the command gives up before the broker can
 report that the controller is slow."""
@@ -69,8 +67,7 @@ async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json(rows)
     else:
-        headers = [column.upper().replace("_", "-") for column in COLUMNS]
-        print_table(headers, [[row[column] for column in COLUMNS] for row in rows])
+        print_table(list(map(header_of, COLUMNS)), [_cells(row) for row in rows])
     return 0
 
 
@@ -84,12 +81,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json({**row, "reasons": reasons, "node": asdict(broker)})
         return 0
-    for column in COLUMNS:
-        say(f"{column.replace('_', ' '):<16}  {'-' if row[column] is None else row[column]}")
-    for reason in reasons:
-        say(f"{'reason':<16}  {reason}")
-    for warning in broker.warnings:
-        say(f"{'warning':<16}  {warning}")
+    facts: list[tuple[str, object]] = list(zip(COLUMNS, _cells(row), strict=True))
+    facts += [("reason", reason) for reason in reasons]
+    facts += [("warning", warning) for warning in broker.warnings]
+    print_table(("FACT", "VALUE"), [(name.replace("_", " "), value) for name, value in facts])
     say()
     numbers = sorted(broker.metrics.items())
     whole = [(name, int(value) if value.is_integer() else value) for name, value in numbers]
@@ -171,6 +166,13 @@ def _row(
         "bytes": size_bytes,
         "free_bytes": broker.usable_bytes,
     }
+
+
+def _cells(row: dict[str, Any]) -> list[object]:
+    return [
+        ByteCount(row[column]) if column in SIZES and row[column] is not None else row[column]
+        for column in COLUMNS
+    ]
 
 
 VERBS = (

@@ -9,18 +9,11 @@ from pathlib import Path
 
 from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
 from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
-from ottla.cli.common import (
-    CONNECTION,
-    FORMAT,
-    bootstrap_of,
-    counted,
-    print_json,
-    print_table,
-    run_async,
-)
+from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, counted, print_json, run_async
 from ottla.cli.options import option
 from ottla.cli.security import certificate_findings, listener_findings
 from ottla.cli.security.doctor_certificates import look_at_file
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.cli.verbs import verb
 from ottla.client.admin import open_admin
@@ -42,7 +35,7 @@ from ottla.pipeline.doctor.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 UNHEALTHY = 2
 MAX_TIMESTAMP = -3
 """Timestamp of a ListOffsets request that means the record with the largest timestamp (KIP-734)."""
-COLUMNS = ("QUESTION", "STATE", "FOUND", "WHAT TO DO")
+COLUMNS = ("QUESTION", "STATE", "FOUND", "CURE")
 
 
 async def _look_at_retention(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from ottla.cli.cluster.survey import (
     SurveyedQuorum,
 )
 from ottla.cli.common import counted
+from ottla.model.amounts import duration
 from ottla.model.settings.quorum import QuorumConfig
 
 SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
@@ -168,11 +169,3 @@ def broker_standing(broker: SurveyedBroker) -> str:
     if broker.is_fenced:
         return "fenced"
     return "unreachable" if broker.failure else "active"
-
-
-def duration(ms: int) -> str:
-    """Return a duration in words."""
-    seconds = ms / 1000
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"

@@ -8,8 +8,9 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.options import option
+from ottla.cli.tables import ByteCount, print_table
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin_parts.admin_brokers import BrokerCalls, LogDirDescription
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
@@ -129,13 +130,17 @@ def _directory_rows(one: BrokerDirectories) -> Iterator[tuple[object, ...]]:
             one.broker,
             directory.path,
             _state(directory),
-            directory.total_bytes,
-            directory.usable_bytes,
+            _size(directory.total_bytes),
+            _size(directory.usable_bytes),
             len(present),
-            sum(replica.size_bytes for replica in replicas),
+            ByteCount(sum(replica.size_bytes for replica in replicas)),
             max((replica.offset_lag for replica in replicas), default=0),
             len(replicas) - len(present),
         )
+
+
+def _size(size_bytes: int | None) -> ByteCount | None:
+    return None if size_bytes is None else ByteCount(size_bytes)
 
 
 def _replica_rows(one: BrokerDirectories) -> Iterator[tuple[object, ...]]:
@@ -148,7 +153,7 @@ def _replica_rows(one: BrokerDirectories) -> Iterator[tuple[object, ...]]:
                 one.broker,
                 directory.path,
                 *partition,
-                replica.size_bytes,
+                ByteCount(replica.size_bytes),
                 replica.offset_lag,
                 future,
             )

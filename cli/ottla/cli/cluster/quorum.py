@@ -5,11 +5,9 @@ import argparse
 from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
-from ottla.cli.common import (
-    print_json,
-    table,
-)
-from ottla.cli.terminal import note, say_block
+from ottla.cli.common import print_json
+from ottla.cli.tables import Milliseconds, print_table
+from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 
@@ -17,10 +15,10 @@ UNHEALTHY = 2
 COLUMNS = (
     "ID",
     "ROLE",
-    "LOG END",
+    "LOG-END",
     "LAG",
-    "FETCHED MS AGO",
-    "CAUGHT UP MS AGO",
+    "FETCHED-AGO",
+    "CAUGHT-UP-AGO",
     "ADDRESS",
     "DIRECTORY",
 )
@@ -34,23 +32,22 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})
     elif not quorum.failure:
-        say_block(shown(quorum))
+        _say_quorum(quorum)
     for reason in reasons if arguments.format == "table" else ():
         note(f"ottla quorum: {reason}")
     return UNHEALTHY if reasons else 0
 
 
-def shown(quorum: SurveyedQuorum) -> str:
-    """Return the quorum as text for people."""
+def _say_quorum(quorum: SurveyedQuorum) -> None:
+    """Print the quorum and its replicas."""
     rows = [
         _row(replica, "leader" if replica.id == quorum.leader_id else "voter")
         for replica in quorum.voters
     ]
     rows += [_row(replica, "observer") for replica in quorum.observers]
-    return (
-        f"leader {quorum.leader_id}, epoch {quorum.epoch}, "
-        f"high watermark {quorum.high_watermark}\n\n{table(COLUMNS, rows)}"
-    )
+    say(f"leader {quorum.leader_id}, epoch {quorum.epoch}, high watermark {quorum.high_watermark}")
+    say()
+    print_table(COLUMNS, rows)
 
 
 def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
@@ -59,11 +56,15 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
         role,
         replica.log_end_offset,
         replica.lag,
-        replica.last_fetch_ms_ago,
-        replica.last_caught_up_ms_ago,
+        _ago(replica.last_fetch_ms_ago),
+        _ago(replica.last_caught_up_ms_ago),
         replica.address or None,
         replica.directory_id or None,
     )
+
+
+def _ago(span_ms: int | None) -> Milliseconds | None:
+    return None if span_ms is None else Milliseconds(span_ms)
 
 
 VERBS = (admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from ottla.cli.common import counted
+from ottla.model.amounts import moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
 """Largest normal lead of a timestamp over our clock, in ms. The broker's log uses the same
 limit."""
 
-COLUMNS = ("TOPIC", "STATE", "FOUND", "WHAT TO DO")
+COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class RetentionFinding:
     @property
     def found(self) -> str:
         """The finding as a sentence."""
-        at = datetime.fromtimestamp(self.newest_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"{counted(len(self.partitions), 'partition')} with records of up to {at}"
+        partitions = counted(len(self.partitions), "partition")
+        return f"{partitions} with records of up to {moment(self.newest_ms)}"
 
 
 def retention_findings(topics: Sequence[TopicAges], now_ms: int) -> Iterator[RetentionFinding]:

@@ -10,20 +10,14 @@ import trio
 
 from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
 from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedQuorum, survey
-from ottla.cli.common import (
-    CONNECTION,
-    FORMAT,
-    bootstrap_of,
-    print_json,
-    run_async,
-    table,
-)
+from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, print_json, run_async
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import table
 from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
+from ottla.model.amounts import amount
 from ottla.model.errors import ConfigError, RefusedError, code_of
-from ottla.storage.directories.free_space import amount
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from uuid import UUID
 
 from ottla.cli.cluster.add_scram import first_credential
-from ottla.cli.common import print_table, run_async
+from ottla.cli.common import run_async
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import say
 from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError

@@ -22,11 +22,12 @@ from ottla.cli.cluster.cluster_file import (
 )
 from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
-from ottla.cli.common import DIRECTORY_DEFAULT, table
+from ottla.cli.common import DIRECTORY_DEFAULT
 from ottla.cli.imports import importing_for_good
 from ottla.cli.options import Declared, option
 from ottla.cli.own_command import own_command
-from ottla.cli.terminal import note, say_block
+from ottla.cli.tables import table
+from ottla.cli.terminal import Colour, note, say_block
 from ottla.model.errors import ConfigError
 from ottla.node.local.interrupts_driver import interrupt
 from ottla.node.local.private_files_driver import restrict_umask
@@ -122,7 +123,7 @@ def _serve(cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str) -
 
 
 def _say_report(text: str) -> None:
-    say_block(text, is_flushed=True)
+    say_block(text, is_flushed=True, colours={"NODE": Colour.BOLD})
 
 
 def _report(plan: ClusterPlan, seconds: float, end: str) -> str:

@@ -8,18 +8,12 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import (
-    CONNECTION,
-    FORMAT,
-    ISOLATION,
-    counted,
-    print_json,
-    print_table,
-)
+from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import clear_screen, note, say
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin

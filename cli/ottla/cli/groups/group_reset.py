@@ -3,10 +3,11 @@
 import argparse
 from datetime import datetime
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.groups.group_view import committed_offsets
 from ottla.cli.options import Declared, one_of, option
+from ottla.cli.tables import print_table
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import FORMAT, print_json, print_table
+from ottla.cli.common import FORMAT, print_json
 from ottla.cli.lab.jepsen_plan import HARNESS, code_of, names_of, plan_of
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import header_of, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import Handler, Verb, verb
 from ottla.jepsen.processes.runs import run_plan
@@ -88,11 +89,10 @@ def _list(arguments: argparse.Namespace) -> int:
         return 0
     print_table(("WORKLOAD", "WHAT"), [list(row.values()) for row in workloads])
     say()
-    print_table(("NEMESIS", "WHAT", "NOT HERE"), [list(row.values()) for row in nemeses])
+    print_table(("NEMESIS", "WHAT", "NOT-HERE"), [list(row.values()) for row in nemeses])
     if runs:
         say()
-        headers = [name.upper().replace("_", " ") for name in runs[0]]
-        print_table(headers, [list(row.values()) for row in runs])
+        print_table(list(map(header_of, runs[0])), [list(row.values()) for row in runs])
     else:
         note(f"no runs in {arguments.store}")
     return 0

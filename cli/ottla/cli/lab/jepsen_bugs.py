@@ -4,9 +4,10 @@ expected anomaly."""
 import argparse
 from typing import Any
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.lab.jepsen_plan import INVALID
 from ottla.cli.lab.jepsen_runs import run_in_child
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError
 

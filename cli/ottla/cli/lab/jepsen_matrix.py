@@ -1,5 +1,5 @@
-"""`ottla jepsen run-all`: runs every workload under every nemesis, prints one line for each cell,
-and writes the matrix page.
+"""`ottla jepsen run-all`: runs every workload under every nemesis, prints a table of all cells, and
+writes the matrix page.
 
 A cell that has a verdict from a run of at least the planned length is not run again. Each run is a
 process of its own, so that a crash, even in a library, affects only the cells of that run.
@@ -14,7 +14,8 @@ from ottla.cli.common import print_json
 from ottla.cli.lab.jepsen_plan import code_of, names_of, plan_of
 from ottla.cli.lab.jepsen_runs import run_in_child
 from ottla.cli.lab.jepsen_view import WORDS, recovery_of
-from ottla.cli.terminal import note, say
+from ottla.cli.tables import print_table
+from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.jepsen.processes.store import RunDirectory, Store
 
 ALL = "all"
+COLUMNS = ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "FAULTS", "RECOVERY-P99")
 
 
 def run_all(arguments: argparse.Namespace) -> int:
@@ -33,7 +35,7 @@ def run_all(arguments: argparse.Namespace) -> int:
     cells: list[dict[str, Any]] = []
     try:
         for plan in _plans(arguments):
-            cells += _cells(plan, store, again=arguments.again, form=arguments.format)
+            cells += _cells(plan, store, again=arguments.again)
     finally:
         # The page is also written after an interrupt, so that it has the runs completed so far.
         if arguments.store.is_dir():
@@ -41,6 +43,8 @@ def run_all(arguments: argparse.Namespace) -> int:
             note(f"the matrix: {page}")
     if arguments.format == "json":
         print_json(cells)
+    else:
+        print_table(COLUMNS, [_row(found) for found in cells])
     return code_of(cells)
 
 
@@ -69,20 +73,20 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[dict[str, Any]]:
+def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, Any]]:
     """Run the workloads of a plan that have no verdict yet. Returns the results of all cells of the
     plan."""
     kept = {name: None if again else _kept(plan, name, store) for name in plan.workloads}
     missing = tuple(name for name, run in kept.items() if run is None)
     results = {name: run.results() for name, run in kept.items() if run is not None}
     for name, found in results.items():
-        _print_line(name, found, form, is_kept=True)
+        _note_cell(name, found, is_kept=True)
     if missing:
         wanted = replace(plan, workloads=missing)
         new = run_in_child(wanted, store.root)
         for name, found in zip(missing, new or _broken(wanted), strict=True):
             results[name] = found
-            _print_line(name, found, form)
+            _note_cell(name, found)
     return [results[name] for name in plan.workloads]
 
 
@@ -102,20 +106,24 @@ def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | Non
     return None if run.test()["course"]["is_interrupted"] else run
 
 
-def _print_line(workload: str, found: dict[str, Any], form: str, *, is_kept: bool = False) -> None:
-    figures = found["figures"]
-    line = (
-        f"{workload:<13} {'+'.join(found['nemesis']):<24} {WORDS[found['valid']]:<8}"
-        f" {figures['operations']:>8,} ops {figures['ops_per_s']:>7,.0f}/s"
-        f" {figures['faults']:>3} faults"
-    )
-    if recovery_of(found) is not None:
-        line += f"  recovery p99 {recovery_of(found)}"
+def _note_cell(workload: str, found: dict[str, Any], *, is_kept: bool = False) -> None:
+    """Report a cell as soon as it has its results."""
+    line = f"{workload} × {'+'.join(found['nemesis'])}: {WORDS[found['valid']]}"
     if is_kept:
-        line += "  (kept)"
+        line += ", kept"
     elif found["reason"]:
-        line += f"  {found['reason']}"
-    if form == "json":
-        note(line)
-    else:
-        say(line, is_flushed=True)
+        line += f", {found['reason']}"
+    note(line)
+
+
+def _row(found: dict[str, Any]) -> list[Any]:
+    figures = found["figures"]
+    return [
+        found["workload"],
+        "+".join(found["nemesis"]),
+        WORDS[found["valid"]],
+        figures["operations"],
+        round(figures["ops_per_s"]),
+        figures["faults"],
+        recovery_of(found),
+    ]

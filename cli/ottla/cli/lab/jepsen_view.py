@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import counted, print_json, print_table
+from ottla.cli.common import counted, print_json
+from ottla.cli.tables import Milliseconds, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def show_results(
         print_json([{"directory": str(where.path), **found} for where, found in rows])
         return
     print_table(
-        ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "OK", "INFO", "FAULTS", "RECOVERY P99"),
+        ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "OK", "INFO", "FAULTS", "RECOVERY-P99"),
         [_row(found) for found in results],
     )
     for directory, found in zip(directories, results, strict=True):
@@ -83,10 +84,10 @@ def show_results(
         say(f"  again: {command}")
 
 
-def recovery_of(found: dict[str, Any]) -> str | None:
-    """Return the recovery time in the results as text."""
+def recovery_of(found: dict[str, Any]) -> Milliseconds | None:
+    """Return the recovery time in the results."""
     seconds = found["figures"].get("recovery_p99_s")
-    return None if seconds is None else f"{seconds:.1f} s"
+    return None if seconds is None else Milliseconds(1_000 * seconds)
 
 
 def _row(found: dict[str, Any]) -> list[Any]:

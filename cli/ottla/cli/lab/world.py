@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import FORMAT, print_json, print_table
+from ottla.cli.common import FORMAT, print_json
 from ottla.cli.lab import world_fuzz, world_soak
 from ottla.cli.options import one_of, option
+from ottla.cli.tables import Milliseconds, header_of, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
 from ottla.cli.times import parse_duration
 from ottla.cli.verbs import verb
@@ -140,10 +141,17 @@ def _bugs(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json({"mutants": rows, "missed": missed})
     else:
-        columns = ("name", "engine", "subject", "seed", "seconds", "invariant", "sentence")
+        columns = ("name", "engine", "subject", "seed", "invariant", "sentence")
         print_table(
-            [column.upper() for column in columns],
-            [[row[column] for column in columns] for row in rows],
+            [*map(header_of, columns[:4]), "TOOK", *map(header_of, columns[4:])],
+            [
+                [
+                    *(row[column] for column in columns[:4]),
+                    Milliseconds(1_000 * row["seconds"]),
+                    *(row[column] for column in columns[4:]),
+                ]
+                for row in rows
+            ],
         )
         say(f"{len(rows) - len(missed)} of {len(rows)} found")
     return FOUND if missed else 0

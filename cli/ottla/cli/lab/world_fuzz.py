@@ -8,8 +8,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import FORMAT, print_json, print_table
+from ottla.cli.common import FORMAT, print_json
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import Milliseconds, header_of, print_table
 from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
@@ -99,9 +100,17 @@ def _report(reports: "list[FuzzReport]", arguments: argparse.Namespace) -> int:
         ]
         print_json({"targets": rows, "findings": found})
     else:
+        names = [name for name in rows[0] if name not in ("seconds", "slowest_ms")]
         print_table(
-            [name.upper().replace("_", " ") for name in rows[0]],
-            [list(row.values()) for row in rows],
+            [*map(header_of, names), "TOOK", "SLOWEST"],
+            [
+                [
+                    *(row[name] for name in names),
+                    Milliseconds(1_000 * row["seconds"]),
+                    Milliseconds(row["slowest_ms"]),
+                ]
+                for row in rows
+            ],
         )
     for finding in findings:
         path = add_kept(arguments.keep, finding.target, finding.data, finding.what)

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import header_of, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, say_block, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.signal_handlers_driver import signal_handlers
@@ -168,7 +169,7 @@ def _print(facts: dict[str, Any], form: str) -> None:
     elif form == "markdown":
         say_block(markdown_of(facts).removesuffix("\n"))
     else:
-        print_table([header.upper() for header in HEADERS], cells_of(facts))
+        print_table(list(map(header_of, HEADERS)), cells_of(facts))
         for line in (words_of(facts), *notes_of(facts)):
             say(line)
 

@@ -16,18 +16,13 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import (
-    FORMAT,
-    counted,
-    print_json,
-    print_table,
-    run_async,
-)
+from ottla.cli.common import FORMAT, counted, print_json, run_async
 from ottla.cli.confirmation import CONFIRMATION, confirm
 from ottla.cli.logs.log_verify import DRAW_INTERVAL_S, Bar
 from ottla.cli.logs.preview_disk import FileChange, PreviewDisk
 from ottla.cli.main import OK, UNHEALTHY
 from ottla.cli.options import option
+from ottla.cli.tables import ByteCount, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, OttlaError
@@ -143,14 +138,14 @@ def _show(directory: Path, recovery: OfflineRecovery, changes: list[FileChange])
         (
             change.action,
             os.path.relpath(change.path, directory),
-            change.before_bytes,
-            change.after_bytes,
+            _size(change.before_bytes),
+            _size(change.after_bytes),
             _effect(change),
         )
         for change in changes
     ]
     if rows:
-        print_table(("ACTION", "FILE", "BYTES", "BYTES AFTER", "EFFECT"), rows)
+        print_table(("ACTION", "FILE", "BEFORE", "AFTER", "EFFECT"), rows)
     for partition, why in recovery.corrupt.items():
         say(f"{partition} stays offline: {why}")
     lost_bytes = sum(map(_lost_bytes, changes))
@@ -159,6 +154,10 @@ def _show(directory: Path, recovery: OfflineRecovery, changes: list[FileChange])
         f"{counted(len(recovery.corrupt), 'partition')} offline, "
         f"{lost_bytes:,} bytes of logs cut off"
     )
+
+
+def _size(size_bytes: int | None) -> ByteCount | None:
+    return None if size_bytes is None else ByteCount(size_bytes)
 
 
 def _lost_bytes(change: FileChange) -> int:

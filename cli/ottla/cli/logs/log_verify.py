@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.cli.common import FORMAT, counted, print_json, print_table
+from ottla.cli.common import FORMAT, counted, print_json
 from ottla.cli.logs.log_rows import kind_of, rows_of, topic_ids_beside
 from ottla.cli.logs.read_only import DirectoryFiles, note_if_in_use, open_read_only
 from ottla.cli.main import OK, UNHEALTHY
 from ottla.cli.options import option
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import draw, is_watched, say, wipe
 from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError

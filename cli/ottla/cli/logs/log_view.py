@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
-from ottla.cli.common import table
+from ottla.cli.tables import Moment, header_of, print_table
 from ottla.cli.terminal import say, say_block
+from ottla.model.amounts import duration, moment
 from ottla.model.visible_text import visible_json
 from ottla.storage.inspection.batch_walk import BatchRow, Problem
 from ottla.storage.inspection.dump import Entry, RecordRow, Row
@@ -192,25 +193,25 @@ def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
     while chunk := list(islice(rows, TABLE_ROWS_MAX)):
         row_count += len(chunk)
         damage_count += sum(map(is_damage, chunk))
-        say_block("\n".join(lines_of(chunk, form)))
+        _show_rows(chunk, form)
     if not row_count:
         say("  empty")
     return damage_count > 0
 
 
-def lines_of(rows: list[Row | Entry], form: Form) -> Iterator[str]:
-    """Yield the lines of tables; adjacent rows of one kind form one table."""
+def _show_rows(rows: list[Row | Entry], form: Form) -> None:
+    """Print rows as tables; adjacent rows of one kind form one table."""
     for kind, group in groupby(rows, type):
         members = list(group)
         if kind is Problem:
-            yield from (f"  !! at {row[0]}: {row[1]}" for row in members)
+            for row in members:
+                say(f"  !! at {row[0]}: {row[1]}")
             continue
-        indent = "      " if kind is RecordRow else "  "
-        columns, cells = _cells_of(members, form)
-        yield from (indent + line for line in table(columns, cells).splitlines())
+        columns, cells = cells_of(members, form)
+        print_table(columns, cells, indent=6 if kind is RecordRow else 2)
 
 
-def _cells_of(
+def cells_of(
     rows: list[Row | Entry], form: Form
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     """Return the columns and cells of rows of one kind."""
@@ -232,11 +233,19 @@ def _cells_of(
 
 def _titles(row: tuple[object, ...]) -> tuple[str, ...]:
     names: tuple[str, ...] = getattr(row, "_fields", ())
-    return tuple(name.upper().replace("_", " ") for name in names)
+    return tuple(header_of(name.removesuffix("_ms")) for name in names)
 
 
 def _cells(row: tuple[object, ...], form: Form) -> tuple[object, ...]:
-    return tuple("-" if value is None else _text(value, form) for value in row)
+    names: tuple[str, ...] = getattr(row, "_fields", ())
+    return tuple(
+        Moment(value)
+        if name.endswith("_ms") and isinstance(value, int)
+        else None
+        if value is None
+        else _text(value, form)
+        for name, value in zip(names, row, strict=True)
+    )
 
 
 def _batch_cells(row: BatchRow) -> tuple[object, ...]:
@@ -259,11 +268,20 @@ def _batch_cells(row: BatchRow) -> tuple[object, ...]:
         row.size_bytes,
         row.leader_epoch,
         row.codec,
-        f"{row.base_timestamp}…{row.max_timestamp}",
+        _times(row),
         producer if row.producer_id >= 0 else "-",
         ",".join(flags) or "-",
         "ok" if row.is_crc_valid else "WRONG",
     )
+
+
+def _times(row: BatchRow) -> str:
+    """Return the first timestamp of a batch, and the distance to its last one."""
+    base = "-" if row.base_timestamp == -1 else moment(row.base_timestamp)
+    span_ms = row.max_timestamp - row.base_timestamp
+    if row.max_timestamp < 0 or span_ms == 0:
+        return base
+    return f"{base} +{duration(span_ms)}" if span_ms > 0 else f"{base} -{duration(-span_ms)}"
 
 
 def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
@@ -277,7 +295,7 @@ def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
         value = _text(row.value, form)
     headers = " ".join(f"{name}={_text(content, form)}" for name, content in row.headers)
     key = "-" if row.control is not None else _text(row.key, form)
-    return row.offset, row.timestamp_ms, key, headers or "-", value
+    return row.offset, Moment(row.timestamp_ms), key, headers or "-", value
 
 
 def _text(value: object, form: Form) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import ByteCount, Milliseconds, print_table
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import ClientInstanceDescription
@@ -20,15 +21,15 @@ UNREACHABLE = 3
 BROKER_TIMEOUT_S = 5.0
 """Longest wait for one broker, in seconds. The clients of a slower broker are not shown."""
 COLUMNS = (
-    "CLIENT INSTANCE",
+    "CLIENT-INSTANCE",
     "CLIENT",
     "SOFTWARE",
     "FROM",
     "BROKER",
-    "INTERVAL MS",
+    "INTERVAL",
     "PUSHES",
     "BYTES",
-    "PUSHED MS AGO",
+    "PUSHED-AGO",
     "STATE",
 )
 
@@ -118,9 +119,9 @@ def _cells(client: ClientInstanceDescription) -> tuple[object, ...]:
         f"{client.software_name} {client.software_version}".strip() or None,
         f"{client.source_address}:{client.source_port}",
         client.node,
-        client.interval_ms,
+        Milliseconds(client.interval_ms),
         client.push_count,
-        client.push_bytes,
-        client.last_push_ms_ago,
+        ByteCount(client.push_bytes),
+        None if client.last_push_ms_ago is None else Milliseconds(client.last_push_ms_ago),
         state_of(client),
     )

@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.common import print_json, print_table
+from ottla.cli.common import print_json
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import Milliseconds, print_table
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_duration
 from ottla.cli.topics.change_arguments import DRY_RUN
@@ -31,8 +32,12 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json([as_json(one) for one in found])
     else:
-        rows = [(one.name, *_cells(one).values()) for one in found]
-        print_table(("NAME", "METRICS", "INTERVAL MS", "CLIENTS"), rows)
+        rows = [
+            (one.name, cells[METRICS], Milliseconds(one.interval_ms), cells[MATCH])
+            for one in found
+            for cells in [_cells(one)]
+        ]
+        print_table(("NAME", "METRICS", "INTERVAL", "CLIENTS"), rows)
     return 0
 
 

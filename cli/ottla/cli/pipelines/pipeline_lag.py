@@ -9,16 +9,9 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.common import (
-    CONNECTION,
-    FORMAT,
-    ISOLATION,
-    bootstrap_of,
-    print_json,
-    print_table,
-    run_async,
-)
+from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, bootstrap_of, print_json, run_async
 from ottla.cli.options import Declared, option
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import clear_screen
 from ottla.pipeline.run.progress import SHADOW_PREFIX
 from ottla.wire.offset_timestamps import LATEST

@@ -5,9 +5,10 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import CONNECTION, print_table
+from ottla.cli.common import CONNECTION
 from ottla.cli.options import Declared, option
 from ottla.cli.pipelines.export import read_options, value_type_option
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, say_block, say_json
 from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
@@ -99,7 +100,7 @@ def show(reader: "pa.RecordBatchReader", form: str) -> None:
             if len(shown) > TABLE_ROWS_MAX:
                 break
     if form == "table":
-        print_table(names, shown[:TABLE_ROWS_MAX])
+        print_table(names, shown[:TABLE_ROWS_MAX], are_headers_data=True)
         if len(shown) > TABLE_ROWS_MAX:
             note(f"the first {TABLE_ROWS_MAX:,} rows; --format csv or json prints all of them")
 

@@ -13,6 +13,7 @@ from ottla.cli.common import (
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.quotas.quota_files import changes_to, exported, imported, owner_of
+from ottla.cli.tables import Milliseconds
 from ottla.cli.terminal import say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
@@ -24,7 +25,10 @@ from ottla.model.settings.quotas import CLIENT_KEYS
 COLUMNS = ("USER", "CLIENT-ID", "IP", "KEY", "LIMIT")
 EXPLAIN_COLUMNS = ("KEY", "USER", "CLIENT-ID", "LIMIT", "HOLDS")
 USAGE_COLUMNS = (
-    "BROKER", "USER", "CLIENT-ID", "KEY", "RATE", "LIMIT", "PERCENT", "THROTTLED-S",
+    "BROKER", "USER", "CLIENT-ID", "KEY", "RATE", "LIMIT", "PERCENT", "THROTTLED",
+)  # fmt: skip
+USAGE_KEYS = (
+    "broker", "user", "client_id", "key", "rate", "limit", "percent", "throttled_s",
 )  # fmt: skip
 DEFAULT = "<default>"
 """Name that Kafka's tools use for the default of an entity type."""
@@ -85,7 +89,8 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the usage of clients with a limit on each broker that answers, the longest throttled
     first."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
-    rows, refusals = [], []
+    rows: list[tuple[object, ...]] = []
+    refusals = []
     for node in nodes:
         try:
             found = await admin.describe_quota_usage(node, count_max=arguments.limit)
@@ -94,10 +99,14 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
             continue
         for one in sorted(found, key=lambda one: (-one.throttle_ms, -one.rate / one.limit)):
             of_limit = round(100 * one.rate / one.limit, 1)
-            throttled_s = round(one.throttle_ms / 1_000, 3) if one.throttle_ms else None
+            throttled: object = None
+            if one.throttle_ms:
+                is_json = arguments.format == "json"
+                throttled_s = round(one.throttle_ms / 1_000, 3)
+                throttled = throttled_s if is_json else Milliseconds(one.throttle_ms)
             rate = round(one.rate, 3)
             rows.append(
-                (node, one.user, one.client_id, one.key, rate, one.limit, of_limit, throttled_s)
+                (node, one.user, one.client_id, one.key, rate, one.limit, of_limit, throttled)
             )
     show(
         arguments,
@@ -105,6 +114,7 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
         [_readable(arguments, row) for row in rows],
         refusals,
         command="quota",
+        keys=USAGE_KEYS,
     )
     return 0
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from ottla.model.amounts import moment
 from ottla.model.tls.certificate import Certificate
 from ottla.model.tls.context_driver import TlsMaterial
 
 RENEW_WITHIN = timedelta(days=30)
 """Remaining validity below which a certificate should be renewed."""
 
-COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID UNTIL", "STATE", "WHAT TO DO")
+COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID-UNTIL", "STATE", "CURE")
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
 
@@ -28,7 +29,9 @@ class CertificateFinding:
     @property
     def row(self) -> tuple[object, ...]:
         """The finding as a row of the table."""
-        until = "-" if self.valid_until is None else f"{self.valid_until:%Y-%m-%d}"
+        until = None
+        if self.valid_until is not None:
+            until = moment(round(self.valid_until.timestamp() * 1_000))
         return (
             self.where,
             self.subject,

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ottla.cli.security.certificate_findings import FAILED, OK, RENEW_WITHIN, WARNING
+from ottla.model.amounts import moment
 from ottla.model.tls.certificate import Certificate
 
-COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID UNTIL", "LOGIN", "STATE", "WHAT TO DO")
+COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID-UNTIL", "LOGIN", "STATE", "CURE")
 READABLE_MECHANISMS = ("PLAIN", "OAUTHBEARER")
 """Mechanisms that send the password, or a bearer token, in readable form."""
 
@@ -58,7 +59,7 @@ class ListenerFinding:
         if certificate is not None:
             names = ", ".join(certificate.names)
             shown = f"{certificate.subject} ({names})" if names else certificate.subject
-            until = f"{certificate.not_after:%Y-%m-%d}"
+            until = moment(round(certificate.not_after.timestamp() * 1_000))
         is_silent = facts.problem and not facts.tls_version
         return (
             facts.address,

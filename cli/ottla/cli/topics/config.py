@@ -4,14 +4,10 @@ import argparse
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from ottla.cli.common import (
-    CONNECTION,
-    FORMAT,
-    print_json,
-    print_table,
-)
+from ottla.cli.common import CONNECTION, FORMAT, print_json
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.cli.topics.change_arguments import CHANGE_OPTIONS
 from ottla.cli.topics.config_changes import (
@@ -135,7 +131,7 @@ def _show_differences(
     if arguments.format == "json":
         print_json([{"key": key, **dict(zip(names, both, strict=True))} for key, *both in rows])
     else:
-        print_table(("KEY", *names), rows)
+        print_table(("KEY", *names), rows, are_headers_data=True)
 
 
 def _entities(arguments: argparse.Namespace) -> list[Entity]:

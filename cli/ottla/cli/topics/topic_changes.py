@@ -4,9 +4,10 @@ import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.common import counted, table
+from ottla.cli.common import counted
 from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import meaning_of, show
+from ottla.cli.tables import note_table
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
@@ -167,7 +168,7 @@ async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     is_held = bool(wanted) and not arguments.dry_run
     if wanted and arguments.unclean:
         candidates = await candidates_of(admin, _replicas(wanted))
-        note(table(COLUMNS, [one.row() for one in candidates]))
+        note_table(COLUMNS, [one.row() for one in candidates])
         note("the candidate that lacks least is elected, and the others cut their logs to it")
         if not await confirm_in_loop(arguments, "hold the unclean election?"):
             return 0

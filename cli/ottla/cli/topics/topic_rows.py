@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.cli.outcomes import show
+from ottla.cli.tables import ByteCount
 from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 TOPIC_COLUMNS = ("NAME", "PARTITIONS", "REPLICAS")
@@ -24,7 +25,7 @@ def show_list(
 ) -> None:
     """Show topics sorted by name, with the bytes of all their replicas."""
     rows = [
-        (*row_of_topic(topic), held.get(topic.name or "", 0))
+        (*row_of_topic(topic), ByteCount(held.get(topic.name or "", 0)))
         for topic in sorted(topics, key=lambda topic: topic.name or "")
         if arguments.internal or not topic.is_internal
     ]

@@ -6,9 +6,11 @@ from typing import Any
 from ottla.cli.cluster.log_dirs import ask
 from ottla.cli.common import counted
 from ottla.cli.outcomes import meaning_of, show
+from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import note, say
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
+from ottla.model.amounts import amount
 from ottla.model.ids import NodeId, TopicPartition
 
 COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")
@@ -34,11 +36,13 @@ async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
             for partition, replica in directory.replicas.items():
                 key = (partition.partition, int(one.broker))
                 missing.pop(key, None)
-                rows.append((*key, replicas.get(key, "-"), directory.path, *replica))
+                size, *rest = replica
+                role = replicas.get(key, "-")
+                rows.append((*key, role, directory.path, ByteCount(size), *rest))
     rows += [(*key, role, None, None, None, None) for key, role in missing.items()]
     rows.sort(key=lambda row: (row[:2], bool(row[-1])))
     show(arguments, COLUMNS, rows)
     if arguments.format == "table":
-        total_bytes = sum(row[4] or 0 for row in rows)
-        say(f"{total_bytes:,} bytes in {counted(len(rows) - len(missing), 'replica')}")
+        total = amount(sum(row[4] or 0 for row in rows))
+        say(f"{total} in {counted(len(rows) - len(missing), 'replica')}")
     return 0

@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
-from ottla.cli.common import print_json, table
+from ottla.cli.common import print_json
 from ottla.cli.outcomes import meaning_of, show
-from ottla.cli.terminal import say_block
+from ottla.cli.tables import print_table
+from ottla.cli.terminal import say
 from ottla.cli.topics.topic_rows import TOPIC_COLUMNS, row_of_topic
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
@@ -43,8 +44,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json([_topic_json(topic) for topic in topics])
     else:
-        if topics:
-            say_block("\n\n".join(map(described, topics)))
+        for number, topic in enumerate(topics):
+            if number:
+                say()
+            _say_topic(topic)
     for topic in answer.topics:
         raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     return 0
@@ -63,8 +66,8 @@ async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def described(topic: MetadataResponseTopic) -> str:
-    """Return a topic and its partitions as a text."""
+def _say_topic(topic: MetadataResponseTopic) -> None:
+    """Print a topic and its partitions."""
     rows = [
         (
             partition.partition_index,
@@ -77,7 +80,9 @@ def described(topic: MetadataResponseTopic) -> str:
         for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
     ]
     columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE")
-    return f"{topic.name}  id {uuid_to_text(topic.topic_id)}\n\n{table(columns, rows)}"
+    say(f"{topic.name}  id {uuid_to_text(topic.topic_id)}")
+    say()
+    print_table(columns, rows)
 
 
 def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:

@@ -65,10 +65,10 @@ COLUMNS = (
     "TOPIC",
     "PARTITION",
     "BROKER",
-    "LAST EPOCH",
+    "LAST-EPOCH",
     "END",
-    "HIGH WATERMARK",
-    "PROMISED END",
+    "HIGH-WATERMARK",
+    "PROMISED-END",
     "LACKS",
 )
 

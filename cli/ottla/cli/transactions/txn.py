@@ -3,16 +3,12 @@
 import argparse
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from ottla.cli.cluster.cleaning.cleaner_targets import NamedLogs, parse_named
-from ottla.cli.common import (
-    counted,
-    print_json,
-    print_table,
-)
+from ottla.cli.common import counted, print_json
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import Moment, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.times import parse_duration
 from ottla.cli.transactions.hanging import (
@@ -25,6 +21,7 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
+from ottla.model.amounts import duration, moment
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
@@ -87,8 +84,8 @@ def _say_transaction(one: TransactionDescription) -> None:
         f"{one.transactional_id}: {one.state}, producer {one.producer_id} of epoch "
         f"{one.producer_epoch}, coordinated by broker {one.coordinator}"
     )
-    began = "" if one.start_ms is None else f"began {_moment(one.start_ms)}, "
-    say(f"{began}timeout {one.timeout_ms:,} ms, {counted(len(one.partitions), 'partition')}")
+    began = "" if one.start_ms is None else f"began {moment(one.start_ms)}, "
+    say(f"{began}timeout {duration(one.timeout_ms)}, {counted(len(one.partitions), 'partition')}")
     if one.partitions:
         print_table(("TOPIC", "PARTITION"), sorted(one.partitions))
 
@@ -109,26 +106,19 @@ def _object(one: TransactionDescription) -> dict[str, object]:
 async def producers(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the active producers of partitions, as their leaders report them."""
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
-    rows = [
-        _producer_row(at, producer, is_json=arguments.format == "json")
-        for at in sorted(found)
-        for producer in sorted(found[at])
-    ]
+    rows = [_producer_row(at, producer) for at in sorted(found) for producer in sorted(found[at])]
     show(arguments, PRODUCER_COLUMNS, rows, command="txn")
     return 0
 
 
-def _producer_row(
-    at: TopicPartition, producer: ActiveProducer, *, is_json: bool
-) -> tuple[object, ...]:
-    last_ms = producer.last_timestamp_ms
+def _producer_row(at: TopicPartition, producer: ActiveProducer) -> tuple[object, ...]:
     return (
         at.topic,
         at.partition,
         producer.producer_id,
         producer.producer_epoch,
         producer.last_sequence if producer.last_sequence >= 0 else None,
-        last_ms if is_json else _moment(last_ms),
+        Moment(producer.last_timestamp_ms),
         producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
         producer.transaction_start,
     )
@@ -141,9 +131,7 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
     before_ms = int(time.time() * 1_000) - longer_than_ms
     hanging = await _without_coordinator(admin, open_transactions(found, before_ms=before_ms))
-    rows = [
-        _producer_row(one.at, one.producer, is_json=arguments.format == "json") for one in hanging
-    ]
+    rows = [_producer_row(one.at, one.producer) for one in hanging]
     if arguments.format == "json" or rows:
         show(arguments, PRODUCER_COLUMNS, rows, command="txn")
     else:
@@ -238,12 +226,6 @@ async def _all_topics(admin: Admin) -> list[str]:
 
 def _duration_ms(text: str | None, default: int | None) -> int | None:
     return default if text is None else int(parse_duration("--longer-than", text) * 1_000)
-
-
-def _moment(ms: int) -> str:
-    return (
-        datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms >= 0 else "-"
-    )
 
 
 VERBS = (

@@ -2,7 +2,6 @@
 
 import argparse
 from base64 import b64encode
-from datetime import UTC, datetime
 
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
@@ -11,6 +10,7 @@ from ottla.cli.times import parse_duration
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_tokens import TokenDescription
+from ottla.model.amounts import moment
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.visible_text import visible
 
@@ -23,7 +23,7 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
     token = await admin.create_token(renewers=arguments.renewers or (), lifetime_s=lifetime_s)
-    row = (token.token_id, b64encode(token.hmac).decode(), _shown(token.expires_ms))
+    row = (token.token_id, b64encode(token.hmac).decode(), moment(token.expires_ms))
     show(arguments, ("ID", "HMAC", "EXPIRES"), [row], command="token")
     return 0
 
@@ -35,8 +35,8 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
             one.token_id,
             visible(one.owner),
             visible(",".join(one.renewers)) or "-",
-            _shown(one.expires_ms),
-            _shown(one.max_ms),
+            moment(one.expires_ms),
+            moment(one.max_ms),
         )
         for one in sorted(
             await admin.describe_tokens(arguments.owners), key=lambda one: one.issued_ms
@@ -51,7 +51,7 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
     period_s = None if arguments.period is None else parse_duration("--for", arguments.period)
     token = await _found(admin, arguments.token)
     expires_ms = await admin.renew_token(token.hmac, period_s=period_s)
-    say(f"{token.token_id} holds until {_shown(expires_ms)}")
+    say(f"{token.token_id} holds until {moment(expires_ms)}")
     return 0
 
 
@@ -71,10 +71,6 @@ async def _found(admin: Admin, token_id: str) -> TokenDescription:
         ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
         f"{visible(token_id)} is no token that you may see; see 'ottla token list'",
     )
-
-
-def _shown(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
 
 
 VERBS = (

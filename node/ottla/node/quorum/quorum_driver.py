@@ -19,6 +19,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.records import Record
 from ottla.model import log_events
+from ottla.model.amounts import amount
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -64,7 +65,7 @@ from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
-from ottla.storage.directories.free_space import OF_METADATA, FreeSpaceLevel, amount
+from ottla.storage.directories.free_space import OF_METADATA, FreeSpaceLevel
 from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk.disk_seam import Disk
 

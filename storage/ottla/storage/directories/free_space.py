@@ -8,7 +8,8 @@ a while and more is free than a few batches need).
 
 from enum import Enum
 
-from ottla.model.limits import GIB, KIB, MIB
+from ottla.model.amounts import amount
+from ottla.model.limits import MIB
 from ottla.model.settings.storage.disks import DiskConfig
 from ottla.model.values import frozen
 from ottla.storage.disk.disk_seam import Space
@@ -255,12 +256,3 @@ class FreeSpace:
         total, usable = self.space
         percent = f", {100 * usable / total:.0f} %" if total else ""
         return f"{amount(usable)} of {amount(total)} are free{percent}"
-
-
-def amount(size_bytes: int) -> str:
-    """Return a number of bytes as text with a unit, for log lines."""
-    for unit, name in ((1024 * GIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if size_bytes >= unit:
-            count = size_bytes / unit
-            return f"{count:,.0f} {name}" if count >= 100 else f"{count:.3g} {name}"
-    return f"{size_bytes} bytes"

@@ -13,13 +13,10 @@ from ottla.cli.cluster.cleaning.cleaner_targets import (
     not_compacted,
     replicas_of,
 )
-from ottla.cli.common import (
-    counted,
-    print_json,
-    print_table,
-)
+from ottla.cli.common import counted, print_json
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import ByteCount, Milliseconds, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
@@ -29,6 +26,7 @@ from ottla.client.admin_parts.admin_cleaner import (
     CleaningPass,
     LogCleaning,
 )
+from ottla.model.amounts import amount, duration
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
@@ -43,13 +41,12 @@ COLUMNS = (
     "BROKER",
     "STATE",
     "DIRTY-%",
-    "CLEAN-BYTES",
-    "DIRTY-BYTES",
-    "LAST-PASS",
-    "SECONDS",
+    "CLEAN",
+    "DIRTY",
+    "PASSED-AGO",
+    "TOOK",
     "BEFORE",
     "AFTER",
-    "SAVED",
     "REASON",
 )
 RETRY_COLUMNS = ("TOPIC", "PARTITION", "BROKER", "OUTCOME")
@@ -139,42 +136,32 @@ def _print_status(answers: Iterable[BrokerAnswer[CleanerDescription]]) -> None:
         died = f", workers that died: {found.died_worker_count}" * bool(found.died_worker_count)
         say(
             f"broker {found.node}: {counted(found.thread_count, 'cleaner')}; since its start "
-            f"passes: {found.pass_count}, failed: {found.failure_count}, bytes before: "
-            f"{found.read_bytes:,}, after: {found.written_bytes:,}{died}"
+            f"passes: {found.pass_count}, failed: {found.failure_count}, before: "
+            f"{amount(found.read_bytes)}, after: {amount(found.written_bytes)}{died}"
         )
 
 
 def _cells(log: LogCleaning, now_ms: int) -> tuple[object, ...]:
     last = log.last
-    passed: tuple[object, ...] = (None,) * 5
+    passed: tuple[object, ...] = (None,) * 4
     if last is not None:
         passed = (
-            f"{ago_text(now_ms - last.ended_ms)} ago",
-            last.duration_ms / 1_000,
-            last.read_bytes,
-            last.written_bytes,
-            last.saved_bytes,
+            Milliseconds(max(0, now_ms - last.ended_ms)),
+            Milliseconds(last.duration_ms),
+            ByteCount(last.read_bytes),
+            ByteCount(last.written_bytes),
         )
     reason = log.reason
     if log.retry_in_ms is not None:
-        reason = f"{reason} (tried again in {ago_text(log.retry_in_ms)})"
+        reason = f"{reason} (tried again in {duration(log.retry_in_ms)})"
     return (
         log.state,
         100 * log.dirty_ratio,
-        log.clean_bytes,
-        log.cleanable_bytes,
+        ByteCount(log.clean_bytes),
+        ByteCount(log.cleanable_bytes),
         *passed,
         reason,
     )
-
-
-def ago_text(duration_ms: int) -> str:
-    """Return a duration in its largest unit, such as "3 h"."""
-    seconds = max(0, duration_ms) // 1_000
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
 
 
 def _broker_json(one: BrokerAnswer[CleanerDescription]) -> dict[str, Any]:

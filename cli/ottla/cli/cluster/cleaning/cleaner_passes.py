@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import trio
 
 from ottla.cli.cluster.cleaning.cleaner_targets import ask_each, named_refusal, replicas_of
-from ottla.cli.common import counted, print_json, print_table
+from ottla.cli.common import counted, print_json
+from ottla.cli.tables import ByteCount, Milliseconds, print_table
 from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.cli.times import parse_duration
 from ottla.client.admin import Admin
@@ -28,10 +29,9 @@ COLUMNS = (
     "PARTITION",
     "BROKER",
     "OUTCOME",
-    "SECONDS",
+    "TOOK",
     "BEFORE",
     "AFTER",
-    "SAVED",
     "DIRTY-%",
     "REASON",
 )
@@ -194,9 +194,10 @@ def progress_of(asked: Iterable[RequestedPass]) -> str:
 
 def _row(one: RequestedPass, *, has_waited: bool) -> tuple[object, ...]:
     last = one.last
-    passed: tuple[object, ...] = (None,) * 4
+    passed: tuple[object, ...] = (None,) * 3
     if last is not None:
-        passed = (last.duration_ms / 1_000, last.read_bytes, last.written_bytes, last.saved_bytes)
+        took = Milliseconds(last.duration_ms)
+        passed = (took, ByteCount(last.read_bytes), ByteCount(last.written_bytes))
     return (
         *one.replica.at,
         one.replica.broker,

@@ -20,6 +20,7 @@ from ottla.cli.cluster.moves.throttles import rate_of
 from ottla.cli.common import counted
 from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import show
+from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, OttlaError, RefusedError
@@ -96,8 +97,7 @@ def _show(
     arguments: argparse.Namespace, moves: Sequence[DirectoryMove], refusals: Sequence[RefusedError]
 ) -> None:
     rows = [
-        (move.at.topic, move.at.partition, move.broker, move.was, move.target, move.size_bytes)
-        for move in moves
+        (*move.at, move.broker, move.was, move.target, ByteCount(move.size_bytes)) for move in moves
     ]
     show(arguments, COLUMNS, rows, refusals)
 

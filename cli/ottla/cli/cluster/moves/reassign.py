@@ -36,6 +36,7 @@ from ottla.cli.cluster.survey import registered
 from ottla.cli.common import counted
 from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import show
+from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import draw_lines, is_watched, note, reason_of
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, RefusedError
@@ -154,7 +155,7 @@ async def _show_plan(
             move.before.partition,
             move.before.replicas,
             move.after.replicas,
-            len(move.adding) * max(sizes[move.at].values(), default=0),
+            ByteCount(len(move.adding) * max(sizes[move.at].values(), default=0)),
         )
         for move in moves
     ]

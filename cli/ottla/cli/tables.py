@@ -1,0 +1,126 @@
+"""The one printer of tables, with one form for bytes, durations and times.
+
+A header is one word in upper case, its parts joined by hyphens. A table is at most 120 columns
+wide, or as wide as the terminal or COLUMNS says; `ottla.model.text_tables` has the rule by which a
+wider one is fitted. Terminals show headers in bold. Cells of the types below are numbers in JSON.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+from ottla.cli.terminal import as_typed_here, say_table
+from ottla.model.amounts import amount, duration, moment
+from ottla.model.text_tables import TABLE_WIDTH, TableLines, lay_out
+from ottla.model.visible_text import visible
+
+HEADER = re.compile(r"[A-Z0-9][A-Z0-9%/]*(-[A-Z0-9%/]+)*")
+WIDTH_MIN = 40
+"""Narrowest table, in columns of text. In a narrower terminal, lines are broken by the terminal."""
+
+UNKNOWN = "-"
+
+
+class ByteCount(int):
+    """A number of bytes, shown with a unit; unknown if negative."""
+
+
+class Milliseconds(int):
+    """A duration, shown with a unit; unknown if negative."""
+
+
+class Moment(int):
+    """A time in milliseconds since 1970, shown as ISO 8601 in UTC; unknown if it is -1."""
+
+
+def print_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    indent: int = 0,
+    are_headers_data: bool = False,
+) -> None:
+    """Print a table. `are_headers_data` marks headers that a user chose, such as names of
+    topics."""
+    found = table_lines(headers, rows, indent=indent, are_headers_data=are_headers_data)
+    say_table(found.header, found.rows)
+
+
+def note_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table on standard error, apart from the command's output."""
+    found = table_lines(headers, rows)
+    say_table(found.header, found.rows, is_note=True)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as part of a longer text."""
+    found = table_lines(headers, rows)
+    return "\n".join([*found.header, *found.rows])
+
+
+def table_lines(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    indent: int = 0,
+    are_headers_data: bool = False,
+    width: int | None = None,
+) -> TableLines:
+    """Return the lines of a table: numbers to the right, texts to the left, control characters
+    escaped."""
+    kept = [list(row) for row in rows]
+    if are_headers_data:
+        headers = [visible(header) for header in headers]
+    else:
+        wrong = [header for header in headers if not HEADER.fullmatch(header)]
+        assert not wrong, wrong
+    columns = range(len(headers))
+    found = lay_out(
+        headers,
+        [[shown(cell) for cell in row] for row in kept],
+        [_is_number([row[column] for row in kept]) for column in columns],
+        width=(width or output_width()) - indent,
+    )
+    margin = " " * indent
+    return TableLines(*([f"{margin}{line}".rstrip() for line in lines] for lines in found))
+
+
+def header_of(name: str) -> str:
+    """Return the header of a column from a name such as `free_bytes`."""
+    return re.sub(r"[^A-Z0-9%/]+", "-", name.upper()).strip("-")
+
+
+def output_width() -> int:
+    """Return the width of tables on standard output."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return max(WIDTH_MIN, int(asked))
+    try:
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    except (OSError, ValueError):
+        width = 0
+    return max(WIDTH_MIN, width) if width else TABLE_WIDTH
+
+
+def shown(cell: object) -> str:
+    """Return a cell as text."""
+    match cell:
+        case None:
+            return UNKNOWN
+        case ByteCount():
+            return amount(cell) if cell >= 0 else UNKNOWN
+        case Milliseconds():
+            return duration(int(cell)) if cell >= 0 else UNKNOWN
+        case Moment():
+            return moment(cell) if cell != -1 else UNKNOWN
+        case float():
+            return f"{cell:,.1f}"
+        case list() | tuple():
+            return visible(",".join(map(str, cell))) or UNKNOWN
+    return visible(as_typed_here(str(cell)))
+
+
+def _is_number(cells: Sequence[object]) -> bool:
+    found = [cell for cell in cells if cell is not None]
+    return bool(found) and all(isinstance(cell, int | float) for cell in found)

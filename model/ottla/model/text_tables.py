@@ -1,0 +1,111 @@
+"""Layout of tables for people: aligned columns, at most as wide as asked for.
+
+Pure. A table that is too wide is fitted by one rule: the widest columns are narrowed, and a cell
+that is longer than its column continues on the next line. Texts are narrowed before numbers.
+Invariants: WithinWidth (no line is wider than the table may be), and NothingLost (the parts of a
+cell, joined, are the cell without the spaces at which it was broken).
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+TABLE_WIDTH = 120
+"""Widest table, in columns of text, where no terminal says otherwise."""
+
+GAP = "  "
+TEXT_WIDTHS_MIN = (16, 8)
+"""Widths that columns of text keep while numbers are whole: the first that fits counts."""
+
+JOINTS = frozenset(",;:/-._=…")
+"""Characters after which a word may be broken."""
+
+
+class TableLines(NamedTuple):
+    """The lines of a table: those of its header, and those of its rows."""
+
+    header: list[str]
+    rows: list[str]
+
+
+def lay_out(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    *,
+    width: int = TABLE_WIDTH,
+) -> TableLines:
+    """Return the lines of a table: numbers to the right, texts to the left."""
+    widths = fitted_widths(headers, rows, is_number, width)
+    return TableLines(
+        _lines(headers, widths, is_number),
+        [line for row in rows for line in _lines(row, widths, is_number)],
+    )
+
+
+def fitted_widths(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    width: int,
+) -> list[int]:
+    """Return the widths of columns that fit into a table."""
+    cells = [max((len(row[at]) for row in rows), default=0) for at in range(len(headers))]
+    natural = [max(len(header), cell) for header, cell in zip(headers, cells, strict=True)]
+    room = max(len(headers), width - len(GAP) * (len(headers) - 1))
+    if sum(natural) <= room:
+        return natural
+    parts = [max(map(len, _joined_parts(header)), default=0) for header in headers]
+    columns = list(zip(parts, cells, is_number, strict=True))
+    for least in TEXT_WIDTHS_MIN:
+        kept = [max(part, cell if whole else min(cell, least)) for part, cell, whole in columns]
+        if sum(kept) <= room:
+            return _narrowed(natural, kept, room)
+    return _narrowed(natural, [min(one, room // len(headers)) for one in natural], room)
+
+
+def broken(text: str, width: int) -> list[str]:
+    """Return a text in parts of at most `width` characters, broken at spaces where possible, else
+    after punctuation."""
+    parts = []
+    while len(text) > width:
+        end = _break_of(text, width)
+        parts.append(text[:end].rstrip(" "))
+        text = text[end:].lstrip(" ")
+    return [*parts, text]
+
+
+def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return the widths under the largest common limit with which they fit."""
+    limit = min(max(natural), room)
+    while True:
+        found = [max(low, min(one, limit)) for one, low in zip(natural, least, strict=True)]
+        if sum(found) <= room or limit <= 1:
+            return found
+        limit -= 1
+
+
+def _break_of(text: str, width: int) -> int:
+    space = text.rfind(" ", 1, width + 1)
+    if space > width // 3:
+        return space
+    for end in range(width, width // 2, -1):
+        if text[end - 1] in JOINTS:
+            return end
+    return width
+
+
+def _joined_parts(header: str) -> list[str]:
+    """Return the parts of a header, each with the hyphen or slash that ends it."""
+    return header.replace("-", "- ").replace("/", "/ ").split(" ")
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> list[str]:
+    parts = [broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    return [
+        GAP.join(
+            part.rjust(width) if right else part.ljust(width)
+            for part, width, right in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in zip_longest(*parts, fillvalue="")
+    ]
