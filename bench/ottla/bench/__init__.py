@@ -4,6 +4,7 @@ commands.py         `ottla bench`: runs a benchmark and prints its result: start
 processes.py        CPU seconds and memory of local processes, from /proc
 result.py           figures of one run
 tables.py           tables of figures
+helper_process.py   a load in a process of its own beside a measurement
 topics.py           topics of one run, deleted at its end
 load.py             produce, consume and end-to-end load, driven by librdkafka
 requests.py         small requests over raw sockets

@@ -8,42 +8,33 @@ response.
 
 import select
 import socket
-import subprocess
 import sys
 import time
 
+from ottla.bench.helper_process import HelperProcess
 from ottla.bench.requests import PRODUCE_VERSION, RequestLatency, dial, small_request
-from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.errors import ErrorCode, OttlaError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire import codec, headers
 from ottla.wire.messages.produce_request import ProduceRequest
 from ottla.wire.messages.produce_response import ProduceResponse
 
-STOP_TIMEOUT_S = 30
 
-
-class SteadyProduce:
-    """Context manager that runs the producer in a process of its own. After the block, `ended`
+class SteadyProduce(HelperProcess):
+    """Context manager that runs the producer in a process of its own. After the block, `waited`
     contains the latencies."""
 
+    name = "the producer"
+
     def __init__(self, address: tuple[str, int], topic: str, rate: int) -> None:
+        module = "ottla.bench.client_metrics.steady_produce"
+        super().__init__(module, address[0], str(address[1]), topic, str(rate))
         self.waited: list[RequestLatency] = []
-        host, port = address
-        module = [sys.executable, "-m", "ottla.bench.client_metrics.steady_produce"]
-        self._command = [*module, host, str(port), topic, str(rate)]
 
-    def __enter__(self) -> "SteadyProduce":
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        printed = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
-        if self._process.returncode:
-            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer beside it failed")
-        pairs = (line.split() for line in printed.splitlines())
-        self.waited = [RequestLatency(float(sent_at), float(seconds)) for sent_at, seconds in pairs]
+    def take(self, words: list[str]) -> None:
+        """Read the latency of one request."""
+        sent_at, seconds = words
+        self.waited.append(RequestLatency(float(sent_at), float(seconds)))
 
 
 def main(host: str, port: str, topic: str, rate: str) -> None:

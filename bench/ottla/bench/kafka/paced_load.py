@@ -9,16 +9,15 @@ and the latency in seconds until the record was acknowledged or read.
 import os
 import select
 import struct
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from ottla.bench.helper_process import STOP_TIMEOUT_S, HelperProcess
 from ottla.bench.load import library
 from ottla.bench.requests import RequestLatency
-from ottla.model.errors import ErrorCode, RefusedError
 
 RECORD_BYTES = 1_000
 STAMP = struct.Struct(">d")
@@ -31,32 +30,23 @@ BURST_S = 0.25
 are later than this are not sent."""
 
 READ_AT_ONCE = 1_000
-STOP_TIMEOUT_S = 60
 ACKNOWLEDGED, READ = "acknowledged", "read"
 
 
-class PacedLoad:
+class PacedLoad(HelperProcess):
     """Context manager that runs the load in a process of its own. After the block, `waited`
     contains the latencies, by kind (acknowledged or read)."""
 
+    name = "the load"
+
     def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
+        super().__init__("ottla.bench.kafka.paced_load", bootstrap, topic, str(rate))
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
-        module = [sys.executable, "-m", "ottla.bench.kafka.paced_load"]
-        self._command = [*module, bootstrap, topic, str(rate)]
 
-    def __enter__(self) -> "PacedLoad":
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        printed = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
-        if self._process.returncode:
-            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "the load beside it failed")
-        for line in printed.splitlines():
-            what, sent_at, seconds = line.split()
-            self.waited[what].append(RequestLatency(float(sent_at), float(seconds)))
+    def take(self, words: list[str]) -> None:
+        """Read the latency of one record."""
+        kind, sent_at, seconds = words
+        self.waited[kind].append(RequestLatency(float(sent_at), float(seconds)))
 
 
 def main(bootstrap: str, topic: str, rate: str) -> None:

@@ -14,6 +14,7 @@ from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import Cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
+from ottla.client.network.retries import retry_until_timeout
 from ottla.client.telemetry.measures import CoordinatorMeasures
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
@@ -129,22 +130,23 @@ class Coordinator:
         The attempt raises RefusedError for the error code of a response.  A permanent error is
         raised at once; after the timeout, the last temporary error is raised.
         """
-        trouble: RefusedError | ConnectionLostError = ConnectionLostError("no request was sent")
-        with trio.move_on_after(timeout_s):
-            while True:
-                try:
-                    return await attempt()
-                except ConnectionLostError as error:
-                    refusal = error.__cause__
-                    trouble = refusal if isinstance(refusal, RefusedError) else error
-                except RefusedError as error:
-                    trouble = error
-                    if not error.is_retriable:
-                        raise
-                    if error.code in MOVED:
-                        await self.forget()
-                await trio.sleep(self._retry_wait_s)
-        raise trouble
+
+        async def attempt_where_it_is() -> T:
+            try:
+                return await attempt()
+            except RefusedError as error:
+                if error.is_retriable and error.code in MOVED:
+                    await self.forget()
+                raise
+
+        try:
+            return await retry_until_timeout(
+                attempt_where_it_is, timeout_s=timeout_s, retry_wait_s=self._retry_wait_s
+            )
+        except ConnectionLostError as error:
+            if isinstance(error.__cause__, RefusedError):
+                raise error.__cause__ from None
+            raise
 
     async def _opened(self) -> Pipeline:
         async with self._opening:

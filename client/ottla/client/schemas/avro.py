@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ottla.client.registry.framing import RecordPart
@@ -15,11 +15,14 @@ from ottla.client.registry.schema_registry import SchemaRegistry
 from ottla.client.registry.schema_values import RegisteredSchema, Schema, SchemaFormat
 from ottla.client.schemas.record_codecs import (
     EncodedField,
-    FieldHeaders,
-    SchemaDeserializer,
     SchemaSerializer,
 )
-from ottla.client.schemas.schema_readers import PayloadReader, SchemaReaders, require_format
+from ottla.client.schemas.schema_readers import (
+    PayloadReader,
+    RegistryDeserializer,
+    SchemaReaders,
+    require_format,
+)
 from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriters, schema_of
 
 T = TypeVar("T")
@@ -69,7 +72,7 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
         return await self._writers.encode(topic, part, value)
 
 
-class AvroDeserializer(SchemaDeserializer[T], Generic[T]):
+class AvroDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of Avro records.
 
     Each record is read with the schema that it was written with.  With `schema`, values are then
@@ -94,16 +97,6 @@ class AvroDeserializer(SchemaDeserializer[T], Generic[T]):
             return _reader(await _parsed(registry, registered.schema), reader_schema, from_dict)
 
         self._readers: SchemaReaders[T] = SchemaReaders(registry, compile_reader)
-
-    async def prepare(
-        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
-    ) -> None:
-        """Load the schemas of some records."""
-        await self._readers.prepare(part, fields)
-
-    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
-        return self._readers.decode(part, data, headers)
 
 
 def _writer(

@@ -5,7 +5,7 @@ address or a file that is not among the references is an error.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import urljoin
 
@@ -20,11 +20,14 @@ from ottla.client.registry.schema_registry import SchemaRegistry
 from ottla.client.registry.schema_values import RegisteredSchema, Schema, SchemaFormat
 from ottla.client.schemas.record_codecs import (
     EncodedField,
-    FieldHeaders,
-    SchemaDeserializer,
     SchemaSerializer,
 )
-from ottla.client.schemas.schema_readers import PayloadReader, SchemaReaders, require_format
+from ottla.client.schemas.schema_readers import (
+    PayloadReader,
+    RegistryDeserializer,
+    SchemaReaders,
+    require_format,
+)
 from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriters, schema_of
 
 T = TypeVar("T")
@@ -76,7 +79,7 @@ class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
         return await self._writers.encode(topic, part, value)
 
 
-class JsonSchemaDeserializer(SchemaDeserializer[T], Generic[T]):
+class JsonSchemaDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of JSON records, which validates each with the schema it was written with.
 
     With `schema`, records are validated with that schema instead.  `from_dict` converts the result
@@ -102,16 +105,6 @@ class JsonSchemaDeserializer(SchemaDeserializer[T], Generic[T]):
             return _reader(check, from_dict)
 
         self._readers: SchemaReaders[T] = SchemaReaders(registry, compile_reader)
-
-    async def prepare(
-        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
-    ) -> None:
-        """Load the schemas of some records."""
-        await self._readers.prepare(part, fields)
-
-    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
-        return self._readers.decode(part, data, headers)
 
 
 def _writer(

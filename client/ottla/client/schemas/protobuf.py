@@ -28,11 +28,14 @@ from ottla.client.registry.schema_values import (
 )
 from ottla.client.schemas.record_codecs import (
     EncodedField,
-    FieldHeaders,
-    SchemaDeserializer,
     SchemaSerializer,
 )
-from ottla.client.schemas.schema_readers import PayloadReader, SchemaReaders, require_format
+from ottla.client.schemas.schema_readers import (
+    PayloadReader,
+    RegistryDeserializer,
+    SchemaReaders,
+    require_format,
+)
 from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriters
 
 M = TypeVar("M", bound=Message)
@@ -81,7 +84,7 @@ class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
         return await self._writers.encode(topic, part, value)
 
 
-class ProtobufDeserializer(SchemaDeserializer[M], Generic[M]):
+class ProtobufDeserializer(RegistryDeserializer[M], Generic[M]):
     """A deserializer of Protobuf messages.
 
     With `message_type`, all records are messages of that class.  A record of another message is an
@@ -118,16 +121,6 @@ class ProtobufDeserializer(SchemaDeserializer[M], Generic[M]):
         self._readers: SchemaReaders[M] = SchemaReaders(
             registry, compile_reader, has_indexes=True, is_serialized=True
         )
-
-    async def prepare(
-        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
-    ) -> None:
-        """Load the schemas of some records."""
-        await self._readers.prepare(part, fields)
-
-    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> M:
-        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
-        return self._readers.decode(part, data, headers)
 
 
 class _FileRegistration:

@@ -7,7 +7,7 @@ from ottla.client.registry.framing import RecordPart, decode_frame
 from ottla.client.registry.registry_errors import FramingError, SchemaError, ValueMismatchError
 from ottla.client.registry.schema_registry import CACHED_SCHEMAS_MAX, SchemaRegistry
 from ottla.client.registry.schema_values import RegisteredSchema, SchemaFormat, SchemaKey
-from ottla.client.schemas.record_codecs import FieldHeaders
+from ottla.client.schemas.record_codecs import FieldHeaders, SchemaDeserializer
 from ottla.client.schemas.subject_writers import compiled
 
 T = TypeVar("T")
@@ -95,3 +95,19 @@ def require_format(registered: RegisteredSchema, kind: SchemaFormat) -> None:
     found = registered.schema.format
     if found is not kind:
         raise ValueMismatchError(f"the record was written as {found}, and is read as {kind}")
+
+
+class RegistryDeserializer(SchemaDeserializer[T]):
+    """A deserializer that loads the schema of each record from a registry."""
+
+    _readers: SchemaReaders[T]
+
+    async def prepare(
+        self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
+    ) -> None:
+        """Load the schemas of some records."""
+        await self._readers.prepare(part, fields)
+
+    def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
+        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
+        return self._readers.decode(part, data, headers)

@@ -9,6 +9,7 @@ and a change of the value drops the ELRs that were chosen under the old value.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 from ottla.controller.decision import Context, Decision, Draft
 from ottla.controller.replication.elections import elect_leaderless
@@ -29,7 +30,7 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
 from ottla.model.settings.resources import AlterOperation, ConfigKind
-from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,
 )
@@ -52,27 +53,14 @@ def incremental_alter_configs(
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Decide an IncrementalAlterConfigs request: change the settings in the request and leave all
     others as they are."""
-    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    draft = Draft(image)
-    explanations = Explanations()
-    responses = []
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-
-        changes = partial(_incremental, draft.image, context, key, resource.configs)
-        made, code, message = _alter(draft.image, context, key, times[key], changes)
-        draft.add(made)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=explanations.of(message),
-                resource_type=key[0],
-                resource_name=key[1],
-            )
-        )
-    draft.add(_elections_due(draft.image, context, draft.records))
-    if request.validate_only:
-        draft = Draft(image)
+    draft, responses = _alter_each(
+        image,
+        context,
+        request.resources,
+        lambda image, key, resource: partial(_incremental, image, context, key, resource.configs),
+        AlterConfigsResourceResponse,
+        is_validation=request.validate_only,
+    )
     return draft.decision(IncrementalAlterConfigsResponse(responses=responses), is_atomic=True)
 
 
@@ -81,19 +69,58 @@ def alter_configs(
 ) -> Decision[AlterConfigsResponse]:
     """Replace all settings of each resource by those in the request (the deprecated API
     AlterConfigs)."""
-    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+
+    def replacing(
+        image: MetadataImage, key: tuple[int, str], resource: AlterConfigsResource
+    ) -> Callable[[], Changes]:
+        wanted: Changes = {config.name: config.value for config in resource.configs}
+        gone: Changes = dict.fromkeys(image.config(*key))
+        return partial(_replacing, gone, wanted)
+
+    draft, responses = _alter_each(
+        image,
+        context,
+        request.resources,
+        replacing,
+        ReplacedResource,
+        is_validation=request.validate_only,
+    )
+    return draft.decision(AlterConfigsResponse(responses=responses), is_atomic=True)
+
+
+class Resource(Protocol):
+    """A resource in a request, identified by its type and name."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
+
+
+def _alter_each(
+    image: MetadataImage,
+    context: Context,
+    resources: Sequence[R],
+    changes_of: Callable[[MetadataImage, tuple[int, str], R], Callable[[], Changes]],
+    answer: Callable[..., A],
+    *,
+    is_validation: bool,
+) -> tuple[Draft, list[A]]:
+    """Alter the settings of each resource, and return the draft and one answer per resource. The
+    draft is empty with `is_validation`."""
+    times = Counter((one.resource_type, one.resource_name) for one in resources)
     draft = Draft(image)
     explanations = Explanations()
     responses = []
-    for resource in request.resources:
+    for resource in resources:
         key = (resource.resource_type, resource.resource_name)
-        wanted: Changes = {config.name: config.value for config in resource.configs}
-        gone: Changes = dict.fromkeys(draft.image.config(*key))
-        changes = partial(_replacing, gone, wanted)
+        changes = changes_of(draft.image, key, resource)
         made, code, message = _alter(draft.image, context, key, times[key], changes)
         draft.add(made)
         responses.append(
-            ReplacedResource(
+            answer(
                 error_code=code,
                 error_message=explanations.of(message),
                 resource_type=key[0],
@@ -101,9 +128,7 @@ def alter_configs(
             )
         )
     draft.add(_elections_due(draft.image, context, draft.records))
-    if request.validate_only:
-        draft = Draft(image)
-    return draft.decision(AlterConfigsResponse(responses=responses), is_atomic=True)
+    return Draft(image) if is_validation else draft, responses
 
 
 def _replacing(gone: Changes, wanted: Changes) -> Changes:

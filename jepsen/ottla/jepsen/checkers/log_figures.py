@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.jepsen.checkers.log_order import ProcessReader
+from ottla.jepsen.checkers.log_order import polls_with_readers
 from ottla.jepsen.checkers.log_reading import LogReading, Value
 from ottla.jepsen.history import Json
 
@@ -62,15 +62,8 @@ def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
 def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
     """Yield the lag of every successful poll, for each key that its process had read from."""
     since = known_since_ns(reading)
-    polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    readers: dict[int, ProcessReader] = {}
-    for operation in reading.history.operations():
-        process = operation.invoke.process
-        reader = readers.setdefault(process, ProcessReader())
-        reader.on_change(operation)
-        poll = polls.get(operation.invoke.index)
-        if poll is None:
-            continue
+    for poll, reader in polls_with_readers(reading):
+        operation = poll.operation
         for key, records in poll.records.items():
             if records:
                 reader.last[key] = (records[-1][0], operation)
@@ -79,7 +72,7 @@ def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
             times = since[key]
             place = reading.keys[key].position[offset] + 1
             lag_ns = began_ns - times[place] if place < len(times) else 0
-            yield PollLag(began_ns, process, key, max(lag_ns, 0))
+            yield PollLag(began_ns, operation.invoke.process, key, max(lag_ns, 0))
 
 
 def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
@@ -106,16 +99,10 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 def consume_counts(reading: LogReading) -> dict[str, int]:
     """Return the number of records by how often the group subscribers consumed each of them."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
-    polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    readers: dict[int, ProcessReader] = {}
-    for operation in reading.history.operations():
-        reader = readers.setdefault(operation.invoke.process, ProcessReader())
-        reader.on_change(operation)
-        poll = polls.get(operation.invoke.index)
-        if poll is None or not reader.is_subscribed:
-            continue
-        for key, records in poll.records.items():
-            counts[key].update([value for _, value in records])
+    for poll, reader in polls_with_readers(reading):
+        if reader.is_subscribed:
+            for key, records in poll.records.items():
+                counts[key].update([value for _, value in records])
     total: Counter[int] = Counter()
     for count in counts.values():
         total.update(min(times, CONSUMED_TIMES_MAX) for times in count.values())

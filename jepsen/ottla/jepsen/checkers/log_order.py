@@ -18,7 +18,7 @@ A record that is sent after another one was acknowledged must have a higher offs
   Kafka.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -69,8 +69,9 @@ class ProcessReader:
             self.last.pop(key, None)
 
 
-def check_polls(reading: LogReading, findings: Findings) -> None:
-    """Report every poll that does not continue at the position of its consumer."""
+def polls_with_readers(reading: LogReading) -> Iterator[tuple[Poll, ProcessReader]]:
+    """Yield the successful polls in the order of their invocations, each with the state of its
+    process at that time."""
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():
@@ -78,8 +79,14 @@ def check_polls(reading: LogReading, findings: Findings) -> None:
         reader.on_change(operation)
         poll = polls.get(operation.invoke.index)
         if poll is not None:
-            for key, records in poll.records.items():
-                _check_poll(reading, reader, poll, reading.keys[key], records, findings)
+            yield poll, reader
+
+
+def check_polls(reading: LogReading, findings: Findings) -> None:
+    """Report every poll that does not continue at the position of its consumer."""
+    for poll, reader in polls_with_readers(reading):
+        for key, records in poll.records.items():
+            _check_poll(reading, reader, poll, reading.keys[key], records, findings)
 
 
 def _check_poll(

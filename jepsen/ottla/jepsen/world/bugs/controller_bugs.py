@@ -17,7 +17,7 @@ from ottla.controller.replication.partition_change import (
     Rules,
 )
 from ottla.controller.settings import configs
-from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched, walk_mutant
 from ottla.metadata import topics_fold
 from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState
 from ottla.metadata.records import Record
@@ -320,15 +320,7 @@ def _row(
     *,
     is_quick: bool = True,
 ) -> Mutant:
-    return Mutant(
-        name=name,
-        sentence=sentence,
-        engine="walk",
-        subject=subject,
-        plant=plant,
-        seed_count=seed_count,
-        is_quick=is_quick,
-    )
+    return walk_mutant(name, sentence, plant, seed_count, subject=subject, is_quick=is_quick)
 
 
 MUTANTS = (

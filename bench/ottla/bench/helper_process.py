@@ -1,0 +1,39 @@
+"""A load in a process of its own beside a measurement. It prints its latencies at the end."""
+
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from typing import Self
+
+from ottla.model.errors import ErrorCode, RefusedError
+
+STOP_TIMEOUT_S = 60
+"""Seconds that the process may take from the end of its input to its own end."""
+
+
+class HelperProcess(ABC):
+    """Context manager that runs a module as a process. The process works until its standard input
+    ends, which is the end of the block."""
+
+    name: str
+    """Name of the load in the error if the process fails."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = [sys.executable, "-m", module, *arguments]
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        printed = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
+        if self._process.returncode:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.name} beside it failed")
+        for line in printed.splitlines():
+            self.take(line.split())
+
+    @abstractmethod
+    def take(self, words: list[str]) -> None:
+        """Read one line that the process has printed."""
