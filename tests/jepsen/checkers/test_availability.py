@@ -63,6 +63,7 @@ def test_what_fails_during_a_fault_and_soon_after_is_forgiven() -> None:
     verdict = check_availability(load.history(), RunFacts())
     assert verdict.valid is True
     assert verdict.figures["recovery_s"]["p99"] == 20.1
+    assert [took_s for _, took_s, _ in verdict.figures["recovery_over_time"]][-1:] == [20.1]
     assert verdict.figures["calm_ok_share"] == 1.0
     assert verdict.figures["faults"] == 1
 

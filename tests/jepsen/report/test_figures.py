@@ -1,19 +1,37 @@
 """Pictures have the facts of a run, in colours of the page, however long or hostile the run is."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 
-from ottla.jepsen.history import History
+from ottla.jepsen.history import History, Json
+from ottla.jepsen.report import figures as drawing
 from ottla.jepsen.report.faults import Fault, faults_of
-from ottla.jepsen.report.figures import DOTS_MAX, Plot, run_plots, thinned
+from ottla.jepsen.report.figures import (
+    DOTS_MAX,
+    RECOVERY_COUNTS,
+    Plot,
+    run_plots,
+    thinned,
+)
+from ottla.jepsen.report.markup import Markup
 from ottla.jepsen.report.page import DARK, LIGHT
 
-FIGURES = {
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+FIGURES: dict[str, Json] = {
     "keys": 8,
+    "recovery_s": {"p50": 0.1, "p99": 2.5},
+    "recovery_over_time": [[27.0, 0.1, "send q0-1"], [47.0, 2.5, "poll"]],
     "unseen_over_time": [[1.0, 4.0], [2.0, 0.0]],
     "realtime_lag_over_time": [[1.0, 0.5], [2.0, 0.0]],
 }
@@ -34,7 +52,9 @@ def plots(queue_history: History) -> dict[str, Plot]:
 def test_a_run_has_pictures_of_its_operations_and_of_what_checkers_measured(
     plots: dict[str, Plot],
 ) -> None:
-    assert set(plots) == {"latency-raw", "latency-quantiles", "rate", "unseen", "realtime-lag"}
+    assert set(plots) == {
+        "latency-raw", "latency-quantiles", "rate", "recovery", "unseen", "realtime-lag",
+    }  # fmt: skip
     for plot in plots.values():
         words = words_of(plot)
         assert "final reads" in words
@@ -90,3 +110,99 @@ def test_however_many_faults_and_nodes_there_are_a_picture_stays_small(
     assert words.count("others") == 1
     assert "fault-0" in words
     assert len(words) < 100
+
+
+def test_what_recovery_counts_stands_beside_the_picture_it_is_read_from(
+    plots: dict[str, Plot],
+) -> None:
+    plot = plots["recovery"]
+    assert plot.note.startswith(RECOVERY_COUNTS)
+    assert "99th percentile over 2 faults is 2.50 s" in plot.note
+    assert "the fault that ended at 0:47; the last to succeed was poll" in plot.note
+    assert "p99: 2.50 s" in words_of(plot)
+    assert 'id="recovery"' in plot.box() and RECOVERY_COUNTS in plot.box()
+
+
+LONG = "a-name-of-a-node-or-a-fault-that-is-very-long"
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [],
+        [Fault(f"{i}-{LONG}", i * 10**8, i * 10**8 + 10**7, ("b1",)) for i in range(40)],
+        [Fault("kill", i * 10**8, i * 10**8 + 10**7, (f"{i}-{LONG}",)) for i in range(40)],
+    ],
+    ids=["no faults", "many kinds of fault", "many nodes"],
+)
+@pytest.mark.parametrize("seconds", [1.0, 40_000.0])
+def test_labels_do_not_overlap_and_are_within_the_picture(
+    queue_run: Callable[..., History],
+    faults: Sequence[Fault],
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scale = seconds / 5
+    spread = [
+        replace(one, start_ns=int(one.start_ns * scale), end_ns=int(one.end_ns * scale))
+        for one in faults
+    ]
+    history = queue_run(200, seconds=seconds, fault_every_s=seconds)
+    for figure in drawn_figures(history, FIGURES, spread, monkeypatch):
+        boxes = list(label_boxes(figure))
+        assert len(boxes) > 5
+        width, height = figure.bbox.width, figure.bbox.height
+        for text, box in boxes:
+            assert box.x0 >= -0.5 and box.x1 <= width + 0.5, f"{text!r} is cut off"
+            assert box.y0 >= -0.5 and box.y1 <= height + 0.5, f"{text!r} is cut off"
+        for (one, box), (other, beside) in combinations(boxes, 2):
+            assert not overlap(box, beside), f"{one!r} and {other!r} overlap"
+
+
+def drawn_figures(
+    history: History,
+    figures: Mapping[str, Json],
+    faults: Sequence[Fault],
+    monkeypatch: pytest.MonkeyPatch,
+) -> "list[Figure]":
+    """Return the figures of a run, laid out."""
+    kept: list[Figure] = []
+
+    def keep(figure: "Figure", title: str) -> Markup:
+        kept.append(figure)
+        return Markup("<svg></svg>")
+
+    monkeypatch.setattr(drawing, "_svg", keep)
+    run_plots(history, figures, faults)
+    return kept
+
+
+def label_boxes(figure: "Figure") -> "Iterator[tuple[str, Bbox]]":
+    """Yield the labels that a figure shows, each with its box."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        texts = [axes.yaxis.label, *shown_ticks(axes)]
+        legend = axes.get_legend()
+        if legend is not None:
+            texts += legend.get_texts()
+        for text in texts:
+            if text.get_visible() and text.get_text().strip():
+                yield text.get_text(), text.get_window_extent()
+
+
+def shown_ticks(axes: "Axes") -> "Iterator[Text]":
+    for axis, (low, high) in (
+        (axes.xaxis, sorted(axes.get_xlim())),
+        (axes.yaxis, sorted(axes.get_ylim())),
+    ):
+        margin = 1e-9 * (high - low)
+        for tick in axis.get_major_ticks():
+            if low - margin <= tick.get_loc() <= high + margin:
+                yield tick.label1
+
+
+def overlap(one: "Bbox", other: "Bbox") -> bool:
+    """Return whether two boxes share more than their edges."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0)
+    height = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return bool(width > 0.5 and height > 0.5)

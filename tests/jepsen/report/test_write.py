@@ -97,6 +97,7 @@ def test_without_matplotlib_a_page_has_its_tables_and_names_what_to_install(
     directory = make_run()
     index = write_report(directory)
     assert install_hint("reports") in text_of(index)
+    assert figures.RECOVERY_COUNTS in text_of(index)
     assert "Valid: 1 checker" in text_of(index)
     assert "<svg" not in index.read_text()
     assert not list(directory.glob("*.svg"))

@@ -153,6 +153,9 @@ def _judge_recoveries(
     took_ms = sorted(int(took_s * 1_000) for _, took_s, _ in recoveries)
     p99_s = quantile(took_ms, 0.99) / 1_000
     findings.figures["recovery_s"] = {"p50": quantile(took_ms, 0.5) / 1_000, "p99": p99_s}
+    findings.figures["recovery_over_time"] = [
+        [round(end_ns / NS_PER_S, 3), round(took_s, 3), need] for end_ns, took_s, need in recoveries
+    ]
     if p99_s > facts.recovery_s_max:
         end_ns, took_s, need = max(recoveries, key=lambda recovery: recovery[1])
         findings.add(

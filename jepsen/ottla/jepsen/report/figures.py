@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
+EDGE_INCHES = 0.1
+"""Distance of labels from the edges of a picture."""
+
 DOTS_MAX, MARKS_MAX = 6_000, 400
 """Maximum numbers of dots, and of crosses or triangles, in one plot. Above them, neighbours are
 merged on a coarser grid."""
@@ -48,6 +51,14 @@ OUTCOMES = (
 TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 OVER_TIME = "_over_time"
 """Suffix of the names of figures that a checker reports as a list of [seconds, value]."""
+
+RECOVERY = "recovery"
+"""Name of the picture of recoveries. Its values are followed by the service that came last."""
+
+RECOVERY_COUNTS = (
+    "Recovery counts, from the end of a fault, the seconds without any fault until every kind of "
+    "operation and every written key in use has succeeded again."
+)
 
 Draw = Callable[["Axes"], None]
 Point = tuple[float, float]
@@ -72,7 +83,8 @@ class Plot:
         """Return the plot as an HTML element for a page, with its caption."""
         link = element("a", "as a file", href=f"{self.name}.svg")
         note = element("p", self.note, " ", link, class_="muted small")
-        return element("div", element("h3", self.title), note, self.svg, class_="picture")
+        title = element("h3", self.title)
+        return element("div", title, note, self.svg, class_="picture", id=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +116,9 @@ def run_plots(
         _rates(groups, windows, context),
     ]
     for name, points in figures.items():
-        if name.endswith(OVER_TIME) and points:
+        if name == f"{RECOVERY}{OVER_TIME}" and points:
+            plots.append(_recoveries(points, figures.get("recovery_s"), context))
+        elif name.endswith(OVER_TIME) and points:
             plots.append(_over_time(name.removesuffix(OVER_TIME), points, context))
     return [plot for plot in plots if plot is not None]
 
@@ -234,6 +248,32 @@ def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContex
     return _plot(name.replace("_", "-"), title[:1].upper() + title[1:], note, context, panels)
 
 
+def _recoveries(
+    points: Sequence[Sequence[Any]], quantiles: Json, context: PlotContext
+) -> Plot | None:
+    """Return a plot of the recovery from each fault, at the fault's end."""
+    p99_s = quantiles.get("p99") if isinstance(quantiles, dict) else None
+
+    def draw(axes: "Axes") -> None:
+        x, y = [one[0] for one in points], [one[1] for one in points]
+        axes.vlines(x, 0, y, color=LIGHT["ok"], lw=1.5)
+        axes.plot(x, y, "o", ms=4, color=LIGHT["ok"], label="one fault")
+        if isinstance(p99_s, int | float):
+            axes.axhline(p99_s, color=LIGHT["c1"], ls=":", label=f"p99: {p99_s:.2f} s")
+        axes.set_ylim(0, 1.1 * max(*y, 0.1))
+
+    note = RECOVERY_COUNTS
+    if isinstance(p99_s, int | float):
+        note += f" The 99th percentile over {many(len(points), 'fault')} is {p99_s:.2f} s."
+    end_s, took_s, need = max(points, key=lambda one: one[1])
+    if need:
+        note += (
+            f" The slowest, {took_s:.2f} s, followed the fault that ended at {clock_words(end_s)}; "
+            f"the last to succeed was {label(need)}."
+        )
+    return _plot(RECOVERY, "Recovery from each fault", note, context, {"seconds": draw})
+
+
 def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
     """Set a plot's vertical axis to durations, logarithmic, from one whole power of ten to
     another."""
@@ -290,13 +330,6 @@ def _plot(
     with _style():
         figure = Figure(figsize=(WIDTH_INCHES, height))
         grid = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
-        figure.subplots_adjust(
-            left=0.14,
-            right=0.87,
-            top=1 - GAP_INCHES / height,
-            bottom=(GAP_INCHES + 0.25) / height,
-            hspace=GAP_INCHES * len(heights) / sum(heights),
-        )
         plots = list(grid[:, 0])
         if lanes:
             _lanes(plots[0], lanes, context.end_s)
@@ -312,13 +345,42 @@ def _plot(
             plot.set_ylabel(label(words))
         for plot in plots:
             if plot.get_legend_handles_labels()[0]:
-                plot.legend(loc="upper left", bbox_to_anchor=(1.0, 1.04))
+                plot.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
         step = next((s for s in TIME_STEPS_S if context.end_s / s <= 12), context.end_s / 10)
         ticks = [number * step for number in range(int(context.end_s / step + 1e-9) + 1)]
         texts = [clock_words(at) if context.end_s > 20 else f"{at:g} s" for at in ticks]
         plots[-1].set_xticks(ticks, texts)
         plots[-1].set_xlim(0, context.end_s)
+        _make_room(figure, plots, heights)
         return Plot(name, title, note, _svg(figure, f"{title}. {note}"))
+
+
+def _make_room(figure: "Figure", plots: Sequence["Axes"], heights: Sequence[float]) -> None:
+    """Give each legend the height, and the labels on both sides the width, that they need."""
+    figure.draw_without_rendering()
+    legends = [plot.get_legend() for plot in plots]
+    room = [
+        max(height, 0.0 if legend is None else legend.get_window_extent().height / figure.dpi)
+        for height, legend in zip(heights, legends, strict=True)
+    ]
+    height = sum(room) + GAP_INCHES * (len(room) + 1) + 0.25
+    figure.set_size_inches(WIDTH_INCHES, height)
+    grid = plots[0].get_gridspec()
+    assert grid is not None
+    grid.set_height_ratios(room)
+    figure.draw_without_rendering()
+    whole = figure.bbox.width
+    boxes = [(plot.get_window_extent(), plot.get_tightbbox()) for plot in plots]
+    left = max(plot.x0 - tight.x0 for plot, tight in boxes if tight is not None)
+    right = max(tight.x1 - plot.x1 for plot, tight in boxes if tight is not None)
+    margin = EDGE_INCHES / WIDTH_INCHES
+    figure.subplots_adjust(
+        left=max(0.06, left / whole + margin),
+        right=min(0.97, 1 - right / whole - margin),
+        top=1 - GAP_INCHES / height,
+        bottom=(GAP_INCHES + 0.25) / height,
+        hspace=GAP_INCHES * len(room) / sum(room),
+    )
 
 
 def label(text: object, characters_max: int = 24) -> str:

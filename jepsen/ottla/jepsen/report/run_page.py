@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ottla.jepsen.checkers.verdict import Finding, Verdict
 from ottla.jepsen.history import EventKind, History, Json, Operation
 from ottla.jepsen.report.faults import Fault
-from ottla.jepsen.report.figures import MISSING, Plot
+from ottla.jepsen.report.figures import MISSING, OVER_TIME, RECOVERY, RECOVERY_COUNTS, Plot
 from ottla.jepsen.report.markup import Markup, element, joined
 from ottla.jepsen.report.measures import final_reads_s, groups_of, is_final, quantile, took_ns
 from ottla.jepsen.report.page import (
@@ -83,6 +83,7 @@ def run_page(parts: RunParts) -> str:
         element("h2", "Latencies and pictures", id="pictures"),
         _latencies(parts.history),
         *([element("p", f"The {MISSING}.")] if parts.plots is None else []),
+        *_recovery_words(parts),
         *(plot.box() for plot in parts.plots or ()),
         element("h2", "Checkers", id="checkers"),
         _checkers(files.verdicts),
@@ -126,8 +127,17 @@ def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
     yield "faults", count_words(len(parts.faults))
     recovery = parts.files.figure("recovery_p99_s")
     if recovery is not None:
-        yield "recovery p99", f"{recovery:.2f} s"
+        value = f"{recovery:.2f} s"
+        is_drawn = any(plot.name == RECOVERY for plot in parts.plots or ())
+        yield "recovery p99", element("a", value, href=f"#{RECOVERY}") if is_drawn else value
     yield "load", seconds_words(round(seconds))
+
+
+def _recovery_words(parts: RunParts) -> Iterable[Markup]:
+    """Yield the meaning of recovery, unless a picture has it in its caption."""
+    is_drawn = any(plot.name == RECOVERY for plot in parts.plots or ())
+    if parts.files.figure("recovery_p99_s") is not None and not is_drawn:
+        yield element("p", RECOVERY_COUNTS, class_="muted small")
 
 
 def _findings(parts: RunParts) -> Iterable[Markup]:
@@ -206,6 +216,7 @@ def _figure_words(figures: Mapping[str, Json]) -> str:
     for name, value in figures.items():
         # Longer values have a page of their own or are only in results.json.
         is_long = isinstance(value, list | dict) and len(value) > PARTS_MAX
+        is_long = is_long or name.endswith(OVER_TIME)
         if value not in ({}, [], "") and name != "linear" and not is_long:
             words.append(f"{name.replace('_', ' ')}: {_short(value)}")
     return " · ".join(words)
