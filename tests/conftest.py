@@ -52,6 +52,7 @@ THOROUGH = (
     "bench/test_clients.py::test_a_client_does_its_work_and_says_what_it_took[",
     "bench/test_topics.py::test_a_run_leaves_no_topic_behind[clients]",
     "pipeline/doctor/test_doctor_facts.py::test_the_command_looks_tries_a_query",
+    "pipeline/export/test_kills.py::test_twenty_kills",
     "pipeline/rollup/test_stream.py::test_a_window_is_reported_once_it_is_over",
     "pipeline/test_commands.py::test_ctrl_c_ends_an_archive_after_its_batch",
     "pipeline/test_plain_program.py",
