@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,7 +20,9 @@ from ottla.broker.opening_driver import open_broker
 from ottla.client.testing.faults import LostAnswers
 from ottla.controller.main_driver import serve_controller
 from ottla.metadata.image import EMPTY
+from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
+from ottla.model.install_hint import install_hint
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
@@ -28,13 +31,6 @@ from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.node.local.local_nodes_driver import free_port
-from ottla.node.local.secure_cluster_driver import (
-    ADMIN,
-    MECHANISM,
-    SecureCluster,
-    open_secure_cluster,
-)
-from ottla.node.local.secure_cluster_driver import LISTENER as SECURE_LISTENER
 from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -44,6 +40,9 @@ from ottla.testing.cluster_reset import delete_leftovers
 from ottla.testing.in_process_faults import BrokerFaults, FaultyServerOpener
 from ottla.testing.loop_time import ShiftedNodeClock, time_shift
 from ottla.wire.apis import API
+
+if TYPE_CHECKING:
+    from ottla.node.local.secure_cluster_driver import SecureCluster
 
 HOST = "127.0.0.1"
 CONTROLLER_ID = 101
@@ -110,7 +109,7 @@ class InProcessCluster:
         entries: Mapping[NodeId, RestartableBroker],
         seams: NodeSeams,
         nursery: trio.Nursery,
-        secure: SecureCluster | None,
+        secure: "SecureCluster | None",
     ) -> None:
         self._entries = entries
         self._secure = secure
@@ -138,7 +137,7 @@ class InProcessCluster:
     def client_settings(self) -> Mapping[str, str]:
         """Settings of a client, by librdkafka's keys: bootstrap.servers, and the login if the
         cluster is secure."""
-        login = self._secure.client(ADMIN) if self._secure is not None else {}
+        login = {} if self._secure is None else self._secure.client(self._secure.admin)
         return {"bootstrap.servers": self.bootstrap, **login}
 
     @property
@@ -146,12 +145,13 @@ class InProcessCluster:
         """Login of the user `admin`, for Ottla's clients.  None if the cluster is not secure."""
         if self._secure is None:
             return None
+        login = self._secure.client(self._secure.admin)
         return ClientSecurity(
-            security_protocol=SECURE_LISTENER,
-            sasl_mechanism=MECHANISM,
-            sasl_username=ADMIN,
-            sasl_password=self._secure.passwords[ADMIN],
-            ssl_truststore_location=str(self._secure.trusted),
+            security_protocol=login["security.protocol"],
+            sasl_mechanism=login["sasl.mechanisms"],
+            sasl_username=login["sasl.username"],
+            sasl_password=login["sasl.password"],
+            ssl_truststore_location=login["ssl.ca.location"],
         )
 
     async def start_all(self) -> None:
@@ -311,7 +311,7 @@ async def open_in_process_cluster(
         controller_address = f"{HOST}:{free_port(HOST)}"
         voters = f"{CONTROLLER_ID}@{controller_address}"
         broker_ids = [NodeId(number) for number in range(1, broker_count + 1)]
-        secure = open_secure_cluster(directory) if is_secure else None
+        secure = _open_secure(directory) if is_secure else None
         controller_texts = {"listeners": f"CONTROLLER://{controller_address}"}
         if secure is not None:
             nodes = [("controller", CONTROLLER_ID), *(("broker", node) for node in broker_ids)]
@@ -338,7 +338,7 @@ async def open_in_process_cluster(
                     **(broker_settings or {}),
                 },
                 BrokerFaults(),
-                LISTENER if secure is None else SECURE_LISTENER,
+                LISTENER if secure is None else secure.listener,
             )
             for node in broker_ids
         }
@@ -369,13 +369,27 @@ async def _run_controller(
     await serve_controller(config, ready=task_status.started, is_stopping=is_stopping)
 
 
+def _open_secure(directory: Path) -> "SecureCluster":
+    """Return the certificates and users of a directory.  Raises ConfigError if the package that
+    makes certificates is not installed."""
+    # Only secure clusters need the extra `secure`, and the time of its imports.
+    try:
+        from ottla.node.local.secure_cluster_driver import open_secure_cluster
+    except ImportError:
+        hint = install_hint("secure")
+        raise ConfigError(
+            "is_secure", f"needs cryptography, which is not installed; install it with: {hint}"
+        ) from None
+    return open_secure_cluster(directory)
+
+
 def _log_dirs(directory: Path, count: int) -> str:
     if count == 1:
         return str(directory)
     return ",".join(str(directory / f"disk-{number}") for number in range(1, count + 1))
 
 
-async def _format_controller(directory: Path, address: str, secure: SecureCluster) -> None:
+async def _format_controller(directory: Path, address: str, secure: "SecureCluster") -> None:
     """Format the controller's directory with the first users.  Does nothing if it is already
     formatted."""
     path = _controller_directory(directory)
@@ -397,7 +411,7 @@ async def _format_controller(directory: Path, address: str, secure: SecureCluste
         )
 
 
-def _login_settings(secure: SecureCluster | None, node: NodeId) -> dict[str, str]:
+def _login_settings(secure: "SecureCluster | None", node: NodeId) -> dict[str, str]:
     if secure is None:
         return {}
     settings = secure.broker_settings(node, f"{HOST}:0")

@@ -10,7 +10,6 @@ import math
 
 import trio
 import trio._core._run as trio_run
-import trio.testing
 from trio.abc import Clock as TrioClock
 
 from ottla.node.clock_driver import RealClock
@@ -106,6 +105,10 @@ class ShiftedNodeClock(RealClock):
 
 async def settle() -> None:
     """Wait until the loop is idle for `QUIET_S`, at most `SETTLE_S_MAX`."""
+    # Imported with the first advance: trio.testing imports pytest wherever that is installed, which
+    # takes as long as the start of a cluster.
+    import trio.testing
+
     with trio.move_on_after(SETTLE_S_MAX):
         await trio.testing.wait_all_tasks_blocked(QUIET_S)
     await trio.lowlevel.checkpoint()

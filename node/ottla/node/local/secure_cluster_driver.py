@@ -65,6 +65,16 @@ class SecureCluster:
     """True if brokers are super users.  Otherwise each broker has one ACL, for ClusterAction."""
 
     @property
+    def admin(self) -> str:
+        """Name of the user who may do everything."""
+        return ADMIN
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener to which clients connect, which is its protocol too."""
+        return LISTENER
+
+    @property
     def trusted(self) -> Path:
         """File with the certificate of the authority, which clients must trust."""
         return self._security / CA_FILE
