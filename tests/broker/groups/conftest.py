@@ -10,7 +10,8 @@ from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.offsets.committed_offsets import CommittedOffset
 from ottla.broker.groups.shard import GroupShard
-from ottla.jepsen.world.walk.group_bench import GROUP, REBALANCE_MS, GroupBench, GroupRequest
+from ottla.jepsen.world.walk.group_requests import GROUP, REBALANCE_MS, GroupRequest
+from tests.broker.groups.group_bench import GroupBench
 
 
 class Groups(GroupBench):

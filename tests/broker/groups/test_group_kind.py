@@ -9,7 +9,7 @@ from ottla.broker.coordinators.effects import Instant
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.group_kind import GroupKind
 from ottla.broker.groups.timer_names import TimerName
-from ottla.jepsen.world.walk.group_bench import GROUP
+from ottla.jepsen.world.walk.group_requests import GROUP
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec_types import Message
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.jepsen.world.walk.group_bench import REBALANCE_MS, GroupRequest
+from ottla.jepsen.world.walk.group_requests import REBALANCE_MS, GroupRequest
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.group_overrides import GroupSettings
 from tests.broker.groups.conftest import Groups, given

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.coordinators import backlog
 from ottla.broker.coordinators.backlog import STEPS_AT_ONCE
 from ottla.broker.network import steps
-from ottla.jepsen.world.walk.group_bench import GroupRequest
+from ottla.jepsen.world.walk.group_requests import GroupRequest
 from ottla.model.errors import ErrorCode
 
 COUNT = 10_000

@@ -4,16 +4,14 @@ Its logs are on the simulated disk, its controller decides immediately, and its 
 advance. Each input gets a new broker, so that an input always has the same effect.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.broker_core import BrokerCore, CoordinatorPorts, ReplicaPorts
+from ottla.broker.broker_core import BrokerCore, CoordinatorPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import Pending
@@ -23,17 +21,16 @@ from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.server.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.steps import ThreadWork, is_steps, run_through
-from ottla.broker.replicas.partition import Partition
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.jepsen.in_memory_controller import CountingRng, InMemoryController
 from ottla.jepsen.world.disk import SimulatedDisk, brought_in
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.now import ImmediateLogWork
+from ottla.jepsen.world.walk.one_disk import SequentialIds, ports_on
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
+from ottla.model.ids import NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.limits import KIB
 from ottla.model.log_limiter import LogLimiter
@@ -42,9 +39,6 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.disk.slice import FileSlice
-from ottla.storage.log.log import Log, open_log
-from ottla.storage.losses.log_losses import LogLoss
-from ottla.storage.segments.log_config import LogConfig
 from ottla.telemetry.clients.client_labels import ClientLabels
 from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
 from ottla.telemetry.clients.push_work import WaitingPush, Worker
@@ -104,23 +98,6 @@ def cluster() -> InMemoryController:
     return made
 
 
-class SequentialIds:
-    """Unlimited source of producer ids."""
-
-    has_some = True
-
-    def __init__(self) -> None:
-        self._given_count = 0
-
-    def take(self) -> ProducerId:
-        """Return the next producer id."""
-        self._given_count += 1
-        return ProducerId(self._given_count)
-
-    async def wait(self, timeout_s: float) -> None:
-        """Return at once, since ids are always available."""
-
-
 class ImmediateController:
     """Controller that has no other clients and decides every request immediately."""
 
@@ -136,73 +113,6 @@ class ImmediateController:
         again.rng = CountingRng(drawn=before.rng.drawn)
         answer = again.forward(message, version)
         return pb.ForwardResponse(body=encode(answer, version), metadata_offset=0)
-
-
-class OneDisk:
-    """The logs of the broker, on one disk in memory."""
-
-    offline: Mapping[TopicPartition, str] = MappingProxyType({})
-    losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self._disk = disk
-        self._logs: dict[TopicPartition, Log] = {}
-
-    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every log."""
-        return iter(self._logs.items())
-
-    async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Do nothing, because no log ever loses records here."""
-
-    def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, if it was created."""
-        return self._logs.get(partition)
-
-    async def create(
-        self,
-        partition: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        *,
-        directory_id: UUID | None = None,
-        holds_nothing: bool = True,
-    ) -> Log:
-        """Return the partition's log, with a small index. Creates it if it is missing."""
-        log = self._logs.get(partition)
-        if log is None:
-            log = self._logs[partition] = await open_log(
-                self._disk,
-                f"/data/{partition.topic}-{partition.partition}",
-                config=replace(config, segment_index_bytes=4 * KIB),
-                topic_id=topic_id,
-                is_clean=True,
-                recovery_point=Offset(0),
-                log_start_offset=Offset(0),
-                now_ms=WALL_MS,
-            )
-        return log
-
-    async def delete(self, partition: TopicPartition) -> None:
-        """Delete a partition's log."""
-        self._logs.pop(partition, None)
-
-    def directory_of(self, partition: TopicPartition) -> None:
-        """Return None, because there is only one disk."""
-
-    def apply_retention_soon(self) -> None:
-        """Do nothing, since all records are retained."""
-
-
-class NoFetchers:
-    """Fetchers that do nothing, because the broker leads all partitions."""
-
-    def follow(self, partition: Partition) -> None:
-        """Do nothing."""
-
-    def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Any]:
-        """Return an empty mapping, because there are no fetches to wait for."""
-        return {}
 
 
 class MemoryChannel(HostedChannel):
@@ -268,15 +178,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         )
         self.core = BrokerCore(CONFIG, clock=clock, rng=rng, dispatcher=dispatcher)
         self.purgatory, self.table = self.core.purgatory, self.core.table
-        ports = ReplicaPorts(
-            logs=OneDisk(SimulatedDisk(rng)),
-            fetchers=NoFetchers(),
-            work=ImmediateLogWork(),
-            on_flush_due=lambda partition: None,
-            on_isr_due=lambda partition: None,
-            on_placed=lambda key, directory: None,
-            bring_in=brought_in,
-        )
+        ports = ports_on(SimulatedDisk(rng), clock.wall_ms)
         self.core.open_replicas(ports)
         image = cluster().image if image is None else image
         delta = MetadataDelta.between(EMPTY, image)

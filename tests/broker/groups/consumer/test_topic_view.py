@@ -12,8 +12,8 @@ from ottla.broker.groups.consumer.subscription_regex import (
     matches,
 )
 from ottla.broker.groups.consumer.topic_view import TopicView
-from ottla.jepsen.world.walk.group_bench import GroupBench
 from ottla.model.errors import ErrorCode, RefusedError
+from tests.broker.groups.group_bench import GroupBench
 
 COSTLY = "(x?-?){100}y|(.*-.*){50}y"
 

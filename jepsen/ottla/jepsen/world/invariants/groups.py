@@ -12,19 +12,20 @@ from ottla.broker.groups.classic.classic_group import ClassicGroup
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench
+from ottla.jepsen.world.walk.group_host import GroupHost
 from ottla.jepsen.world.walk.group_members import Place, WalkedMember
+from ottla.jepsen.world.walk.group_requests import GROUP
 from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
     """Records what responses promised to members, and checks that the promises are kept."""
 
-    def __init__(self, bench: GroupBench, members: list[WalkedMember]) -> None:
+    def __init__(self, host: GroupHost, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}
         """Highest acknowledged offset of each partition of the topic `orders`."""
         self.commit_count = 0
-        self._bench = bench
+        self._host = host
         self._members = members
         self._epoch_min = 0
         self._group: object = None
@@ -35,7 +36,7 @@ class GroupInvariants:
         for member in self._members:
             member.look()
             self._take_acknowledged(member)
-        group = self._bench.shard.groups.get(GROUP)
+        group = self._host.shard.groups.get(GROUP)
         if isinstance(group, ConsumerGroup):
             self._check_owners(group)
         elif isinstance(group, ClassicGroup):
@@ -93,9 +94,9 @@ class GroupInvariants:
     def _check_epoch(self, group: Any) -> None:
         """Check GenerationNeverRecedes against the epochs that members of the consumer protocol
         have received."""
-        if group is not self._group and self._shard is self._bench.shard:
+        if group is not self._group and self._shard is self._host.shard:
             self._epoch_min = 0  # another group of the name; a new coordinator knows the old one
-        self._group, self._shard = group, self._bench.shard
+        self._group, self._shard = group, self._host.shard
         if not isinstance(group, ConsumerGroup):
             return
         reported = [
@@ -112,7 +113,7 @@ class GroupInvariants:
         """Check AcknowledgedCommitsStay: no committed offset is below one whose commit was
         acknowledged."""
         for index, offset in self.acknowledged.items():
-            found = self._bench.shard.offsets.find(GROUP, "orders", index)
+            found = self._host.shard.offsets.find(GROUP, "orders", index)
             if found is None or found.offset < offset:
                 detail = f"partition {index}: {None if found is None else found.offset} of {offset}"
                 raise Violation("AcknowledgedCommitsStay", detail)
@@ -120,7 +121,7 @@ class GroupInvariants:
     def check_replay(self) -> None:
         """Check ReplayEqualsState: a replay of the log yields all state that the coordinator must
         not lose."""
-        loaded, held = self._bench.replayed(), self._bench.shard
+        loaded, held = self._host.replayed(), self._host.shard
         for name, of in (("groups", _groups_of), ("offsets", _offsets_of)):
             said, known = of(loaded), of(held)
             if said != known:
@@ -129,8 +130,8 @@ class GroupInvariants:
     def missing_assignment(self) -> str:
         """Return the reason why the remaining members do not yet own each partition exactly once,
         or "" if they do."""
-        bench, members = self._bench, self._members
-        group = bench.shard.groups.get(GROUP)
+        host, members = self._host, self._members
+        group = host.shard.groups.get(GROUP)
         if group is None or group.state_name != "Stable":
             return f"{group!r}"
         ids = sorted(member.id for member in members)
@@ -140,7 +141,7 @@ class GroupInvariants:
         wanted = group.subscribed_topics() or frozenset()
         if isinstance(group, ClassicGroup):
             wanted = frozenset(("orders",))
-        topics = [bench.topics.image.topic(name) for name in sorted(wanted)]
+        topics = [host.topics.image.topic(name) for name in sorted(wanted)]
         due = sorted(
             (topic.id, index) for topic in topics if topic is not None for index in topic.partitions
         )

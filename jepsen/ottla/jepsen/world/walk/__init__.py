@@ -7,7 +7,9 @@ controller_walk.py, controller_host.py                  decisions of the shipped
 controller_history.py                                   the controller that replication/ uses
 log_walk.py, log_life.py, log_model.py, log_batches.py  one partition's log
 log_sequences.py                                        the same with sequences before a crash
-group_walk.py and other group_*.py                      groups and their coordinator
+group_walk.py, group_members.py                         members of a group, and faults
+group_host.py, group_requests.py                        a broker core that coordinates the group
+one_disk.py                                             ports of a broker core without tasks
 actions.py                                              random choice of the next action
 stepping.py, now.py                                     tasks run step by step; immediate disk work
 """

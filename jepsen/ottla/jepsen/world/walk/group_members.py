@@ -10,7 +10,8 @@ from uuid import UUID
 
 from ottla.broker.groups.consumer.embedded_protocol import assignment_bytes, read_assignment
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.group_bench import GroupBench, GroupRequest
+from ottla.jepsen.world.walk.group_host import GroupHost
+from ottla.jepsen.world.walk.group_requests import GroupRequest
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encode
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -25,7 +26,13 @@ has become a classic one."""
 
 REBALANCE_MS = 20_000
 
-RETRIED = (ErrorCode.NOT_COORDINATOR, ErrorCode.UNRELEASED_INSTANCE_ID)
+RETRIED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+)
+"""Errors after which a member sends its full state again. COORDINATOR_NOT_AVAILABLE is sent if the
+outcome is unknown because a write was not committed in time."""
 
 SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": ["orders"], "regex": ""},
@@ -44,8 +51,8 @@ class WalkedMember:
 
     is_classic = False
 
-    def __init__(self, bench: GroupBench, member_id: str, instance_id: str | None) -> None:
-        self.bench = bench
+    def __init__(self, host: GroupHost, member_id: str, instance_id: str | None) -> None:
+        self.host = host
         self.id = member_id
         self.instance_id = instance_id
         self.epoch = 0
@@ -77,7 +84,7 @@ class WalkedMember:
         """Commit an offset of the partitions that the member owns."""
         for topic_id, index in sorted(self.owned):
             if topic_id == orders and self.epoch > 0:
-                asked = self.bench.commit(
+                asked = self.host.commit(
                     offset,
                     topic_id=topic_id,
                     index=index,
@@ -95,12 +102,12 @@ class WalkedConsumerMember(WalkedMember):
 
     def __init__(
         self,
-        bench: GroupBench,
+        host: GroupHost,
         member_id: str,
         instance_id: str | None,
         subscription: dict[str, Any],
     ) -> None:
-        super().__init__(bench, member_id, instance_id)
+        super().__init__(host, member_id, instance_id)
         self.subscription = subscription
         self.assigned: Places = frozenset()
         self.is_to_tell_all = True
@@ -153,7 +160,7 @@ class WalkedConsumerMember(WalkedMember):
         for topic_id, index in sorted(self.owned):
             owned.setdefault(topic_id, []).append(index)
         self.is_to_tell_all = self._is_answered = False
-        self._asking = self.bench.consumer_heartbeat(self.id, self.epoch, owned=owned, **says)
+        self._asking = self.host.consumer_heartbeat(self.id, self.epoch, owned=owned, **says)
         self.look()
 
     def lose_answer(self) -> None:
@@ -163,7 +170,7 @@ class WalkedConsumerMember(WalkedMember):
 
     def leave(self) -> None:
         """Leave the group with a last heartbeat."""
-        self.bench.consumer_heartbeat(self.id, -1, instance_id=self.instance_id)
+        self.host.consumer_heartbeat(self.id, -1, instance_id=self.instance_id)
         self._asking = None
         self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
 
@@ -174,8 +181,8 @@ class WalkedClassicMember(WalkedMember):
 
     is_classic = True
 
-    def __init__(self, bench: GroupBench, instance_id: str | None) -> None:
-        super().__init__(bench, "", instance_id)
+    def __init__(self, host: GroupHost, instance_id: str | None) -> None:
+        super().__init__(host, "", instance_id)
         self._joining: GroupRequest | None = None
         self._syncing: GroupRequest | None = None
         self._topic_size = 0
@@ -204,13 +211,13 @@ class WalkedClassicMember(WalkedMember):
             if isinstance(asked.answer, ErrorCode):
                 self._rejoin(asked.answer)
             else:
-                found = read_assignment(asked.answer.assignment, self.bench.topics)
+                found = read_assignment(asked.answer.assignment, self.host.topics)
                 self.owned = frozenset((t, index) for t in found for index in found[t])
 
     def _sync(self, answer: Any) -> None:
         self.epoch = answer.generation_id
         parts: dict[str, bytes] = {}
-        topic = self.bench.topics.image.topic("orders")
+        topic = self.host.topics.image.topic("orders")
         self._topic_size = 0 if topic is None else len(topic.partitions)
         if self.instance_id is not None and self._is_first_join and not answer.members:
             # It has rejoined a generation that it perhaps led. That generation may not know that
@@ -222,11 +229,11 @@ class WalkedClassicMember(WalkedMember):
             names = [one.member_id for one in answer.members]
             parts = {
                 name: assignment_bytes(
-                    {topic.id: frozenset(indexes[at :: len(names)])}, b"\0\0", self.bench.topics
+                    {topic.id: frozenset(indexes[at :: len(names)])}, b"\0\0", self.host.topics
                 )
                 for at, name in enumerate(names)
             }
-        self._syncing = self.bench.sync(
+        self._syncing = self.host.sync(
             self.id, self.epoch, parts, group_instance_id=self.instance_id
         )
 
@@ -243,12 +250,12 @@ class WalkedClassicMember(WalkedMember):
         self.look()
         if self.is_waiting:
             return
-        topic = self.bench.topics.image.topic("orders")
+        topic = self.host.topics.image.topic("orders")
         if topic is not None and len(topic.partitions) != self._topic_size:
             self.epoch = 0
         if self.epoch == 0:
             self.owned = frozenset()
-            self._joining = self.bench.join(
+            self._joining = self.host.join(
                 self.id,
                 instance_id=self.instance_id,
                 protocols=(("range", SAYS_ORDERS),),
@@ -257,14 +264,14 @@ class WalkedClassicMember(WalkedMember):
             )
             self.look()
             return
-        code = self.bench.heartbeat(self.id, self.epoch, self.instance_id)
+        code = self.host.heartbeat(self.id, self.epoch, self.instance_id)
         if code is not ErrorCode.NONE:
             self._rejoin(code)
 
     def leave(self) -> None:
         """Send a LeaveGroup with the member's current id."""
         if self.id:
-            self.bench.leave((self.id, self.instance_id))
+            self.host.leave((self.id, self.instance_id))
         self._joining = self._syncing = None
         self.epoch, self.owned = 0, frozenset()
         self._forget_id()

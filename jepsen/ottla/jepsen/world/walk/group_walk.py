@@ -1,4 +1,4 @@
-"""The walk on the groups of one coordinator: members that do anything at any time.
+"""The walk on the groups of a broker core: members that do anything at any time.
 
 Members join, leave, crash, fall silent, lose responses and commit with old epochs. Topics are
 created, grow and are deleted. The log is committed late, and another coordinator takes over with a
@@ -17,19 +17,23 @@ from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
-from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench, GroupRequest
+from ottla.jepsen.world.walk.group_host import GroupHost
 from ottla.jepsen.world.walk.group_members import (
     SUBSCRIPTIONS,
     WalkedClassicMember,
     WalkedConsumerMember,
     WalkedMember,
 )
+from ottla.jepsen.world.walk.group_requests import GROUP, GroupRequest
 from ottla.model.errors import ErrorCode
 
 MEMBERS_MAX = 5
 PARTITIONS = 6
 PARTITIONS_MAX = 10
 TIMES_MS = (10, 3_000, 12_000, 500)
+COMMIT_TIMEOUTS_MS = (5_000, 60_000, 60_000, 60_000)
+"""Values of offsets.commit.timeout.ms: Kafka's default, and a longer one in most runs. With the
+default, few responses are late enough to meet a group that has changed again."""
 SETTLING_ROUNDS = 60
 SETTLING_MS = 2_000
 
@@ -60,8 +64,8 @@ class GroupWalk:
         walk = WalkedGroup(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.invariants.commit_count
-        walk.figures["records"] = len(walk.bench.log)
-        return outcome_of(self, chance, walk, violation, sim_ms=walk.bench.mono_ms)
+        walk.figures["records"] = walk.host.end_offset
+        return outcome_of(self, chance, walk, violation, sim_ms=walk.host.mono_ms)
 
 
 class WalkedGroup:
@@ -72,12 +76,13 @@ class WalkedGroup:
         self.trace = Trace()
         self.rare = RareStates()
         self.figures = {"failovers": 0, "rebalances": 0, "crashes": 0, "commits": 0, "records": 0}
-        self.bench = GroupBench()
+        # Derived from the seed and not drawn, so that one draw more does not move all schedules.
+        self.host = GroupHost(COMMIT_TIMEOUTS_MS[chance.seed % len(COMMIT_TIMEOUTS_MS)])
         self.members: list[WalkedMember] = []
-        self.invariants = GroupInvariants(self.bench, self.members)
+        self.invariants = GroupInvariants(self.host, self.members)
         self._kinds = chance.below(3)
         """Protocols of the members. 0: all consumer; 1: all classic; 2: both."""
-        self._orders = self.bench.make_topic("orders", PARTITIONS)
+        self._orders = self.host.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0
         self._reading: list[tuple[int, GroupRequest]] = []
@@ -125,12 +130,12 @@ class WalkedGroup:
         if is_classic:
             if self._kinds == 2:
                 instance_id = None
-            self.members.append(WalkedClassicMember(self.bench, instance_id))
+            self.members.append(WalkedClassicMember(self.host, instance_id))
             return
         self._made_count += 1
         self.members.append(
             WalkedConsumerMember(
-                self.bench,
+                self.host,
                 f"m{self._made_count}",
                 instance_id,
                 self.chance.pick(SUBSCRIPTIONS),
@@ -153,7 +158,7 @@ class WalkedGroup:
     def _commit(self) -> None:
         self._offset += 1
         self._one().commit(self._orders, self._offset)
-        if not self.bench.is_committing:
+        if not self.host.is_committing:
             self.rare.sometimes("a commit waits for the log")
 
     def _commit_old(self) -> None:
@@ -162,10 +167,10 @@ class WalkedGroup:
         member = self._one()
         if member.epoch < 2 or not member.id:
             return
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.host.shard.groups.get(GROUP)
         if group is None or member.id not in group.member_ids:
             return
-        asked = self.bench.commit(
+        asked = self.host.commit(
             1 << 40,
             topic_id=self._orders,
             version=9,
@@ -180,8 +185,8 @@ class WalkedGroup:
     def _read(self) -> None:
         """Fetch a committed offset. The group must never lose an offset that it has returned."""
         index = self.chance.below(PARTITIONS)
-        self._reading.append((index, self.bench.fetch(index=index)))
-        if not self.bench.is_committing:
+        self._reading.append((index, self.host.fetch(index=index)))
+        if not self.host.is_committing:
             self.rare.sometimes("an offset is read while a commit waits")
 
     def _lose(self) -> None:
@@ -209,7 +214,7 @@ class WalkedGroup:
             removed.append(self._take_away())
         names = [(one.id, one.instance_id) for one in removed if one.id]
         before = self._member_ids()
-        asked = self.bench.leave(*names)
+        asked = self.host.leave(*names)
         if not asked.is_answered or not isinstance(asked.answer, list):
             return
         after = self._member_ids()
@@ -229,7 +234,7 @@ class WalkedGroup:
                 continue
             self.members.pop(at)
             if not member.is_classic:
-                self.bench.consumer_heartbeat(member.id, -2, instance_id=member.instance_id)
+                self.host.consumer_heartbeat(member.id, -2, instance_id=member.instance_id)
             self._add(member.instance_id)
             self.rare.sometimes("a static member comes back")
             return
@@ -244,56 +249,56 @@ class WalkedGroup:
 
     def _pass_time(self) -> None:
         before = self._member_ids()
-        self.bench.pass_time(self.chance.pick(TIMES_MS))
+        self.host.pass_time(self.chance.pick(TIMES_MS))
         if before - self._member_ids():
             self.rare.sometimes("a silent member is let go")
 
     def _member_ids(self) -> set[str]:
-        group = self.bench.shard.groups.get(GROUP)
+        group = self.host.shard.groups.get(GROUP)
         return set() if group is None else set(group.member_ids)
 
     def _hold(self) -> None:
-        self.bench.is_committing = False
+        self.host.is_committing = False
 
     def _release(self) -> None:
         """Raise the high watermark to the end of the log, or only part of the way."""
-        bench = self.bench
-        span = len(bench.log) - bench.committed_count
+        host = self.host
+        span = host.end_offset - host.committed_count
         if span > 1 and self.chance.below(3) == 2:
-            bench.commit_log(bench.committed_count + self.chance.below(span))
+            host.commit_log(host.committed_count + self.chance.below(span))
             return
-        bench.is_committing = True
-        bench.commit_log()
+        host.is_committing = True
+        host.commit_log()
 
     def _change_topics(self) -> None:
-        image = self.bench.topics.image
+        image = self.host.topics.image
         kind = self.chance.below(3)
         orders, bills = image.topic("orders"), image.topic("bills")
         assert orders is not None
         if kind == 0 and len(orders.partitions) < PARTITIONS_MAX:
-            self.bench.grow_topic("orders", len(orders.partitions) + 1)
+            self.host.grow_topic("orders", len(orders.partitions) + 1)
         elif kind == 1 and bills is None:
-            self.bench.make_topic("bills", 3)
+            self.host.make_topic("bills", 3)
         elif kind == 2 and bills is not None:
-            self.bench.drop_topic("bills")
+            self.host.drop_topic("bills")
 
     def _fail_over(self) -> None:
-        bench = self.bench
-        span = len(bench.log) - bench.committed_count
+        host = self.host
+        span = host.end_offset - host.committed_count
         kept = self.chance.below(span + 1)
         self.figures["failovers"] += 1
         if kept < span:
             self.rare.sometimes("a coordinator takes over with a lost tail")
         if kept:
             self.rare.sometimes("a coordinator takes over with an uncommitted tail")
-        bench.is_committing = True
-        bench.fail_over(bench.committed_count + kept)
+        host.is_committing = True
+        host.fail_over(host.committed_count + kept)
 
     def _delete(self) -> None:
         """Request the deletion of the group, which is refused while it has members."""
         for member in self.members if self.chance.below(2) else ():
             member.leave()
-        asked = self.bench.delete()
+        asked = self.host.delete()
         if asked.is_answered and asked.code is not ErrorCode.NONE:
             return
         self.rare.sometimes("a group is deleted")
@@ -304,14 +309,14 @@ class WalkedGroup:
 
     def _check_deleted(self) -> None:
         """Check DeletedStaysDeleted: no record of the group remains in the log."""
-        loaded = self.bench.replayed()
+        loaded = self.host.replayed()
         if GROUP in loaded.groups or loaded.offsets.has_group(GROUP):
             raise Violation("DeletedStaysDeleted", "the group comes back with the log")
 
     # --- invariants ---------------------------------------------------------------------------
 
     def _after(self, name: str) -> None:
-        bench = self.bench
+        host = self.host
         for member in self.members:
             member.look()
         waiting: list[tuple[int, GroupRequest]] = []
@@ -322,7 +327,7 @@ class WalkedGroup:
                 self._take_read(index, asked)
         self._reading = waiting
         self.invariants.check()
-        group = bench.shard.groups.get(GROUP)
+        group = host.shard.groups.get(GROUP)
         epoch = 0
         if isinstance(group, ConsumerGroup):
             epoch = group.group_epoch
@@ -331,7 +336,7 @@ class WalkedGroup:
             epoch = group.generation_id
         kind = "" if group is None else group.type
         self._note_change(kind, epoch)
-        self.trace.add(name, len(bench.log), bench.committed_count, epoch, kind, bench.mono_ms)
+        self.trace.add(name, host.end_offset, host.committed_count, epoch, kind, host.mono_ms)
 
     def _take_read(self, index: int, asked: GroupRequest) -> None:
         ((_, _, found),) = asked.answer
@@ -357,9 +362,9 @@ class WalkedGroup:
         """End all faults, let the remaining members act until each partition has exactly one owner,
         and check ReplayEqualsState. Raises Violation(EverybodyConverges) if they do not converge.
         """
-        bench = self.bench
-        bench.is_committing = True
-        bench.commit_log()
+        host = self.host
+        host.is_committing = True
+        host.commit_log()
         if self.chance.below(2):
             self._add(None)
         for _ in range(SETTLING_ROUNDS):
@@ -369,7 +374,7 @@ class WalkedGroup:
             self._after("settle")
             if not self.invariants.missing_assignment():
                 break
-            bench.pass_time(SETTLING_MS)
+            host.pass_time(SETTLING_MS)
         self.invariants.check_replay()
         missing = self.invariants.missing_assignment()
         if missing:
