@@ -1,4 +1,7 @@
-"""docs/client-testing.md: its programs work as they are pasted."""
+"""docs/client-testing.md: its programs work as they are pasted.
+
+The FastAPI service is typed by tests/journeys/test_fastapi_service.py, which installs FastAPI.
+"""
 
 import re
 import subprocess
@@ -12,6 +15,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "client-testing.md"
     SYNC_TEST,
     ASYNC_TEST,
     OPTIONS,
+    _FASTAPI_APP,
+    _FASTAPI_TEST,
     TRIO_CONFTEST,
     TRIO_TEST,
     FAULTS,
