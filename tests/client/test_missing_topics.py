@@ -194,3 +194,28 @@ async def test_each_send_to_a_missing_topic_raises_before_max_block_ms(
                 await producer.send("lost", b"x")
             assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert warnings(caplog) == []
+
+
+async def test_a_consumer_that_can_receive_nothing_says_so_once(
+    ottla_cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ConsumerConfig(group_id="readers", auto_offset_reset="earliest")
+    async with open_producer(ottla_cluster.bootstrap) as producer:
+        await producer.send("orders", b"one")
+    async with open_consumer(ottla_cluster.bootstrap, config) as consumer:
+        for _ in range(2):
+            assert await consumer.poll(0.01) == []
+        warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        assert warnings == [
+            "the consumer waits for records without a subscription or an assignment; call "
+            "subscribe(topics) or assign(partitions) first"
+        ]
+        caplog.clear()
+        consumer.subscribe(["orders"])
+        assert [one.value for one in await consumer.poll(TIMEOUT_S)] == [b"one"]
+    async with open_consumer(ottla_cluster.bootstrap) as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        await consumer.poll(0.01)
+        with pytest.raises(RefusedError, match=r"open it with ConsumerConfig\(group_id=…\)"):
+            consumer.subscribe(["orders"])
+    assert "without a subscription" not in caplog.text

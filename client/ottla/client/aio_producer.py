@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import trio
 
@@ -24,7 +24,7 @@ from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.network.aio_bridge import Bridge, asked, kept_open
 from ottla.client.network.trio_thread import Call, ClientClosedError, KeptManager, TrioThread
-from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.delivery import Delivery, RecordMetadata, missing_attribute
 from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
 from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.produce.record_run import RecordRun
@@ -69,6 +69,11 @@ class AioDelivery:
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self.wait().__await__()
+
+    if not TYPE_CHECKING:  # type checkers report these uses themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name)
 
     @property
     def is_settled(self) -> bool:

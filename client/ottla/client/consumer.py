@@ -112,6 +112,7 @@ class Consumer(ReportingClient):
             nursery.start_soon(self._group.commit_on)
             nursery.start_soon(self._group.run)
         self._idle = PollIdleTime(trio.current_time())
+        self._is_warned_of_source = False
         if metrics_push is not None:
             report_consumer(metrics_push, self._positions, self._group, self._idle)
             self._metrics_push = metrics_push
@@ -346,7 +347,11 @@ class Consumer(ReportingClient):
 
     def _member_of(self) -> Group:
         if self._group is None:
-            raise RefusedError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group.id")
+            raise RefusedError(
+                ErrorCode.INVALID_GROUP_ID,
+                "the consumer has no group.id; open it with ConsumerConfig(group_id=…), or assign "
+                "partitions",
+            )
         return self._group
 
     # Reading.
@@ -432,6 +437,7 @@ class Consumer(ReportingClient):
             group.on_poll()
         if found := self._take(take):
             return found
+        self._warn_without_source()
         if group is not None:
             group.handover.set_waiting(True)
         self._idle.begin(trio.current_time())
@@ -445,6 +451,17 @@ class Consumer(ReportingClient):
             self._idle.end(trio.current_time())
             if group is not None:
                 group.handover.set_waiting(False)
+
+    def _warn_without_source(self) -> None:
+        """Log once that no record can come, because nothing is subscribed to or assigned."""
+        if self._is_warned_of_source or next(iter(self._positions), None) is not None:
+            return
+        if self._group is None or not self._group.is_subscribed:
+            self._is_warned_of_source = True
+            LOG.warning(
+                "the consumer waits for records without a subscription or an assignment; call "
+                "subscribe(topics) or assign(partitions) first"
+            )
 
     async def _first_of(self, take: Callable[[], list[T]]) -> list[T]:
         """Wait for the first items and return them."""

@@ -117,6 +117,7 @@ def test_a_config_names_the_field(field: str, value: Any, sentence: str) -> None
 RECORDS: list[tuple[dict[str, Any], str]] = [
     ({"value": "x"}, "value is 'x' (str); it must be bytes or None: encode it"),
     ({"key": "k"}, "key is 'k' (str); it must be bytes or None: encode it (key.encode())"),
+    ({"key": 5}, "key is 5 (int); it must be bytes or None: encode it (str(key).encode()), or"),
     ({"value": {}}, "value is {} (dict)"),
     ({"headers": {"a": b"b"}}, "headers is {'a': b'b'} (dict); it must be a list of"),
     ({"headers": [("a", "b")]}, "the value in headers[0] is 'b' (str)"),

@@ -32,6 +32,20 @@ def test_a_client_used_without_its_block_says_to_write_async_with(module: Any, n
     assert not hasattr(client, "__len__")
 
 
+@pytest.mark.parametrize(("module", "name"), OPENERS)
+def test_a_setting_given_as_an_argument_says_where_it_belongs(module: Any, name: str) -> None:
+    config = f"{name.removeprefix('open_').capitalize()}Config"
+
+    with pytest.raises(TypeError) as caught:
+        getattr(module, name)(ADDRESS, group_id="billing")
+    assert str(caught.value).endswith(
+        "got an unexpected keyword argument 'group_id'; settings are given as "
+        f"config={config}.from_kafka({{'group.id': …}})"
+    )
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'bootstrap'$"):
+        getattr(module, name)()
+
+
 async def awaited(client: Any) -> None:
     await client
 

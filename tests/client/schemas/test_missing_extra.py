@@ -1,5 +1,6 @@
 """A missing package is named with the command that installs it."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from ottla.client.schemas import (
     file_registry,
     open_blocking_registry,
 )
+from ottla.model.install_hint import install_hint
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,6 @@ def test_a_missing_package_is_named(
     sentence: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'ottla\[schemas\]'") as missing:
+    with pytest.raises(MissingExtraError, match=re.escape(install_hint("schemas"))) as missing:
         use(tmp_path)
     assert str(missing.value).startswith(sentence)

@@ -5,8 +5,9 @@ says to write `async with`.  A block that was entered by hand and never left is 
 ResourceWarning.
 """
 
+import inspect
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from types import TracebackType
@@ -76,9 +77,23 @@ def client_block(
 
     @wraps(function)
     def open_block(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
-        return ClientBlock(function.__name__, opened(*args, **kwargs))
+        try:
+            return ClientBlock(function.__name__, opened(*args, **kwargs))
+        except TypeError as error:
+            raise TypeError(f"{error}{_cure_of_setting(function, kwargs)}") from None
 
     return open_block
+
+
+def _cure_of_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
+    """Return where a setting belongs that was given as an argument, as other clients have it."""
+    known = inspect.signature(function).parameters
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None or "config" not in known:
+        return ""
+    config = f"{function.__name__.removeprefix('open_').capitalize()}Config"
+    key = unknown.replace("_", ".")
+    return f"; settings are given as config={config}.from_kafka({{{key!r}: …}})"
 
 
 __all__ = ["ClientBlock", "client_block"]

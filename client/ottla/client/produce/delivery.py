@@ -1,7 +1,7 @@
 """Delivery reports of sent records."""
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import trio
 
@@ -42,6 +42,11 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self.wait().__await__()
+
+    if not TYPE_CHECKING:  # type checkers report these uses themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name)
 
     @property
     def is_settled(self) -> bool:
@@ -108,6 +113,15 @@ class Delivery:
         They change if a batch that is too large is split."""
         batch = self._batch
         return (batch, self._index) if batch.parts is None else batch.leaf_of(self._index)
+
+
+def missing_attribute(delivery: object, name: str) -> AttributeError:
+    """Return the error for an attribute that a delivery report does not have before it is
+    awaited."""
+    text = f"{type(delivery).__name__!r} object has no attribute {name!r}"
+    if name in RecordMetadata._fields:
+        text += f"; await the delivery first: (await delivery).{name}"
+    return AttributeError(text, name=name, obj=delivery)
 
 
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:

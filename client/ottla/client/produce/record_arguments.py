@@ -10,7 +10,7 @@ from typing import Any
 from ottla.client.network.arguments import check_text, shown, wrong_type
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
-TEXT_CURE = "encode it (value.encode()), or send by a SerializingProducer"
+SERIALIZE = "or send by a SerializingProducer"
 
 
 def bytes_or_none(name: str, value: Any) -> bytes | None:
@@ -19,8 +19,9 @@ def bytes_or_none(name: str, value: Any) -> bytes | None:
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
+    encoded = f"{name}.encode()" if isinstance(value, str) else f"str({name}).encode()"
     raise TypeError(
-        f"{name} is {shown(value)}; it must be bytes or None: {TEXT_CURE.replace('value', name)}"
+        f"{name} is {shown(value)}; it must be bytes or None: encode it ({encoded}), {SERIALIZE}"
     )
 
 

@@ -5,6 +5,7 @@ partition and offset of the record; an error of this module is its cause (`error
 """
 
 from ottla.model.errors import OttlaError
+from ottla.model.install_hint import install_hint
 
 
 class SchemaError(OttlaError):
@@ -72,4 +73,4 @@ class MissingExtraError(SchemaError, ImportError):
     """A package of the extra `schemas` is not installed."""
 
     def __init__(self, package: str, feature: str) -> None:
-        super().__init__(f"{feature} needs {package}: pip install 'ottla[schemas]'")
+        super().__init__(f"{feature} needs {package}: {install_hint('schemas')}")

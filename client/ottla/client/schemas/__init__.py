@@ -1,6 +1,6 @@
 """Avro, JSON Schema and Protobuf records with a schema registry, for the producer and the consumer.
 
-`pip install 'ottla[schemas]'`.  Programs are in docs/client-schemas.md.
+Needs the extra `schemas`.  Programs are in docs/client-schemas.md.
 
 record_codecs.py    interfaces that SerializingProducer and DeserializingConsumer accept
 subject_writers.py  schemas under which a serializer writes, by subject
