@@ -258,7 +258,7 @@ class AioOutbox:
                 )
             except trio.WouldBlock:
                 self._is_held_up = True
-                if not self._kept.start(self._take_slowly):
+                if not self._kept.start(self._take_one_by_one):
                     self._is_held_up = False
                     self.discard(ClientClosedError())
                 return
@@ -270,7 +270,7 @@ class AioOutbox:
             self._is_due = True
             self._thread.call_soon(self._take)
 
-    async def _take_slowly(self) -> None:
+    async def _take_one_by_one(self) -> None:
         """Pass the records to the producer one by one, and wait until it has accepted each."""
         try:
             while self._records:

@@ -252,7 +252,7 @@ def test_a_refusal_after_a_lost_attempt_to_commit_says_nothing() -> None:
 
 def test_a_doomed_transaction_is_never_committed() -> None:
     flow = opened(IMPLICIT)
-    flow.doom()
+    flow.require_abort()
 
     with pytest.raises(AssertionError):
         flow.begin_commit()
@@ -264,7 +264,7 @@ def test_a_doomed_transaction_is_never_committed() -> None:
 def test_a_doomed_transaction_adds_nothing_more() -> None:
     flow = opened(EXPLICIT)
     flow.want(AT)
-    flow.doom()
+    flow.require_abort()
 
     assert flow.wanted() == ()
 

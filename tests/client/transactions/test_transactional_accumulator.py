@@ -114,7 +114,7 @@ def test_an_abort_drops_what_waits_and_a_batch_that_is_to_be_repeated() -> None:
     world.put()
     (batch,) = world.gathered.drain([AT], 1)
     world.put()
-    world.gathered.doom(RefusedError(ErrorCode.TRANSACTION_ABORTABLE, "aborted"))
+    world.gathered.require_abort(RefusedError(ErrorCode.TRANSACTION_ABORTABLE, "aborted"))
 
     assert world.gathered.has_open, "the answer of the one in flight is waited for"
     world.gathered.on_lost(batch, "cut", 2)

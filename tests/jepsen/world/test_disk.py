@@ -262,6 +262,6 @@ async def test_a_fault_counts_the_calls_it_struck() -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="fails as asked"):
             disk.open(f"{ROOT}/f")
-    assert fault.struck_count == 2
+    assert fault.failed_count == 2
     disk.faults.take_back(fault)
     disk.open(f"{ROOT}/f")

@@ -65,7 +65,7 @@ class Life:
             self.recovery_checkpoint = log.recovery_checkpoint
 
         log.hooks.on_log_start_raised = keep_start
-        log.hooks.on_recede = keep_recovery_point
+        log.hooks.on_offsets_decreased = keep_recovery_point
         self.log = log
 
 

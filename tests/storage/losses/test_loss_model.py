@@ -226,7 +226,7 @@ def keep_the_watermark_of_what_was_cut() -> Any:
     async def keep_recession(self: LogManager, directory: object) -> None:
         pass
 
-    return mock.patch.object(LogManager, "_keep_recession", keep_recession)
+    return mock.patch.object(LogManager, "_write_lower_checkpoints", keep_recession)
 
 
 PLANTED: list[Callable[[], Any]] = [

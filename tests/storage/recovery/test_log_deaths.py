@@ -192,7 +192,7 @@ async def test_a_truncation_below_what_a_start_trusts_says_so_before_it_ends() -
     async def note() -> None:
         said.append(log.recovery_checkpoint)
 
-    log.hooks.on_recede = note
+    log.hooks.on_offsets_decreased = note
     await log.truncate_to(trusted_end)
     assert said == []
 

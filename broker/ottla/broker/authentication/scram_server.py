@@ -72,7 +72,7 @@ class ScramMechanism:
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
         """Return a user's credential, and whether it is real.  Both cases take the same time."""
-        made_up = self._made_up(user, self._refreshed_pattern())
+        made_up = self._credential_of_unknown_user(user, self._refreshed_pattern())
         found = self._seen.get(user)
         return (made_up, False) if found is None else (found, True)
 
@@ -95,10 +95,16 @@ class ScramMechanism:
             return (*self.credential_of(first.user), None)
         token = None if self.tokens is None else self.tokens.token_of(first.user)
         if self.tokens is None or token is None:
-            return self._made_up(first.user, self._refreshed_pattern()), False, None
+            return (
+                self._credential_of_unknown_user(first.user, self._refreshed_pattern()),
+                False,
+                None,
+            )
         return self.tokens.credential_of(self.hashing, token), True, token
 
-    def _made_up(self, user: str, pattern: ScramCredential | None) -> ScramCredential:
+    def _credential_of_unknown_user(
+        self, user: str, pattern: ScramCredential | None
+    ) -> ScramCredential:
         """Return a credential for an unknown user. It resembles the first real one, and no password
         matches it.
 
@@ -109,7 +115,7 @@ class ScramMechanism:
         hashing = self.hashing
         key = hashing.hmac(secret, b"Unknown user" + user.encode())
         length = SALT_BYTES if pattern is None else len(pattern.salt)
-        salt = _stretched(hashing, key, length)
+        salt = _derived_bytes(hashing, key, length)
         if pattern is None or _BASE_36_ONLY.fullmatch(pattern.salt):
             salt = bytes(BASE_36[byte % len(BASE_36)] for byte in salt)
         iterations = ITERATIONS_MIN if pattern is None else pattern.iterations
@@ -172,7 +178,7 @@ class ScramExchange:
         return SaslReply(answer, owner, tokens.lifetime_ms(token), token.id)
 
 
-def _stretched(hashing: ScramHash, key: bytes, length: int) -> bytes:
+def _derived_bytes(hashing: ScramHash, key: bytes, length: int) -> bytes:
     """Return `length` bytes derived from a key."""
     blocks = -(-length // hashing.size)
     return b"".join(hashing.hmac(key, b"salt%d" % number) for number in range(blocks))[:length]

@@ -98,7 +98,7 @@ class ColdReads:
         begin = reader.ahead_to
         size = min(AHEAD_BYTES, file.size_bytes - begin)
         if size <= 0:
-            self._part_from(file.path, reader)
+            self._untrack(file.path, reader)
             return
         coming = self._coming.setdefault(partition, set())
         key = (file.path, begin)
@@ -111,7 +111,7 @@ class ColdReads:
         if self._begin(FileSlice(file, begin, size), partial(self._on_ahead, partition, key)):
             self._forget(partition, key)
 
-    def _part_from(self, path: str, reader: ColdReader) -> None:
+    def _untrack(self, path: str, reader: ColdReader) -> None:
         """Stop tracking a reader that has the whole file loaded. Bytes that are appended later need
         no load, since the append leaves them in the page cache."""
         readers = self.readers[path]

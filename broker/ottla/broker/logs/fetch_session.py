@@ -274,9 +274,9 @@ class FetchSessionCache:
         """Close a session and free its slot.  An unknown id has no effect."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._let_go_of(session)
+            self._release_targets(session)
 
-    def _let_go_of(self, session: FetchSession) -> None:
+    def _release_targets(self, session: FetchSession) -> None:
         self.partition_count -= session.cached_count
         for target in session.targets.values():
             target.session = None
@@ -337,7 +337,7 @@ class FetchSessionCache:
             if not (is_old_enough and is_less):
                 return False
         del self._sessions[victim.session_id]
-        self._let_go_of(victim)
+        self._release_targets(victim)
         self.eviction_count += 1
         return True
 

@@ -524,7 +524,7 @@ class Connection:
             # Only a Produce keeps views into its frame (its records).  Everything else was copied,
             # or is about to be.
             if header.api_key == PRODUCE or isinstance(result, ThreadWork):
-                self._lend()
+                self._transfer_buffer()
             self._host.run(self, slot, result)
 
     def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
@@ -616,7 +616,7 @@ class Connection:
         if not self.is_closed:
             self._host.give_up(self, reason)
 
-    def _lend(self) -> None:
+    def _transfer_buffer(self) -> None:
         """Transfer the frame's buffer and its memory charge to the coroutine that reads the
         frame."""
         self.has_lent_buffer = True

@@ -211,10 +211,10 @@ class Purgatory:
         if len(woken) > ENTRIES_NOT_COUNTED:
             count = _count_of_turn(woken)
             if count < len(woken):
-                woken = self._put_off(key, woken, count)
+                woken = self._defer_entries(key, woken, count)
         return self._try_each(key, woken)
 
-    def _put_off(
+    def _defer_entries(
         self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
         """Defer all but the first `count` entries of a key to later iterations. Returns those to

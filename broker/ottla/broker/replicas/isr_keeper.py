@@ -109,14 +109,14 @@ class IsrKeeper:
         self.end_pauses(now_ms)
         late_ms = now_ms - self._planned_ms
         if late_ms > self.tick_ms:
-            self._forgive(late_ms, now_ms)
+            self._extend_catch_up_times(late_ms, now_ms)
             self._check_at_ms = now_ms + self._check_ms
         elif now_ms >= self._check_at_ms:
             self._check_at_ms = now_ms + self._check_ms
             self.begin_isr_shrinks(now_ms)
         self._planned_ms = now_ms + self.tick_ms
 
-    def _forgive(self, elapsed_ms: int, now_ms: int) -> None:
+    def _extend_catch_up_times(self, elapsed_ms: int, now_ms: int) -> None:
         logger.warning(
             "this broker was paused for %d ms; no follower counts as late because of that",
             elapsed_ms,

@@ -96,11 +96,11 @@ def _replay(arguments: argparse.Namespace) -> int:
 
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import load
-    from ottla.jepsen.world.report import story_of
+    from ottla.jepsen.world.report import replayed_events
 
     case = load(arguments.file)
     with bank.mutant(case.mutant).apply() if case.mutant else nullcontext():
-        outcome, story = story_of(case)
+        outcome, story = replayed_events(case)
     violation = outcome.violation
     shown = story if arguments.all else story[-STORY_LINES:]
     if arguments.format == "json":

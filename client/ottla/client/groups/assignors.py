@@ -78,7 +78,7 @@ def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> 
     for at in wanted:
         if at not in owner:
             found[_least_loaded(members, found, at.topic)].append(at)
-    _even_out(members, found)
+    _balance(members, found)
     return {member_id: sorted(partitions) for member_id, partitions in found.items()}
 
 
@@ -159,7 +159,7 @@ def _least_loaded(members: Members, found: Assignment, topic: str) -> str:
     return min(subscribers, key=lambda one: len(found[one]))
 
 
-def _even_out(members: Members, found: Assignment) -> None:
+def _balance(members: Members, found: Assignment) -> None:
     """Move partitions between members until the partition counts of any two members differ by at
     most one."""
     has_moved = True

@@ -158,7 +158,7 @@ class ClassicMembership:
                 else:
                     await self._join_eagerly()
                 self._coordinator.measures.note_rebalance(trio.current_time() - began_s)
-                await self._stay()
+                await self._stay_member()
             except (ConnectionLostError, ProtocolError):
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
@@ -244,7 +244,7 @@ class ClassicMembership:
     def _join_patience_s(self) -> float:
         return (self._config.poll_interval_ms_max + JOIN_PATIENCE_MS) / 1_000
 
-    async def _stay(self) -> None:
+    async def _stay_member(self) -> None:
         """Send heartbeats until the member has to join again and is allowed to."""
         heartbeat_at_ms = now_ms() + self._config.heartbeat_interval_ms
         while self._member.generation_id != NO_GENERATION:

@@ -335,10 +335,10 @@ class Group:
         """Send commits until cancelled.  The consumer runs this."""
         async with trio.open_nursery() as nursery:
             if self._config.enable_auto_commit:
-                nursery.start_soon(self._tell_the_time)
+                nursery.start_soon(self._note_due_commits)
             await self._committer.run()
 
-    async def _tell_the_time(self) -> None:
+    async def _note_due_commits(self) -> None:
         while self._config.auto_commit_interval_ms:
             await trio.sleep(self._config.auto_commit_interval_ms / 1_000)
             self._is_commit_due = True

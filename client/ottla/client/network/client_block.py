@@ -44,13 +44,13 @@ class ClientBlock(AbstractAsyncContextManager[T]):
         if getattr(self, "_is_open", False):
             warnings.warn(
                 f"a client of {self._function_name} was never closed, so that buffered records may "
-                f"be lost; {self._cure()}, or close it by an AsyncExitStack",
+                f"be lost; {self._remedy()}, or close it by an AsyncExitStack",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
             )
 
-    def _cure(self) -> str:
+    def _remedy(self) -> str:
         name = self._function_name
         return f"write `async with {name}(…) as {name.removeprefix('open_')}:`"
 
@@ -60,11 +60,11 @@ class ClientBlock(AbstractAsyncContextManager[T]):
             if name.startswith("_"):
                 raise AttributeError(name)
             raise AttributeError(
-                f"{self._function_name}(…) has no {name!r} before its block; {self._cure()}"
+                f"{self._function_name}(…) has no {name!r} before its block; {self._remedy()}"
             )
 
         def _refuse(self, *_: object) -> NoReturn:
-            raise TypeError(f"{self._function_name}(…) is used as a block; {self._cure()}")
+            raise TypeError(f"{self._function_name}(…) is used as a block; {self._remedy()}")
 
         __enter__ = __exit__ = __await__ = __aiter__ = __iter__ = _refuse
 

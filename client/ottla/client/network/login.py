@@ -85,7 +85,7 @@ async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
     elif login.mechanism == OAUTHBEARER:
         answer = await _show_token(login, exchange)
     else:
-        answer = await _prove(login, exchange)
+        answer = await _authenticate_by_scram(login, exchange)
     return renew_after_s(answer.session_lifetime_ms)
 
 
@@ -121,7 +121,7 @@ async def _show_token(
     return answer
 
 
-async def _prove(
+async def _authenticate_by_scram(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
     """Authenticate by SCRAM: prove that this client knows the password, and verify that the broker
@@ -133,7 +133,7 @@ async def _prove(
     first = await exchange(client.first)
     salt, iterations = client.on_server_first(bytes(first.auth_bytes))
     salted = await trio.to_thread.run_sync(
-        _salted, hashing, login.password, salt, iterations, abandon_on_cancel=True
+        _salted_password, hashing, login.password, salt, iterations, abandon_on_cancel=True
     )
     last = await exchange(client.final(salted))
     client.check_server_final(bytes(last.auth_bytes))
@@ -141,7 +141,7 @@ async def _prove(
 
 
 @lru_cache(maxsize=SALTED_PASSWORDS_MAX)
-def _salted(hashing: "ScramHash", password: str, salt: bytes, iterations: int) -> bytes:
+def _salted_password(hashing: "ScramHash", password: str, salt: bytes, iterations: int) -> bytes:
     return hashing.salted_password(password, salt, iterations)
 
 

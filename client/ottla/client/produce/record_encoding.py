@@ -60,7 +60,7 @@ def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> by
         if count > 0:
             frames, deltas = _Frames(stamp, width), _deltas(delta, count)
             found.append(
-                _laid_side_by_side(
+                _joined_records(
                     frames, deltas, values[first : first + count], sizes[first : first + count]
                 )
             )
@@ -69,7 +69,7 @@ def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> by
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-def _laid_side_by_side(
+def _joined_records(
     frames: "_Frames",
     deltas: Sequence[bytes],
     values: Sequence[bytes | None],

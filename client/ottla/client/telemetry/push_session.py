@@ -135,20 +135,20 @@ class PushSession:
         if now_ms < self.next_at_ms:
             return None
         if self.state is PushState.SUBSCRIPTION_NEEDED:
-            self._go(PushState.ASKING)
+            self._enter(PushState.ASKING)
             return GetSubscription(self.client_instance_id)
         if self.state is PushState.PUSH_NEEDED:
-            self._go(PushState.PUSHING)
+            self._enter(PushState.PUSHING)
             return self._push(is_last=False)
         return None
 
     def close(self) -> PushMetrics | None:
         """Return the terminating push, or None if the cluster wants no metrics from this client."""
         if self.state in (PushState.PUSH_NEEDED, PushState.PUSHING):
-            self._go(PushState.LAST_PUSH)
+            self._enter(PushState.LAST_PUSH)
             return self._push(is_last=True)
         if self.state in (PushState.SUBSCRIPTION_NEEDED, PushState.ASKING):
-            self._go(PushState.ENDED)
+            self._enter(PushState.ENDED)
         return None
 
     def ask_now(self, now_ms: int) -> None:
@@ -183,7 +183,7 @@ class PushSession:
             subscription = subscription._replace(interval_ms=UNSUBSCRIBED_INTERVAL_MS)
         before, self.subscription = self.subscription, subscription
         if subscription.prefixes:
-            self._go(PushState.PUSH_NEEDED)
+            self._enter(PushState.PUSH_NEEDED)
             self.next_at_ms = now_ms + self._jittered(subscription.interval_ms)
         else:
             self._wait(subscription.interval_ms, now_ms)
@@ -193,12 +193,12 @@ class PushSession:
         """Process the response to a push.  Returns True if the sums in the push count as
         reported."""
         if self.state is PushState.LAST_PUSH:
-            self._go(PushState.ENDED)
+            self._enter(PushState.ENDED)
             return code == ErrorCode.NONE
         if self.state is not PushState.PUSHING:
             return code == ErrorCode.NONE
         if code == ErrorCode.NONE:
-            self._go(PushState.PUSH_NEEDED)
+            self._enter(PushState.PUSH_NEEDED)
             self.next_at_ms = now_ms + max(self._interval_ms, throttle_ms)
             return True
         if code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
@@ -248,11 +248,11 @@ class PushSession:
         """Request the subscription after a delay.  If the client is closing, end the session
         instead."""
         if self.state is PushState.LAST_PUSH:
-            self._go(PushState.ENDED)
+            self._enter(PushState.ENDED)
         elif self.state in (PushState.ASKING, PushState.PUSHING):
-            self._go(PushState.SUBSCRIPTION_NEEDED)
+            self._enter(PushState.SUBSCRIPTION_NEEDED)
             self.next_at_ms = now_ms + wait_ms
 
-    def _go(self, state: PushState) -> None:
+    def _enter(self, state: PushState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} to {state}"
         self.state = state

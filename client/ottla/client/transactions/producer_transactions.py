@@ -291,7 +291,7 @@ class ProducerTransactions:
         if answer.verdict is ResponseMeaning.DONE:
             self.flow.add(wanted)
         elif self._wanted():
-            self._doom(answer)
+            self._require_abort(answer)
         self.wake()
 
     async def send_offsets(
@@ -314,7 +314,7 @@ class ProducerTransactions:
             await self._send_offsets(offsets, group)
         except BaseException as error:
             # After any error, it is unknown whether the offsets are in the transaction.
-            self._doom(
+            self._require_abort(
                 CoordinatorAnswer(ResponseMeaning.ABORT, _code_of(error), why=f"offsets: {error}")
             )
             raise
@@ -370,11 +370,11 @@ class ProducerTransactions:
     def _raise_refused(self, answer: CoordinatorAnswer) -> None:
         if answer.verdict is ResponseMeaning.DONE:
             return
-        self._doom(answer)
+        self._require_abort(answer)
         self._raise_final()
         raise TransactionAbortedError(answer.code, answer.why)
 
-    def _doom(self, answer: CoordinatorAnswer) -> None:
+    def _require_abort(self, answer: CoordinatorAnswer) -> None:
         """Make a commit of the transaction impossible.  If the response is fatal, also end the
         producer."""
         error: RefusedError = TransactionAbortedError(answer.code, answer.why)
@@ -382,8 +382,8 @@ class ProducerTransactions:
             self._end_for_good(answer)
             error = self.flow.final or error
         else:
-            self.flow.doom()
-        self.gathered.doom(error)
+            self.flow.require_abort()
+        self.gathered.require_abort(error)
         self.wake()
 
     # End.
@@ -442,7 +442,7 @@ class ProducerTransactions:
         if self.flow.stage is not TransactionStage.FINAL:
             code = _code_of(error)
             why = TransactionAbortedError(code, f"the transaction is aborted: {error!r}")
-            self.gathered.doom(why)
+            self.gathered.require_abort(why)
         self.gathered.close()
         with trio.CancelScope(shield=True):
             await self._abort(trio.current_time() + min(END_BOUND_S, self._block_s))
@@ -499,7 +499,7 @@ class ProducerTransactions:
         else:
             error = RefusedError(answer.code, f"{name}: {answer.why}")
         self.flow.end_for_good(error)
-        self.gathered.doom(error)
+        self.gathered.require_abort(error)
         self.gathered.refusal = error
         self.wake()
 

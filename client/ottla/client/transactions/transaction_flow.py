@@ -285,7 +285,7 @@ class TransactionFlow:
         """Record that the coordinator has added a group to the transaction."""
         self._groups.add(group_id)
 
-    def doom(self) -> None:
+    def require_abort(self) -> None:
         """Make a commit of the transaction impossible: it can only be aborted."""
         if self.stage is TransactionStage.OPEN:
             self._move(TransactionStage.DOOMED)

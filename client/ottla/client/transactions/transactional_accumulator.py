@@ -68,7 +68,7 @@ class TransactionalAccumulator(Accumulator):
         """Accept no further records.  Buffered records are still sent."""
         self.refusal = outside()
 
-    def doom(self, why: RefusedError) -> None:
+    def require_abort(self, why: RefusedError) -> None:
         """Fail all waiting records with `why`, and send no other records in this transaction."""
         if self.ended_by is None:
             self.ended_by = why

@@ -14,7 +14,7 @@ def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
     repeatedly. That removes all nodes in the graph of a valid history.  The remaining nodes are
     searched with Tarjan's algorithm, without recursion.
     """
-    left = _peeled(successors)
+    left = _within_cycles(successors)
     if not left:
         return []
     found: list[list[int]] = []
@@ -77,7 +77,7 @@ def shortest_way(
     return None
 
 
-def _peeled(successors: Sequence[Sequence[int]]) -> set[int]:
+def _within_cycles(successors: Sequence[Sequence[int]]) -> set[int]:
     """Remove nodes without predecessors or without successors until none is left, and return the
     remaining nodes."""
     waiting_for = [0] * len(successors)

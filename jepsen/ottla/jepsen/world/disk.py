@@ -182,7 +182,7 @@ class SimulatedDisk:
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         """Open a file for reading and writing, and return a handle on it. If `create`, a missing
         file is created."""
-        self.strike(DiskOperation.OPEN, path)
+        self.raise_injected(DiskOperation.OPEN, path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
         if isinstance(node, _Directory) or not name:
@@ -215,7 +215,7 @@ class SimulatedDisk:
 
     def unlink_empty(self, path: str) -> None:
         """Remove an empty file immediately, without waiting."""
-        self.strike(DiskOperation.NAME, path)
+        self.raise_injected(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
             self._unname(path)
@@ -266,7 +266,7 @@ class SimulatedDisk:
             if inode.has_failed_fsync:
                 raise OSError(errno.EIO, "an earlier fsync failed", file.path)
             try:
-                self.strike(DiskOperation.FSYNC, file.path)
+                self.raise_injected(DiskOperation.FSYNC, file.path)
             except OSError:
                 inode.has_failed_fsync = True
                 raise
@@ -292,7 +292,7 @@ class SimulatedDisk:
     async def read_file(self, path: str) -> bytes:
         """Return the content of a file."""
         await self._wait(path)
-        self.strike(DiskOperation.READ, path)
+        self.raise_injected(DiskOperation.READ, path)
         node = self._node(path)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -378,12 +378,12 @@ class SimulatedDisk:
     def _survey(
         self, path: str, wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> DirectorySurvey:
-        self.strike(DiskOperation.NAME, path)
+        self.raise_injected(DiskOperation.NAME, path)
         entries = self._directory(path).entries
         files = {name: each for name, each in entries.items() if isinstance(each, Inode)}
         contents: dict[str, bytes] = {}
         for name in wanted(sorted(files)):
-            self.strike(DiskOperation.READ, f"{path}/{name}")
+            self.raise_injected(DiskOperation.READ, f"{path}/{name}")
             contents[name] = files[name].content.read(0, files[name].content.size)
         return DirectorySurvey({name: each.content.size for name, each in files.items()}, contents)
 
@@ -446,7 +446,7 @@ class SimulatedDisk:
         """Write data to the file of a handle. A fault or a full disk may leave the write
         incomplete."""
         try:
-            self.strike(DiskOperation.WRITE, file.path)
+            self.raise_injected(DiskOperation.WRITE, file.path)
         except OSError:
             self._write_part(file.inode, position, data[: self._rng.below(len(data) + 1)])
             raise
@@ -459,9 +459,9 @@ class SimulatedDisk:
                 raise OSError(errno.ENOSPC, "no space left on the world's disk", file.path)
         self._write_part(file.inode, position, data)
 
-    def strike(self, operation: DiskOperation, path: str) -> None:
+    def raise_injected(self, operation: DiskOperation, path: str) -> None:
         """Raise the OSError of a fault that was injected for this operation, if there is one."""
-        self.faults.strike(operation, path)
+        self.faults.raise_injected(operation, path)
 
     def take_descriptor(self, path: str) -> None:
         """Make a descriptor available for a file that is about to be opened, by closing the
@@ -518,7 +518,7 @@ class SimulatedDisk:
 
     async def _wait_to_name(self, path: str) -> None:
         await self._wait(path)
-        self.strike(DiskOperation.NAME, path)
+        self.raise_injected(DiskOperation.NAME, path)
 
     def _write_part(self, inode: Inode, position: int, data: bytes) -> None:
         if data:

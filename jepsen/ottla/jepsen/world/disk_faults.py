@@ -26,7 +26,7 @@ class DiskOperation(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
-    """A rule that makes matching calls fail. `struck_count` is the number of calls that it made
+    """A rule that makes matching calls fail. `failed_count` is the number of calls that it made
     fail."""
 
     operation: DiskOperation
@@ -36,9 +36,9 @@ class DiskFault:
     times_left: int
     spared_parts: tuple[str, ...] = ()
     """Calls on paths that contain one of these texts never fail."""
-    struck_count: int = 0
+    failed_count: int = 0
 
-    def strikes(self, operation: DiskOperation, path: str) -> bool:
+    def applies_to(self, operation: DiskOperation, path: str) -> bool:
         """Return whether the fault makes this call fail, and count the call if so."""
         if operation is not self.operation or self.path_part not in path:
             return False
@@ -50,7 +50,7 @@ class DiskFault:
         if self.times_left <= 0:
             return False
         self.times_left -= 1
-        self.struck_count += 1
+        self.failed_count += 1
         return True
 
 
@@ -63,7 +63,7 @@ class DiskFaults:
         self._gone: set[str] = set()
 
     @property
-    def may_strike(self) -> bool:
+    def may_fail_calls(self) -> bool:
         """Return whether any call may still fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
@@ -95,12 +95,12 @@ class DiskFaults:
         self._hanging.clear()
         self._gone.clear()
 
-    def strike(self, operation: DiskOperation, path: str) -> None:
+    def raise_injected(self, operation: DiskOperation, path: str) -> None:
         """Raise the OSError of a fault that was injected for this operation, if there is one."""
         if self.is_gone(path):
             raise OSError(errno.EIO, "the world's directory is gone", path)
         for fault in self._faults:
-            if fault.strikes(operation, path):
+            if fault.applies_to(operation, path):
                 raise OSError(fault.error_number, "the world's disk fails as asked", path)
 
     def is_gone(self, path: str) -> bool:

@@ -55,15 +55,15 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
     )
 
 
-def story_of(case: Case) -> tuple[RunOutcome, list[str]]:
+def replayed_events(case: Case) -> tuple[RunOutcome, list[str]]:
     """Run a case again. Returns its outcome, and its events, each as a line of text."""
     lines: list[str] = []
 
-    def hear(parts: tuple[Part, ...]) -> None:
+    def note(parts: tuple[Part, ...]) -> None:
         lines.append(" ".join(map(str, parts)))
 
     engine = make_engine(case.engine, case.subject)
-    with listening(hear):
+    with listening(note):
         chance = Chance(case.seed, replay=case.decisions)
         outcome = run_once(engine, chance, budget=case.budget)
     return outcome, lines

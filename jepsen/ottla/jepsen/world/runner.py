@@ -271,14 +271,14 @@ def bounded_runs() -> Iterator[Callable[[], None]]:
     """Yield a function that starts the time limit of a run. A run that exceeds it ends with a
     violation."""
 
-    def strike(signal_number: int, frame: FrameType | None) -> None:
+    def end_run(signal_number: int, frame: FrameType | None) -> None:
         raise Violation("EveryRunEnds", f"a run computed for longer than {RUN_SECONDS_MAX} s")
 
     def start_clock() -> None:
         signal.setitimer(signal.ITIMER_PROF, RUN_SECONDS_MAX)
         signal.alarm(RUN_SECONDS_MAX * WALL_FACTOR_MAX)
 
-    with signal_handlers(strike, signal.SIGPROF, signal.SIGALRM):
+    with signal_handlers(end_run, signal.SIGPROF, signal.SIGALRM):
         try:
             yield start_clock
         finally:

@@ -36,7 +36,7 @@ class FileDisk(Protocol):
         """Open files of the process that uses the disk."""
         ...
 
-    def strike(self, operation: DiskOperation, path: str) -> None:
+    def raise_injected(self, operation: DiskOperation, path: str) -> None:
         """Raise the OSError of a fault that was injected for this operation, if there is one."""
         ...
 
@@ -137,7 +137,7 @@ class SimulatedFile:
         """Return up to `size` bytes from `position`. The bytes must be in the page cache."""
         self.check_usable()
         self.was_used = True
-        self._disk.strike(DiskOperation.READ, self._path)
+        self._disk.raise_injected(DiskOperation.READ, self._path)
         if self.inode.is_cold(position, size):
             raise ColdReadError(f"{self._path}: {size} bytes at {position} are not in memory")
         return self.inode.content.read(position, size)
@@ -158,14 +158,14 @@ class SimulatedFile:
         """Truncate the file, or extend it by a hole. Does nothing if the file already has this
         size."""
         self.check_usable()
-        self._disk.strike(DiskOperation.WRITE, self._path)
+        self._disk.raise_injected(DiskOperation.WRITE, self._path)
         if self.inode.content.size != size:
             self._change_size(size)
 
     def renew_size(self, size: int) -> None:
         """Truncate the file, or extend it by a hole. The next fsync makes the new size durable."""
         self.check_usable()
-        self._disk.strike(DiskOperation.WRITE, self._path)
+        self._disk.raise_injected(DiskOperation.WRITE, self._path)
         self._change_size(size)
 
     def _change_size(self, size: int) -> None:
@@ -247,7 +247,7 @@ class SimulatedFile:
             return
         place = place_of(self)
         assert place is not None, f"{self._path} lost its name without being opened"
-        self._disk.strike(DiskOperation.OPEN, place)
+        self._disk.raise_injected(DiskOperation.OPEN, place)
         if self._disk.inode_at(place) is not self.inode:
             raise OSError(errno.ESTALE, "the file is no longer there", place)
         self._disk.take_descriptor(place)

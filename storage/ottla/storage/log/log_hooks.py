@@ -22,7 +22,7 @@ class LogHooks:
         "on_disk_failed",
         "on_disk_full",
         "on_log_start_raised",
-        "on_recede",
+        "on_offsets_decreased",
         "on_roll",
         "on_truncated",
         "remove_later",
@@ -37,7 +37,7 @@ class LogHooks:
         self.on_roll: Callable[[], None] = lambda: None
         """Called after each roll. The manager then flushes the log up to
         `unflushed_roll_offset`."""
-        self.on_recede: Callable[[], Awaitable[None]] = _ignore
+        self.on_offsets_decreased: Callable[[], Awaitable[None]] = _ignore
         """Awaited when a truncation lowered the recovery point or the high watermark, before the
         next append. The manager then writes the checkpoints, which the next start reads."""
         self.on_log_start_raised: Callable[[], Awaitable[None]] = _ignore

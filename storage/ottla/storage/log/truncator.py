@@ -110,7 +110,7 @@ class Truncator:
             state.epochs.truncate_from_end(end_offset)
             await self._remove_files(active, position, removed)
             await self._reload_producers()
-            await self._report_recession(*before)
+            await self._report_decrease(*before)
         except OSError as error:
             health.fail_by(error, state.directory)  # half truncated: writes must be refused
             health.refuse(error)
@@ -172,15 +172,15 @@ class Truncator:
             files.names.change_count += 1
             await files.names.sync()  # otherwise only a later segment's name may survive
             await self._epoch_file.write(state.epochs)
-            await self._report_recession(*before)
+            await self._report_decrease(*before)
         except OSError as error:
             health.fail_by(error, state.directory)
             health.refuse(error)
         finally:
             state.is_truncating = False
 
-    async def _report_recession(self, checkpoint: Offset, high_watermark: Offset) -> None:
+    async def _report_decrease(self, checkpoint: Offset, high_watermark: Offset) -> None:
         """Report that the recovery checkpoint or the high watermark decreased, if either did."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
-            await self._hooks.on_recede()
+            await self._hooks.on_offsets_decreased()

@@ -195,8 +195,8 @@ class StartFindings:
                 found[absence.key] = absence
         for loss in remembered:
             is_here = placements is None or loss.key in placed
-            if is_here and not self._is_made_up_for(loss):
-                found[loss.key] = self._still(loss, found.get(loss.key))
+            if is_here and not self._is_recovered(loss):
+                found[loss.key] = self._updated_loss(loss, found.get(loss.key))
         return [loss for key, loss in found.items() if placements is None or key in placed]
 
     def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
@@ -273,13 +273,13 @@ class StartFindings:
             reason=reason_of(partition, kind, promised, end_offset, cause),
         )
 
-    def _is_made_up_for(self, loss: LogLoss) -> bool:
+    def _is_recovered(self, loss: LogLoss) -> bool:
         if loss.kind is LossKind.INCOMPLETE:
             return False  # the end offset does not show whether a hole was filled
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
         return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
 
-    def _still(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
+    def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
         """Return the current state of a stored loss. The original promise is kept."""
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)

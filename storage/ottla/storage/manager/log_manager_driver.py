@@ -277,7 +277,7 @@ class LogManager:
         log.hooks.on_disk_full = directory.free_space.note_refused
         log.hooks.remove_later = self._upkeep[directory].removal.add
         log.hooks.on_log_start_raised = lambda: self._keep_log_start(directory, partition, log)
-        log.hooks.on_recede = lambda: self._keep_recession(directory)
+        log.hooks.on_offsets_decreased = lambda: self._write_lower_checkpoints(directory)
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
         """Take a partition's log out of use. Returns the log and its directory."""
@@ -525,7 +525,7 @@ class LogManager:
         """Write one checkpoint of a directory. Raises OSError if the write fails."""
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
 
-    async def _keep_recession(self, directory: LogDirectory) -> None:
+    async def _write_lower_checkpoints(self, directory: LogDirectory) -> None:
         """Write the checkpoints of a directory in which a log was truncated. Raises OSError if a
         write fails."""
         await self.write_checkpoint(directory, RECOVERY_POINT_FILE)

@@ -275,7 +275,7 @@ class LogLoader:
             )
             if (
                 is_sound
-                and await _knows_its_times(segment)
+                and await _has_valid_max_timestamp(segment)
                 and self._sealed.has_its_aborts(segment)
             ):
                 segment.is_sealed = True
@@ -324,7 +324,7 @@ class LogLoader:
         if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
             return None
         await segment.load_first_timestamp()
-        return end_offset if await _knows_its_times(segment) else None
+        return end_offset if await _has_valid_max_timestamp(segment) else None
 
     def _first_of_unknown_epochs(self, segments: list[Segment], epochs: EpochCache) -> int:
         """Return the index of the first segment that may contain epochs missing from the
@@ -592,7 +592,7 @@ def _floor(segments: list[Segment], offset: Offset) -> int:
     return index
 
 
-async def _knows_its_times(segment: Segment) -> bool:
+async def _has_valid_max_timestamp(segment: Segment) -> bool:
     """Load a segment's largest timestamp. Returns False if the indexes lead to invalid batches."""
     try:
         await segment.load_max_timestamp()

@@ -128,9 +128,9 @@ def test_a_topic_made_again_under_its_name_is_found(view: View) -> None:
 def test_expressions_that_no_group_uses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     used = ["used-1", "used-2"]
     view = View(monkeypatch, used)
-    for number in range(3 * topic_view.SWEEP_COUNT_MIN):
+    for number in range(3 * topic_view.PRUNE_COUNT_MIN):
         view.topics.resolve(f"used-{number}")
-    assert len(view.topics._resolutions) <= topic_view.SWEEP_COUNT_MIN + len(used)
+    assert len(view.topics._resolutions) <= topic_view.PRUNE_COUNT_MIN + len(used)
     view.compiled.clear()
     assert view.found("used-1") == set()
     assert "used-1" in view.topics._resolutions

@@ -100,7 +100,9 @@ class AlterCertificates:
         resources: Sequence[Any] = request.resources
         for index, resource in enumerate(resources):
             change_count += 1 + len(resource.configs)
-            if resource.resource_type == ConfigKind.BROKER and self._is_about(request, resource):
+            if resource.resource_type == ConfigKind.BROKER and self._changes_certificates(
+                request, resource
+            ):
                 found.append(index)
             if pace.is_due(1 + len(resource.configs)):
                 yield
@@ -111,7 +113,7 @@ class AlterCertificates:
             return merge(None)
         return self._tried(context, request, found, forward)
 
-    def _is_about(self, request: Request, resource: Resource) -> bool:
+    def _changes_certificates(self, request: Request, resource: Resource) -> bool:
         """Return whether a request changes the certificate settings of a resource. AlterConfigs
         also changes a certificate setting by omitting it."""
         if any(is_listener_tls_key(change.name) for change in resource.configs):

@@ -39,7 +39,7 @@ PROGRAMS_MAX = 1_000
 REGEX_COUNT_MAX = 5_000
 """Maximum expressions in use; a further one is refused.  Each takes time for every new topic."""
 
-SWEEP_COUNT_MIN = 500
+PRUNE_COUNT_MIN = 500
 """Number of stored expressions above which unused expressions are searched for and deleted."""
 
 
@@ -90,7 +90,7 @@ class TopicView:
         self._open: list[tuple[int, int, str]] = []
         """Heap of the expressions with topics left to search, by the cost of that search."""
         self._sequence = count()
-        self._sweep_at = SWEEP_COUNT_MIN
+        self._prune_at = PRUNE_COUNT_MIN
 
     @property
     def has_work(self) -> bool:
@@ -132,8 +132,8 @@ class TopicView:
         if text in self._resolutions:
             return
         self._program(text)
-        if len(self._resolutions) >= self._sweep_at:
-            self._sweep()
+        if len(self._resolutions) >= self._prune_at:
+            self._prune()
         if len(self._resolutions) >= REGEX_COUNT_MAX:
             raise RefusedError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -216,10 +216,10 @@ class TopicView:
             self._programs.move_to_end(text)
         return program
 
-    def _sweep(self) -> None:
+    def _prune(self) -> None:
         """Delete the expressions that no group uses any longer."""
         used = set(self._used_regexes())
         self._resolutions = {
             text: found for text, found in self._resolutions.items() if text in used
         }
-        self._sweep_at = max(SWEEP_COUNT_MIN, 2 * len(self._resolutions))
+        self._prune_at = max(PRUNE_COUNT_MIN, 2 * len(self._resolutions))

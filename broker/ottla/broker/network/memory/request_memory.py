@@ -228,7 +228,7 @@ class RequestMemory:
             share.is_new = True
         self._count(share, size_bytes)
 
-    def _overdraw(self, share: MemoryShare | None) -> None:
+    def _allow_overdraft(self, share: MemoryShare | None) -> None:
         self._overdrawing = share
         self._count_used()
 
@@ -255,7 +255,7 @@ class RequestMemory:
             self.charge(share, size_bytes)
             return True
         if self._overdrawing is None:
-            self._overdraw(share)
+            self._allow_overdraft(share)
         if self._overdrawing is not share:
             return False
         self.charge(share, size_bytes)
@@ -281,11 +281,11 @@ class RequestMemory:
         if not share.held_bytes:
             self._holders.pop(share, None)
         if self._overdrawing is share:
-            self._overdraw(None)
+            self._allow_overdraft(None)
         if self._waiters:
-            self._let_grow(WAITERS_PER_RELEASE)
+            self._retry_waiting(WAITERS_PER_RELEASE)
 
-    def _let_grow(self, count_max: int) -> None:
+    def _retry_waiting(self, count_max: int) -> None:
         """Let waiting connections try again, in order, while the pool has free memory."""
         waiters = self._waiters
         for _ in range(min(len(waiters), count_max)):
@@ -353,7 +353,7 @@ class RequestMemory:
                 share.age_ms += elapsed_ms
                 if share.age_ms > self._frame_timeout_ms(frame_bytes):
                     self._give_up(share, f"a request of {frame_bytes} bytes arrived too slowly")
-        self._let_grow(len(self._waiters))
+        self._retry_waiting(len(self._waiters))
         if now_ms - self._checked_ms >= MEMORY_CHECK_MS:
             self._checked_ms = now_ms
             self._check_progress()

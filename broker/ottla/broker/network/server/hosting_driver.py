@@ -106,7 +106,7 @@ class ConnectionServer(ConnectionHosting[C]):
         self._wake_alarm.rearm()
 
     @abstractmethod
-    def _part_from(self, channel: Any, now_ms: int) -> None:
+    def _drop_after_failed_handshake(self, channel: Any, now_ms: int) -> None:
         """Remove a channel whose handshake has failed, but keep its socket open for a while, so
         that its client can still read the alert."""
 
@@ -158,7 +158,7 @@ class ConnectionServer(ConnectionHosting[C]):
             shaking.shake_hands()
         except HandshakeFailedError as error:
             self._note_failed_handshake(channel.connection.peer, shaking.tls, error, now_ms)
-            self._part_from(channel, now_ms)
+            self._drop_after_failed_handshake(channel, now_ms)
             return
         if not shaking.is_shaking:
             shaking.tls.counts.successes += 1

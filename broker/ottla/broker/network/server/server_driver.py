@@ -341,7 +341,7 @@ class SocketServer(ConnectionServer[Channel]):
         if admission.has_excess and listener.name == admission.protected_listener:
             self._close_longest_idle(admission.protected_listener)
 
-    def _part_from(self, channel: Channel, now_ms: int) -> None:
+    def _drop_after_failed_handshake(self, channel: Channel, now_ms: int) -> None:
         """Remove a channel whose handshake has failed, but keep its socket open for a while, so
         that its client can still read the alert."""
         assert isinstance(channel, TlsChannel)

@@ -65,7 +65,7 @@ class Certificates:
             check_own_trust(tls.config, tls.material)
             self.dialer = TlsDialer(tls.config)
         self._signatures = {name: stamps_of(tls.config.files) for name, tls in self.served.items()}
-        self._complaints: dict[str, str] = {}
+        self._logged_refusals: dict[str, str] = {}
         self._wanted = {name: tls.config for name, tls in self.served.items()}
         """Desired TLS settings of each listener, from the settings file and the metadata."""
         self._asked_count = self._seen_count = 0
@@ -98,7 +98,7 @@ class Certificates:
             try:
                 self._wanted[name] = tls_in_force(self._config, name, overrides)
             except ConfigError as error:
-                self._complain(name, error)
+                self._log_refused_once(name, error)
         self._asked_count += 1
         self._is_asked.set()
         with trio.move_on_after(TAKES_OVER_WITHIN_S):
@@ -148,13 +148,13 @@ class Certificates:
         try:
             prepared = await self._compute(partial(self._prepared, name, config))
         except ConfigError as error:
-            self._complain(name, error)
+            self._log_refused_once(name, error)
             return
         tls.take_up(prepared)
         if name == self._dialled and self.dialer is not None:
             self.dialer.use(config)
         self._signatures[name] = signature if signature is not None else stamps_of(config.files)
-        self._complaints.pop(name, None)
+        self._logged_refusals.pop(name, None)
         own = prepared.material.certificate
         assert own is not None
         logger.info(
@@ -165,10 +165,10 @@ class Certificates:
             extra=event("certificate.loaded"),
         )
 
-    def _complain(self, name: str, error: ConfigError) -> None:
+    def _log_refused_once(self, name: str, error: ConfigError) -> None:
         """Log once why a listener keeps its current certificate."""
-        if self._complaints.get(name) != str(error):
-            self._complaints[name] = str(error)
+        if self._logged_refusals.get(name) != str(error):
+            self._logged_refusals[name] = str(error)
             logger.error(
                 "the new certificate of listener %s cannot be used, the old one stays: %s",
                 name,

@@ -222,7 +222,7 @@ class LogLife:
         self._is_restarted = True
         self.figures["recoveries"] += 1
         self.log = log
-        log.hooks.on_recede = self._on_recede
+        log.hooks.on_offsets_decreased = self._on_offsets_decreased
         self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_checkpoint)
         storage.check_whole(log, model)
         if self.chance.below(8) == 1:
@@ -239,10 +239,10 @@ class LogLife:
         if after[:2] + after[3:] != before[:2] + before[3:]:
             raise Violation("RecoveryIsIdempotent", f"{before}, then {after}")
         storage.check_whole(again, self.model)
-        again.hooks.on_recede = self._on_recede
+        again.hooks.on_offsets_decreased = self._on_offsets_decreased
         self.log = again
 
-    async def _on_recede(self) -> None:
+    async def _on_offsets_decreased(self) -> None:
         """Write the checkpoint of the recovery point. The log calls this before a truncation goes
         below its recovery point."""
         assert self.log is not None

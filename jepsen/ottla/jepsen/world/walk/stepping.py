@@ -46,7 +46,7 @@ class CrashingDisk(SimulatedDisk):
         finally:
             turns.remove(turn)
 
-    def strike(self, operation: DiskOperation, path: str) -> None:
+    def raise_injected(self, operation: DiskOperation, path: str) -> None:
         """Count down the operations until the process ends, then raise the OSError of an injected
         fault, if there is one."""
         if self._is_quiet:
@@ -55,7 +55,7 @@ class CrashingDisk(SimulatedDisk):
             if self.operations_left == 0:
                 raise ProcessEnd
             self.operations_left -= 1
-        super().strike(operation, path)
+        super().raise_injected(operation, path)
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -69,7 +69,7 @@ class CrashingDisk(SimulatedDisk):
     @property
     def is_faulty(self) -> bool:
         """Return whether a fault is pending, or free space is limited."""
-        return self.capacity_bytes is not None or self.faults.may_strike
+        return self.capacity_bytes is not None or self.faults.may_fail_calls
 
 
 class SteppedTask:

@@ -496,7 +496,7 @@ class _CompactionRun:
             self._judge(log)
             await trio.sleep(2 * self._retention_ms / 1_000)
         self._model.judge_cleaned(log, before)
-        self._note_what_went()
+        self._note_rare_states()
 
     async def _wait_until_clean(self, logs: LogManager, log: Log) -> None:
         ends_at = trio.current_time() + SETTLED_S
@@ -507,7 +507,7 @@ class _CompactionRun:
                 raise Violation("OldIsGone", f"clean to {log.first_dirty_offset}: {reason}")
             await trio.sleep(0.1)
 
-    def _note_what_went(self) -> None:
+    def _note_rare_states(self) -> None:
         if any(each.is_abort for each in self._model.batches):
             self.rare.sometimes("an aborted transaction is cleaned away")
         if any(record.value is None for each in self._model.batches for record in each.records):

@@ -91,9 +91,9 @@ class DiskTroubles(ClusterFaults):
             if operation is DiskOperation.FSYNC and self._chance.below(2):
                 self._flush_soon(node, path)
             with trio.move_on_after(self._within_s(STRIKE_MS)):
-                while not fault.struck_count:
+                while not fault.failed_count:
                     await trio.sleep(0.05)
-            if fault.struck_count:
+            if fault.failed_count:
                 self._rare.sometimes("a file fails for good")
                 await self._demand_failover(node, machine, trouble, directory, path)
             await self._restart_mended(machine, fault)
@@ -351,7 +351,7 @@ class DiskTroubles(ClusterFaults):
             await self._wait(DESCRIPTORS_MS)
             for fault in faults:
                 machine.disk.faults.take_back(fault)
-                if fault.struck_count:
+                if fault.failed_count:
                     self._rare.sometimes("a file cannot be opened without a descriptor")
             self._demand_all_live("NoDescriptorIsNoFault", node, machine, trouble)
 

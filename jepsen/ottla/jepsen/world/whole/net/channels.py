@@ -43,7 +43,7 @@ class StreamChannel(HostedChannel):
         """Serve the bytes that have been received. Returns False at the end of the stream."""
         if not self.stream.has_bytes:
             return not self.stream.has_ended
-        self._hand_on(bytearray(self.stream.take(self._read_bytes)), now_ms)
+        self._pass_to_connection(bytearray(self.stream.take(self._read_bytes)), now_ms)
         return True
 
     @property
@@ -73,7 +73,7 @@ class StreamChannel(HostedChannel):
         self.stream.on_arrival = None
         self.stream.close_now()
 
-    def _hand_on(self, data: bytearray, now_ms: int) -> None:
+    def _pass_to_connection(self, data: bytearray, now_ms: int) -> None:
         """Pass received bytes to the connection, in a writable buffer that this channel owns. It
         must be writable because the log patches batches in place."""
         self.connection.on_bytes(memoryview(data), now_ms)
@@ -146,7 +146,7 @@ class EncryptedChannel(StreamChannel):
         if size:
             data = bytearray(room[:size])
             self.stream.note("heard", data)
-            self._hand_on(data, now_ms)
+            self._pass_to_connection(data, now_ms)
         return is_open and not session.has_ended
 
     def close_socket(self) -> None:

@@ -180,7 +180,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._read(channel, now_ms)
         self._flush(channel, 0, now_ms)
 
-    def _part_from(self, channel: StreamChannel, now_ms: int) -> None:
+    def _drop_after_failed_handshake(self, channel: StreamChannel, now_ms: int) -> None:
         """Drop a channel whose handshake failed. Its stream is closed only after a delay, so that
         the client can still read the alert."""
         assert isinstance(channel, EncryptedChannel)
