@@ -201,6 +201,7 @@ def test_cells_of_a_kind_have_one_form(capsys: pytest.CaptureFixture[str]) -> No
     assert "1.5 KiB" in table(headers, [row])
     assert "61.5 s" in table(headers, [row])
     assert "2026-07-31T12:00:00.007Z" in table(headers, [row])
+    assert table(("FUTURE", "FULL"), [(True, False)]).splitlines()[1] == "yes     no"
     unknown = (ByteCount(-1), Milliseconds(-1), Moment(-1), None)
     assert table(headers, [unknown]).splitlines()[1].split() == ["-"] * 4
 

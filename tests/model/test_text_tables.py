@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.text_tables import broken, lay_out
+from ottla.model.text_tables import TABLE_WIDTH, broken, lay_out
 
 CELL = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "Zs"]), max_size=300)
 
@@ -41,6 +41,16 @@ def test_a_header_is_broken_after_its_hyphens() -> None:
     assert found.rows == ["            1            2"]
 
 
+def test_a_header_is_broken_within_a_word_only_where_no_part_fits() -> None:
+    headers = ("LAST-SEQUENCE", "TRANSACTION-FIRST-OFFSET")
+    found = lay_out(headers, [("1", "2")], (True, True), width=24)
+
+    assert found.header == [
+        "     LAST-  TRANSACTION-",
+        "  SEQUENCE  FIRST-OFFSET",
+    ]
+
+
 @given(
     rows=st.integers(1, 9).flatmap(
         lambda count: st.lists(
@@ -53,7 +63,14 @@ def test_no_line_is_wider_than_allowed(rows: list[list[str]], width: int) -> Non
     headers = [f"COLUMN-{at}" for at in range(len(rows[0]))]
     found = lay_out(headers, rows, [False] * len(headers), width=width)
 
-    assert max(map(len, [*found.header, *found.rows])) <= width
+    assert max(map(len, [*found.header, *found.rows])) <= max(width, TABLE_WIDTH)
+
+
+def test_a_narrow_terminal_breaks_no_numbers_and_no_words_of_headers() -> None:
+    headers = [f"{letter * 9}S" for letter in "ABCDEFGH"]
+    found = lay_out(headers, [["123456789"] * 8], [True] * 8, width=60)
+
+    assert found.header == ["  ".join(headers)]
 
 
 @given(text=CELL, width=st.integers(1, 60))

@@ -17,7 +17,7 @@ from ottla.model.visible_text import visible
 
 HEADER = re.compile(r"[A-Z0-9][A-Z0-9%/]*(-[A-Z0-9%/]+)*")
 WIDTH_MIN = 40
-"""Narrowest table, in columns of text. In a narrower terminal, lines are broken by the terminal."""
+"""Narrowest table, in columns of text."""
 
 UNKNOWN = "-"
 
@@ -108,6 +108,8 @@ def shown(cell: object) -> str:
     match cell:
         case None:
             return UNKNOWN
+        case bool():
+            return "yes" if cell else "no"
         case ByteCount():
             return amount(cell) if cell >= 0 else UNKNOWN
         case Milliseconds():
@@ -123,4 +125,6 @@ def shown(cell: object) -> str:
 
 def _is_number(cells: Sequence[object]) -> bool:
     found = [cell for cell in cells if cell is not None]
-    return bool(found) and all(isinstance(cell, int | float) for cell in found)
+    return bool(found) and all(
+        isinstance(cell, int | float) and not isinstance(cell, bool) for cell in found
+    )

@@ -2,16 +2,17 @@
 
 Pure. A table that is too wide is fitted by one rule: the widest columns are narrowed, and a cell
 that is longer than its column continues on the next line. Texts are narrowed before numbers.
-Invariants: WithinWidth (no line is wider than the table may be), and NothingLost (the parts of a
-cell, joined, are the cell without the spaces at which it was broken).
+Invariants: WithinWidth (no line is wider than the table may be, or than 120 columns), and
+NothingLost (the parts of a cell, joined, are the cell without the spaces at which it was broken).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 TABLE_WIDTH = 120
-"""Widest table, in columns of text, where no terminal says otherwise."""
+"""Widest table, in columns of text, where no terminal says otherwise. A narrower terminal is not
+reason enough to break numbers and words of headers: there, lines are broken by the terminal."""
 
 GAP = "  "
 TEXT_WIDTHS_MIN = (16, 8)
@@ -38,8 +39,8 @@ def lay_out(
     """Return the lines of a table: numbers to the right, texts to the left."""
     widths = fitted_widths(headers, rows, is_number, width)
     return TableLines(
-        _lines(headers, widths, is_number),
-        [line for row in rows for line in _lines(row, widths, is_number)],
+        _lines(map(_header_parts, headers, widths), widths, is_number),
+        [line for row in rows for line in _lines(map(broken, row, widths), widths, is_number)],
     )
 
 
@@ -61,6 +62,8 @@ def fitted_widths(
         kept = [max(part, cell if whole else min(cell, least)) for part, cell, whole in columns]
         if sum(kept) <= room:
             return _narrowed(natural, kept, room)
+    if width < TABLE_WIDTH:
+        return fitted_widths(headers, rows, is_number, TABLE_WIDTH)
     return _narrowed(natural, [min(one, room // len(headers)) for one in natural], room)
 
 
@@ -89,7 +92,8 @@ def _break_of(text: str, width: int) -> int:
     space = text.rfind(" ", 1, width + 1)
     if space > width // 3:
         return space
-    for end in range(width, width // 2, -1):
+    # A joint near the beginning would leave most of a line empty.
+    for end in range(width, width // 4, -1):
         if text[end - 1] in JOINTS:
             return end
     return width
@@ -100,8 +104,19 @@ def _joined_parts(header: str) -> list[str]:
     return header.replace("-", "- ").replace("/", "/ ").split(" ")
 
 
-def _lines(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> list[str]:
-    parts = [broken(cell, width) for cell, width in zip(cells, widths, strict=True)]
+def _header_parts(header: str, width: int) -> list[str]:
+    """Return the lines of a header: as many of its joined parts in each as fit."""
+    lines = [""]
+    for part in _joined_parts(header):
+        if len(lines[-1]) + len(part) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+    return [short for line in lines for short in broken(line, width)]
+
+
+def _lines(
+    parts: Iterable[Sequence[str]], widths: Sequence[int], is_number: Sequence[bool]
+) -> list[str]:
     return [
         GAP.join(
             part.rjust(width) if right else part.ljust(width)

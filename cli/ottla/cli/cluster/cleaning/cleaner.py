@@ -44,9 +44,6 @@ COLUMNS = (
     "CLEAN",
     "DIRTY",
     "PASSED-AGO",
-    "TOOK",
-    "BEFORE",
-    "AFTER",
     "REASON",
 )
 RETRY_COLUMNS = ("TOPIC", "PARTITION", "BROKER", "OUTCOME")
@@ -143,14 +140,8 @@ def _print_status(answers: Iterable[BrokerAnswer[CleanerDescription]]) -> None:
 
 def _cells(log: LogCleaning, now_ms: int) -> tuple[object, ...]:
     last = log.last
-    passed: tuple[object, ...] = (None,) * 4
-    if last is not None:
-        passed = (
-            Milliseconds(max(0, now_ms - last.ended_ms)),
-            Milliseconds(last.duration_ms),
-            ByteCount(last.read_bytes),
-            ByteCount(last.written_bytes),
-        )
+    # The figures of the last pass are in JSON and in the output of `run`: sentences need the room.
+    passed = None if last is None else Milliseconds(max(0, now_ms - last.ended_ms))
     reason = log.reason
     if log.retry_in_ms is not None:
         reason = f"{reason} (tried again in {duration(log.retry_in_ms)})"
@@ -159,7 +150,7 @@ def _cells(log: LogCleaning, now_ms: int) -> tuple[object, ...]:
         100 * log.dirty_ratio,
         ByteCount(log.clean_bytes),
         ByteCount(log.cleanable_bytes),
-        *passed,
+        passed,
         reason,
     )
 
