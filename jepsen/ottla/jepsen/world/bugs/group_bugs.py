@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from ottla.broker.coordinators.commit_wait import CommitWait
 from ottla.broker.coordinators.effects import CoordinatorRecord, Outbox
 from ottla.broker.coordinators.timers import Timers
 from ottla.broker.groups.classic.classic_groups import ClassicGroups
@@ -184,6 +185,17 @@ def _revocation_never_ends() -> Any:
     return patched(ConsumerRebalancer, on_topics=_nothing)
 
 
+# --- responses whose records are not committed in time --------------------------------------------
+
+
+def _expire_in_silence() -> Any:
+    return patched(CommitWait, on_expire=_nothing)
+
+
+def _answer_late_as_committed() -> Any:
+    return patched(CommitWait, on_expire=lambda self: self._give(ErrorCode.NONE))
+
+
 def _row(name: str, sentence: str, plant: Plant, seed_count: int = 400) -> Mutant:
     return Mutant(
         name=f"group-{name}",
@@ -252,4 +264,14 @@ MUTANTS = (
         _silent_classic_members_stay,
     ),
     _row("topics-unseen", "a group does not follow its topics", _revocation_never_ends),
+    _row(
+        "expired-mute",
+        "a request gets no response if its records are not committed in time",
+        _expire_in_silence,
+    ),
+    _row(
+        "expired-answered",
+        "a request is answered at its timeout as if its records were committed",
+        _answer_late_as_committed,
+    ),
 )
