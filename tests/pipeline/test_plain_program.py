@@ -1,6 +1,7 @@
 """A program that starts Spark itself, from an environment that is not activated."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
+END_S = 60
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
@@ -21,6 +23,31 @@ if "--register" in sys.argv:
     ottla.pipeline.register(spark)
 rows = spark.read.format("ottla").option("kafka.bootstrap.servers", sys.argv[1])
 print(rows.option("subscribe", sys.argv[2]).load().count())
+"""
+STREAM = """
+import sys
+from pyspark.sql import SparkSession
+import ottla.pipeline
+
+how, bootstrap, topic, checkpoint = sys.argv[1:]
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.ui.showConsoleProgress", "false")
+spark = builder.config("spark.driver.memory", "512m").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+ottla.pipeline.register(spark)
+rows = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap)
+rows = rows.option("subscribe", topic).option("startingOffsets", "earliest").load()
+
+def show(batch, number):
+    print("rows:", batch.count(), flush=True)
+
+print("begin", file=sys.stderr, flush=True)
+writer = rows.writeStream.queryName(topic).option("checkpointLocation", checkpoint)
+writer = writer.foreachBatch(show)
+if how == "once":
+    writer.trigger(availableNow=True).start().awaitTermination()
+else:
+    writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
 """
 NO_PACKAGES = """#!/bin/sh
 # A Python as a machine has it: without this package, pyarrow and numpy.
@@ -60,3 +87,39 @@ def test_a_program_that_registers_works_without_activation_and_others_are_not_fo
     done = run_program(tmp_path, bare_path, live_cluster.bootstrap, topic)
     assert done.returncode != 0, "the fault that the doctor tells is there"
     assert "DATA_SOURCE_NOT_FOUND" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["once", "until interrupted"])
+def test_a_program_with_callbacks_ends_without_stack_traces(
+    spark_environment: None, live_cluster: Any, tmp_path: Path, how: str
+) -> None:
+    topic = live_cluster.new_topic(1)
+    live_cluster.produce(topic, [b"one", b"two"])
+    file = tmp_path / "program.py"
+    file.write_text(STREAM)
+    words = [how, live_cluster.bootstrap, topic, str(tmp_path / "checkpoint")]
+    child = subprocess.Popen(
+        [sys.executable, str(file), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "rows: 2\n"
+        if how != "once":
+            os.killpg(child.pid, signal.SIGINT)
+        _rest, reported = child.communicate(timeout=END_S)
+    finally:
+        child.kill()
+        child.wait()
+    shown = reported.partition("begin\n")[2].splitlines()
+    if how == "once":
+        assert (child.returncode, shown) == (0, [])
+    else:
+        assert child.returncode == -signal.SIGINT
+        assert shown[0].startswith("Traceback")
+        assert f'File "{file}"' in shown[1]
+        assert shown[3:] == ["KeyboardInterrupt"]
+    assert sum(live_cluster.group(f"spark-{topic}").values()) == 2

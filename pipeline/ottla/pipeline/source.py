@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from ottla.pipeline.one_sentence import one_sentence
 from ottla.pipeline.read.arrow_schema import spark_ddl
 from ottla.pipeline.read.source_options import parse_columns, parse_source_options
+from ottla.pipeline.run.quiet_exit import end_quietly
 
 NAME = "ottla"
 
@@ -72,6 +73,9 @@ def register(spark: SparkSession) -> None:
     A repeated call has no effect.  If the package is installed, Spark also finds the format without
     this call (see `pyspark_ottla`), but then no progress is committed.
 
+    When the program ends, the session's queries are stopped, and the end of their last batch is
+    committed.
+
     In a local session without PYSPARK_PYTHON, workers run this Python after this call.  Spark's own
     choice is the `python3` of PATH, which lacks the packages of a virtual environment that is not
     activated.
@@ -82,6 +86,7 @@ def register(spark: SparkSession) -> None:
     if not _is_known(spark):
         spark.dataSource.register(OttlaDataSource)
     listen(spark, NAME)
+    end_quietly(spark)
 
 
 def use_this_python(spark: SparkSession) -> None:

@@ -21,6 +21,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 from ottla.pipeline.java import find_java
 from ottla.pipeline.run.package_zip import NAME, make_package_zip
+from ottla.pipeline.run.quiet_exit import PY4J_MODULES
 from ottla.pipeline.run.spark_errors import failure_of, first_words, spark_message
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
 """Time in seconds within which the JVM must end before it is killed.  It has nothing left to write
 by then."""
-PY4J_MODULES = {"java_gateway", "clientserver"}
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
 """Words that mark an error line in the output of a JVM that fails before Spark starts."""
 DEFAULTS = {

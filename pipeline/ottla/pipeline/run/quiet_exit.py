@@ -1,0 +1,151 @@
+"""The end of a program that uses Spark, without stack traces of Java and py4j.
+
+Spark calls the Python of a program for listeners and for `foreachBatch`.  Each call that reaches a
+program which has ended is an error with a stack trace, though nothing is wrong.  At exit, queries
+are therefore stopped, and the events that are under way are waited for: the last of them commits
+the end of the last batch (`read/shadow.py`).
+
+At Ctrl-C, pyspark's own handler calls the JVM through the connection of the main thread, which is
+usually within another call.  That fails, with three stack traces.  The handler here uses a thread,
+which has a connection of its own.
+"""
+
+import atexit
+import logging
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import takewhile
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PY4J_MODULES = {"java_gateway", "clientserver"}
+LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+"""Loggers of py4j's modules; some of its errors are logged by the root logger."""
+EVENTS_TIMEOUT_MS = 5_000
+"""Longest wait for events at exit.  A group's commit, which takes longest, has the same limit."""
+BATCH_TIMEOUT_S = 5.0
+"""Longest wait for the end of a batch at exit.  With a longer one, users press Ctrl-C again; with a
+shorter one, more batches are run again by the next start."""
+POLL_S = 0.05
+CANCEL_TIMEOUT_S = 2.0
+PYSPARKS_HANDLER = "SparkContext._do_init.<locals>.signal_handler"
+
+_LIBRARIES = re.compile(r"[/\\](?:pyspark|py4j)[/\\]")
+
+
+class QuietFilter(logging.Filter):
+    """Drops py4j's reports of calls that an interrupt or the end of the program has cut off.
+
+    An interrupt is raised, too, and at the end nothing can be done about them.
+    """
+
+    is_ending = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return False for such a report."""
+        if record.module not in PY4J_MODULES:
+            return True
+        return not (self.is_ending or (record.exc_info and _is_interrupt(record.exc_info[1])))
+
+
+_quiet = QuietFilter()
+_sessions: "WeakSet[SparkSession]" = WeakSet()
+
+
+def end_quietly(session: "SparkSession") -> None:
+    """Let the program end without stack traces.  Repeated calls have no effect."""
+    if session in _sessions or not hasattr(session, "_jsparkSession"):
+        return  # under Spark Connect, there is no JVM to call
+    if not _sessions:
+        atexit.register(end_sessions)
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(_quiet)
+        sys.excepthook = with_short_interrupts(sys.excepthook)
+    _sessions.add(session)
+    _handle_interrupts(session)
+
+
+def end_sessions() -> None:
+    """Stop all queries, and wait until their events are processed."""
+    _quiet.is_ending = True
+    for session in list(_sessions):
+        context: Any = session.sparkContext
+        # The program ends whatever the JVM answers, and also if the user is in a hurry.
+        with suppress(Exception, KeyboardInterrupt):
+            if context._jsc is None:
+                continue  # it was stopped
+            active = session.streams.active
+            if active:
+                # A batch that is cut off is run again by the next start, and no error.
+                context.setLogLevel("OFF")
+                stop_between_batches(active)
+            context._jsc.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
+
+
+def stop_between_batches(queries: list["StreamingQuery"]) -> None:
+    """Stop queries after their present batch.  A longer batch ends with the process: a batch that
+    is stopped within the program's own function ends in a flood of stack traces."""
+    deadline = time.monotonic() + BATCH_TIMEOUT_S
+    for query in queries:
+        while query.isActive and query.status["isTriggerActive"]:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(POLL_S)
+        query.stop()
+
+
+def _handle_interrupts(session: "SparkSession") -> None:
+    """Replace pyspark's handler of Ctrl-C, unless the program has its own."""
+    handler = signal.getsignal(signal.SIGINT)
+    is_pysparks = getattr(handler, "__qualname__", "") == PYSPARKS_HANDLER
+    if not is_pysparks or threading.current_thread() is not threading.main_thread():
+        return
+
+    def cancel() -> None:
+        with suppress(Exception):
+            # The jobs of a query end with the query, at exit; without it they would fail it.
+            if not session.streams.active:
+                session.sparkContext.cancelAllJobs()
+
+    def on_interrupt(number: int, frame: Any) -> None:
+        canceller = threading.Thread(target=cancel, name="cancel jobs", daemon=True)
+        canceller.start()
+        canceller.join(CANCEL_TIMEOUT_S)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, on_interrupt)
+
+
+def with_short_interrupts(show: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook that shows an interrupt without the frames of pyspark and py4j."""
+
+    def body(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            show(kind, error, trace)
+            return
+        files = [frame.f_code.co_filename for frame, _line in traceback.walk_tb(trace)]
+        own = takewhile(lambda file: not _LIBRARIES.search(file), files)
+        error.__context__ = None
+        traceback.print_exception(kind, error, trace, limit=max(1, len(list(own))))
+
+    return body
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether an error is an interrupt, or was raised while one was handled."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
