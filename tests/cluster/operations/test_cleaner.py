@@ -112,7 +112,8 @@ def test_a_damaged_log_is_set_aside_with_its_place_and_compacted_once_it_is_mend
     assert not list(folder.glob("*.cleaned"))
     assert segment.stat().st_size > at
     shown = fresh.ottla("cleaner", "status", "--failed", code=2).stdout
-    assert str(segment) in shown
+    # The path is longer than its column, and continues on the next lines.
+    assert str(segment) in "".join(shown.split())
     assert f"{TOPIC}-0 is not compacted before 'ottla cleaner retry'" in " ".join(
         fresh.status()["reasons"]
     )
