@@ -17,6 +17,7 @@ logs.py             level, form and target of a process's log messages
 dynamic.py          checks of settings that are changed while the cluster runs
 resources.py        types of resources and of changes, by Kafka's numbers
 kafka_keys.py       Kafka's keys that have no effect in Ottla
+field_names.py      suggestion of a config's field for an unknown argument
 misspelt.py         suggestion of a valid key for a misspelt one
 security/           encryption, authentication, authorization
 storage/            topics, log directories, compaction

@@ -3,6 +3,7 @@
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.settings.declare import SettingKind, check_fields, setting
+from ottla.model.settings.field_names import suggests_fields
 from ottla.model.settings.offset_reset import offset_reset_text
 from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.model.values import frozen
@@ -15,6 +16,7 @@ ON_MISSING = "ottla.on.missing"
 """Key of `on_missing`.  Kafka's clients have no such setting."""
 
 
+@suggests_fields
 @frozen(kw_only=True)
 class ProducerConfig(ClientSecurity):
     """Settings of a producer: batching, retries, timeouts."""
@@ -175,6 +177,7 @@ class ProducerConfig(ClientSecurity):
             )
 
 
+@suggests_fields
 @frozen(kw_only=True)
 class ConsumerConfig(ClientSecurity):
     """Settings of a consumer: fetches, start offsets, membership in a group."""
@@ -343,6 +346,7 @@ class ConsumerConfig(ClientSecurity):
             )
 
 
+@suggests_fields
 @frozen(kw_only=True)
 class AdminConfig(ClientSecurity):
     """Settings of an admin client: timeouts and login."""
