@@ -21,6 +21,10 @@ Ctrl-C.
 `ottla COMMAND --help` and `ottla help COMMAND` show a command with an example. Output has colours
 on a terminal only; `NO_COLOR=1` turns them off, `FORCE_COLOR=1` on.
 
+Tables are for people: bytes and durations have a unit, times are UTC. A table has at most 120
+columns, or as many as the terminal or the variable `COLUMNS` says; cells that are longer than their
+column continue on the next line. Programs read `--format json`, which has plain numbers.
+
 ## Completion
 
 `eval "$(ottla completion bash)"` in `~/.bashrc`, `eval "$(ottla completion zsh)"` in `~/.zshrc`
