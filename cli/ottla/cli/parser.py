@@ -5,7 +5,7 @@ import argparse
 import re
 from typing import Any, NoReturn
 
-from ottla.cli.suggestions import cure_of_usage
+from ottla.cli.suggestions import remedy_for_usage
 from ottla.cli.terminal import as_typed_here
 from ottla.model.visible_text import visible
 
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         """Print the error and a hint to the help; exit with code 1."""
         # The list of choices is removed: the error refers to the help, which has it.
         short = INVALID_VALUE.sub(_in_words, message.partition(" (choose from")[0])
-        cure = cure_of_usage(self, message)
+        cure = remedy_for_usage(self, message)
         hint = as_typed_here(f"; see '{self.prog} --help'")
         self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")
 

@@ -17,7 +17,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {names[found[0]]!r}?)" if found else ""
 
 
-def cure_of_usage(parser: argparse.ArgumentParser, message: str) -> str:
+def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
     """Return a suggestion for a word that argparse refused, or an empty text."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:

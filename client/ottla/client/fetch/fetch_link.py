@@ -58,8 +58,8 @@ class PartitionRequest:
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
-        """Return whether what the session requests for the partition is still what the partition
-        needs.
+        """Return whether the request in the session still fits the partition: neither its place nor
+        its fetch position has changed.
 
         A partition that was revoked and assigned again has another `place`, so it is requested
         again.

@@ -80,13 +80,14 @@ def client_block(
         try:
             return ClientBlock(function.__name__, opened(*args, **kwargs))
         except TypeError as error:
-            raise TypeError(f"{error}{_cure_of_setting(function, kwargs)}") from None
+            raise TypeError(f"{error}{_remedy_for_setting(function, kwargs)}") from None
 
     return open_block
 
 
-def _cure_of_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
-    """Return where a setting belongs that was given as an argument, as other clients have it."""
+def _remedy_for_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
+    """Return the remedy for a setting that was given as an argument, as other clients have it, or
+    an empty text."""
     known = inspect.signature(function).parameters
     unknown = next((name for name in given if name not in known), None)
     if unknown is None or "config" not in known:

@@ -24,7 +24,7 @@ async def compile_shim(directory: Path) -> Path:
 
 
 class Clocks:
-    """The wall clocks of all nodes. Without the library, every node uses the machine's clock."""
+    """Wall clocks of all nodes. If `library` is None, every node uses the machine's clock."""
 
     def __init__(self, directory: Path, nodes: Iterable[str], *, library: Path | None) -> None:
         self.offsets_ms = dict.fromkeys(nodes, 0)

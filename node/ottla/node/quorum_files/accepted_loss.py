@@ -23,7 +23,8 @@ from ottla.storage.disk.disk_seam import Disk
 async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
-    """Return what a stopped controller has lost.  If `is_decided`, make it a full voter again.
+    """Return the verdict on the files of a stopped controller.  If `is_decided`, accept the loss,
+    and make the controller a full voter again.
 
     The log is recovered as at a start.  If the snapshot that the log continues is lost and
     `is_decided` is false, nothing is changed.  Raises ConfigError if the directory is not

@@ -42,8 +42,8 @@ class SnapshotCheck:
         return any(one.offset > self.base.offset for one in self.damaged)
 
     def losses(self, end_offset: Offset) -> tuple[str, ...]:
-        """Return what is lost with the damaged snapshots if the log ends at `end_offset`, as
-        clauses of a log message."""
+        """Return the losses caused by damaged snapshots if the log ends at `end_offset`, as clauses
+        of a log message."""
         is_short = any(one.offset > end_offset for one in self.damaged)
         if not is_short and not self.is_out_of_reach:
             return ()

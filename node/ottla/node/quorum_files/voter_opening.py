@@ -63,8 +63,8 @@ async def open_voter(
 
 
 def damages_of(verdict: VoterVerdict) -> str:
-    """Return what a voter has lost, as a clause of a log message. The text is derived from the
-    verdict on its files."""
+    """Return the losses of a voter as a clause of a log message, derived from the verdict on its
+    files."""
     if verdict.damages:
         return "; ".join(verdict.damages)
     return f"it was damaged earlier, and {missing(verdict.checkpoint)}"

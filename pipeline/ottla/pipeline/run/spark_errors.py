@@ -58,7 +58,7 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
     ours = sentence_of(error)
     if ours is not None:
         return SparkFailedError(place + ours), False
-    cure = cure_of(str(error))
+    cure = remedy_for(str(error))
     slip = slip_in(_text_of(error))
     if slip is not None:
         started = f" (started at {place.removesuffix(': ')})" if place else ""
@@ -84,7 +84,7 @@ def slip_in(text: str) -> str | None:
     return f"{file}, line {line}: {errors[-1].strip()}"
 
 
-def cure_of(text: str) -> str:
+def remedy_for(text: str) -> str:
     """Return the remedy for a failure of Spark's workers, or an empty text if no pattern
     matches."""
     return next((cure for pattern, cure in CURES if re.search(pattern, text)), "")

@@ -114,7 +114,7 @@ class ClientVersionsOfCluster(TransactionsOfCluster):
     required = ("a broker fails over",)
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan without movers, whose producers are never fenced."""
+        """Return the plan with four producers and without group members."""
         return replace(super().plan_of(plan), member_count=0, producer_count=4)
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
