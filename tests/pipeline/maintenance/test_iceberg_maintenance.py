@@ -189,6 +189,16 @@ def test_files_and_snapshots_are_kept_while_they_are_young(
     assert len(lakehouse.files()) == 5
 
 
+def test_files_of_others_are_kept(lakehouse: Lakehouse, append: Any) -> None:
+    with lakehouse.open() as table:
+        append(table)
+        hint = Path(table.data_location.removeprefix("file://")).parent / "metadata" / "hint.text"
+    hint.write_text("1")
+    lakehouse.age()
+    lakehouse.maintain(replace(MERGE, keep_s=-3_600))
+    assert hint.exists()
+
+
 def test_a_rollback_to_a_merge_finds_its_position(
     lakehouse: Lakehouse, append: Any, offsets_of: Any
 ) -> None:

@@ -42,8 +42,9 @@ from ottla.pipeline.maintenance.maintenance import (
 )
 
 MILLISECONDS = 1_000
-FOLDERS = ("data", "metadata")
-"""Directories of a table's location whose unused files are removed."""
+REMOVED = {"data": (".parquet",), "metadata": (".avro", ".metadata.json")}
+"""Directories of a table's location whose unused files are removed, and the ends of their names.
+Others may be of a catalog or an engine."""
 
 
 class _Swap(NamedTuple):
@@ -239,12 +240,15 @@ class _IcebergWork:
             return  # it can not list files
         used = {_path_of(io, one) for one in used_files(table, expired)}
         before = datetime.fromtimestamp(self._expire_before_ms / MILLISECONDS, UTC)
-        for folder in FOLDERS:
+        for folder, suffixes in REMOVED.items():
             location = f"{table.location()}/{folder}"
             scheme, netloc, path = io.parse_location(location, io.properties)
             files = io.fs_by_scheme(scheme, netloc)
             selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
-            for one in files.get_file_info(selector):
+            found = [one for one in files.get_file_info(selector) if one.path.endswith(suffixes)]
+            if not used.intersection(one.path for one in found):
+                continue  # the table is elsewhere, so these files are not its own
+            for one in found:
                 is_file = one.type == fs.FileType.File
                 if is_file and one.path not in used and one.mtime < before:
                     self._done.removed_count += 1
