@@ -64,11 +64,11 @@ PURE_IN_CLIENT = {
     "transaction_messages", "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
-    "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "json_values",
-    "key_hashes", "offsets", "option_values", "points", "progress", "provenance", "quantiles",
-    "range_progress", "ranges", "read_options", "replays", "sink_log", "sink_options",
-    "source_options", "spark_errors", "spark_versions", "table_columns", "table_position",
-    "value_schema",
+    "arrow_decode", "arrow_schema", "batch_position", "compaction_plan", "doctor",
+    "fetched_batches", "json_values", "key_hashes", "offsets", "option_values", "parquet_layout",
+    "points", "progress", "provenance", "quantiles", "range_progress", "ranges",
+    "read_options", "replays", "sink_log", "sink_options", "source_options", "spark_errors",
+    "spark_versions", "table_columns", "table_position", "value_schema",
 }  # fmt: skip
 EXEMPT = {"wire/ottla/wire/generator.py"}
 

@@ -20,6 +20,7 @@ storage.py          appends, recovery, and a broker with many partitions
 cold_backlog.py     slowdown of other clients by a consumer that reads a backlog from disk
 log_moves.py        slowdown of a producer while its 2 GB log moves to another directory
 authorizer.py       authorization decisions in this process
+exports.py          rows a second of `ottla export`, raw and JSON
 own_metrics_beside_sdk.py  a node's own metrics as OTLP, by Ottla and by OpenTelemetry's SDK
 gate.py             CPU instructions of short code paths, compared with bench/gate.json
 gate_paths.py       the code paths of the gate
