@@ -58,7 +58,7 @@ PURE_IN_CLIENT = {
     "accumulator", "array_columns", "assignors", "client_metrics", "consumer_member",
     "consumer_metrics", "failover", "fetch_session", "fetched", "framing", "group_member",
     "measures", "metric_points", "otlp_payload", "partitioner", "positions",
-    "producer_identities", "producer_lane", "producer_metrics", "push_session", "record_batch",
+    "producer_identities", "partition_queue", "producer_metrics", "push_session", "record_batch",
     "record_decoder", "record_encoding", "registry_errors", "schema_registry", "schema_values",
     "broker_versions", "sticky_user_data", "subjects", "subscription", "transaction_flow",
     "transaction_messages", "transactional_accumulator",

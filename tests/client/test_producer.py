@@ -13,9 +13,9 @@ from kafka.partitioner.default import DefaultPartitioner
 
 from ottla.client.admin import open_admin
 from ottla.client.consumer import open_consumer
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.produce.partitioner import Partitioner
 from ottla.client.produce.producer_identities import ProducerIdentities
-from ottla.client.produce.producer_lane import NotDeliveredError
 from ottla.client.producer import Producer, open_producer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError

@@ -11,7 +11,7 @@ from collections import deque
 import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import ProducerBatch
+from ottla.client.produce.partition_queue import ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

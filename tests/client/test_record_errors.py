@@ -3,7 +3,7 @@
 import contextlib
 
 from ottla.client.admin import open_admin
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.producer import open_producer
 from ottla.client.testing import ClusterUnderTest
 from ottla.model.settings.client import ProducerConfig

@@ -26,7 +26,7 @@ from ottla.client.network.aio_bridge import Bridge, asked, kept_open
 from ottla.client.network.trio_thread import Call, ClientClosedError, KeptManager, TrioThread
 from ottla.client.produce.delivery import Delivery, RecordMetadata, missing_attribute
 from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.producer import Producer
 from ottla.client.transactions.prepared_transactions import PreparedTransaction

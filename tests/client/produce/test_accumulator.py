@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import NUMBERING_ERRORS, BatchOutcome, ProducerBatch
+from ottla.client.produce.partition_queue import NUMBERING_ERRORS, BatchOutcome, ProducerBatch
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.produce import producer_lane
+from ottla.client.produce import partition_queue
 from ottla.client.produce.accumulator import record_bytes
 from ottla.client.produce.many_records import ManyRecordsRun
-from ottla.client.produce.producer_lane import ProducerBatch
+from ottla.client.produce.partition_queue import ProducerBatch
 from ottla.model.ids import TopicPartition
 from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers, encode_headers
 
@@ -78,4 +78,4 @@ def test_what_gathers_is_bounded_and_let_go() -> None:
     assert batch.values == [b"x"] * 3
     batch.forget_records()
     assert not batch.values
-    assert batch.builder is producer_lane.NO_RECORDS
+    assert batch.builder is partition_queue.NO_RECORDS

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.many_records import ManyRecordsRun, SentPart, SentRecords, chunks
-from ottla.client.produce.producer_lane import BatchOutcome, NotDeliveredError
+from ottla.client.produce.partition_queue import BatchOutcome, NotDeliveredError
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

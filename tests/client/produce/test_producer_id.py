@@ -11,7 +11,7 @@ from ottla.client.network.background import open_background
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.producer import Producer
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId

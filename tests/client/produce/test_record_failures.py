@@ -2,7 +2,7 @@
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
 from ottla.client.produce.delivery import Delivery
-from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
+from ottla.client.produce.partition_queue import NotDeliveredError, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

@@ -1,7 +1,7 @@
 """Runs of records fill batches as single records do, and give their memory back."""
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import BatchOutcome
+from ottla.client.produce.partition_queue import BatchOutcome
 from ottla.client.produce.record_run import EncodedRecords
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition

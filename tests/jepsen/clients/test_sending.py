@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.client.produce.delivery import RecordMetadata
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.jepsen.clients import confluent_sending, own_sending
 from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import Op

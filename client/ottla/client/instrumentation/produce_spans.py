@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_sp
 from ottla.client.instrumentation.instruments import LINKS_MAX, instruments
 from ottla.client.network.broker_link import Loss
 from ottla.client.network.pipeline import Pipeline
-from ottla.client.produce.producer_lane import ProducerBatch
+from ottla.client.produce.partition_queue import ProducerBatch
 from ottla.client.produce.producer_link import ProduceExchange, ProducerLink
 from ottla.wire.messages.produce_response import ProduceResponse
 

@@ -3,7 +3,7 @@
 producer_link.py        the connection of a producer to one broker
 accumulator.py          buffered records that are not delivered yet (pure)
 producer_identities.py  producer ids that later producers of this process reuse (pure)
-producer_lane.py        the batches of one partition: order, sequences, responses (pure)
+partition_queue.py      the batches of one partition: order, sequences, responses (pure)
 record_arguments.py     validation of one record from the application (pure)
 record_encoding.py      encoding of many records at once (pure)
 record_run.py           interface of many records of one partition that encode themselves (pure)

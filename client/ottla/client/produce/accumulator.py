@@ -2,9 +2,9 @@
 
 Pure.  Inputs are the time, brokers' responses and leaders.  Outputs are batches to send, settled
 batches, and the time of the next check.  Memory is charged when a record is accepted and released
-when its batch is settled.  A new producer epoch is requested when the lane of a partition needs one
-and no open batch has a sequence of the old epoch.  Invariants, in addition to those of
-`producer_lane`:
+when its batch is settled.  A new producer epoch is requested when the queue of a partition needs
+one and no open batch has a sequence of the old epoch.  Invariants, in addition to those of
+`partition_queue`:
 - BoundedMemory: buffered records never exceed `buffer.memory`, except for a single record.
 - NothingAfterAFailure (only with `ends_at_failure`): no record is sent after an undelivered record,
   so that the records of a partition have no gaps.
@@ -15,7 +15,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from ottla.client.produce.producer_lane import BatchOutcome, Lane, NotDeliveredError, ProducerBatch
+from ottla.client.produce.partition_queue import (
+    BatchOutcome,
+    NotDeliveredError,
+    PartitionQueue,
+    ProducerBatch,
+)
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.telemetry.measures import ProduceMeasures
 from ottla.model.compiled import mypyc_attr
@@ -62,7 +67,7 @@ class PlainRoute(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Accumulator:
-    """The lanes of all partitions of one producer, and the memory that they share."""
+    """The queues of all partitions of one producer, and the memory that they share."""
 
     is_transactional: ClassVar[bool] = False
 
@@ -82,8 +87,8 @@ class Accumulator:
         self._batch_bytes = config.batch_bytes
         self._buffer_bytes_max = config.buffer_bytes_max
         self._codec = Codec[config.compression_type.upper()]
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._busy: dict[TopicPartition, Lane] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._busy: dict[TopicPartition, PartitionQueue] = {}
         """Lanes with waiting batches, least recently served first."""
         self._routes: dict[str, PlainRoute] = {}
         self._is_flushing = 0
@@ -115,8 +120,8 @@ class Accumulator:
         Returns None if there is no open batch, or if the record does not fit.  `charge_bytes` is
         the `record_bytes` of the record.
         """
-        lane = self._lanes.get(partition)
-        if lane is None or (batch := lane.newest) is None or not batch.is_open:
+        queue = self._queues.get(partition)
+        if queue is None or (batch := queue.newest) is None or not batch.is_open:
             return None
         size_bytes = batch.size_bytes + charge_bytes
         if size_bytes > self._batch_bytes or size_bytes > batch.gathers_to_bytes:
@@ -189,9 +194,9 @@ class Accumulator:
         batch = self.join(partition, timestamp_ms, key, value, headers, charge_bytes)
         if batch is not None:
             return batch, False
-        lane = self._lane(partition)
-        self._busy.setdefault(partition, lane)
-        batch = lane.open_batch(now_ms)
+        queue = self._queue(partition)
+        self._busy.setdefault(partition, queue)
+        batch = queue.open_batch(now_ms)
         batch.append(timestamp_ms, key, value, headers, charge_bytes)
         self.buffered_bytes += charge_bytes
         return batch, True  # a new batch: to be sent, or its linger time starts
@@ -205,16 +210,16 @@ class Accumulator:
         """
         assert self.ended_by is None
         batch_bytes = self._batch_bytes
-        lane = self._lane(partition)
-        batch = lane.newest
+        queue = self._queue(partition)
+        batch = queue.newest
         if batch is not None and batch.is_open:
             batch.encode_gathered()
         is_new = (
             batch is None or not batch.is_open or batch.size_bytes + run.next_bytes > batch_bytes
         )
         if batch is None or is_new:
-            self._busy.setdefault(partition, lane)
-            batch = lane.open_batch(now_ms)
+            self._busy.setdefault(partition, queue)
+            batch = queue.open_batch(now_ms)
         room_bytes = min(
             batch_bytes - batch.size_bytes,
             self._buffer_bytes_max - self.buffered_bytes,
@@ -224,26 +229,26 @@ class Accumulator:
 
     def newest(self, partition: TopicPartition) -> ProducerBatch:
         """Return the batch that contains the last record of a partition."""
-        batch = self._lanes[partition].newest
+        batch = self._queues[partition].newest
         assert batch is not None
         return batch
 
-    def _lane(self, partition: TopicPartition) -> Lane:
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = Lane(
+    def _queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(
                 partition,
                 is_idempotent=self._config.enable_idempotence,
                 retries=self._config.retries,
                 is_transactional=self.is_transactional,
             )
-        return lane
+        return queue
 
     def begin_flush(self) -> list[ProducerBatch]:
         """Ignore `linger.ms` until `end_flush`.  Returns all batches that are not settled."""
         self._is_flushing += 1
         return [
-            batch for lane in self._lanes.values() for batch in (*lane.in_flight, *lane.waiting)
+            batch for queue in self._queues.values() for batch in (*queue.in_flight, *queue.waiting)
         ]
 
     def end_flush(self) -> None:
@@ -265,14 +270,14 @@ class Accumulator:
             return False
         if self.identity is None:
             return bool(self._busy)
-        return self._is_epoch_due and not any(lane.has_numbered for lane in self._lanes.values())
+        return self._is_epoch_due and not any(queue.has_numbered for queue in self._queues.values())
 
     def become(self, identity: ProducerIdentity) -> None:
         """Use a new producer id and epoch.  Sequences start at 0 again."""
         self.identity = identity
         self._is_epoch_due = False
-        for lane in self._lanes.values():
-            lane.start_epoch()
+        for queue in self._queues.values():
+            queue.start_epoch()
 
     def waiting_partitions(self) -> Sequence[TopicPartition]:
         """Return the partitions with waiting batches, least recently served first."""
@@ -290,15 +295,15 @@ class Accumulator:
         if self.ended_by is not None:
             return taken
         for partition in partitions:
-            lane = self._busy.get(partition)
-            if lane is None or not self._is_ready(lane, now_ms):
+            queue = self._busy.get(partition)
+            if queue is None or not self._is_ready(queue, now_ms):
                 continue
-            lane.waiting[0].encode_gathered()
-            size_bytes = lane.waiting[0].size_bytes
+            queue.waiting[0].encode_gathered()
+            size_bytes = queue.waiting[0].size_bytes
             if taken and size_bytes > room_bytes:
                 break
             room_bytes -= size_bytes
-            batch = lane.send_first()
+            batch = queue.send_first()
             self._encode(batch)
             if batch.attempt_count > 1:
                 measures.retry_count += batch.record_count
@@ -308,8 +313,8 @@ class Accumulator:
                 measures.queue_times_ms.note(now_ms - batch.created_ms)
             taken.append(batch)
             del self._busy[partition]
-            if lane.waiting:
-                self._busy[partition] = lane
+            if queue.waiting:
+                self._busy[partition] = queue
         if taken:
             measures.request_count += 1
         return taken
@@ -319,10 +324,10 @@ class Accumulator:
         no such time."""
         config = self._config
         found: int | None = None
-        for lane in self._busy.values():
-            first = lane.waiting[0]
+        for queue in self._busy.values():
+            first = queue.waiting[0]
             for due_ms in (
-                max(first.created_ms + config.linger_ms, lane.retry_at_ms),
+                max(first.created_ms + config.linger_ms, queue.retry_at_ms),
                 first.created_ms + config.delivery_timeout_ms,
             ):
                 if due_ms > now_ms and (found is None or due_ms < found):
@@ -332,37 +337,37 @@ class Accumulator:
     def next_expiry_ms(self) -> int | None:
         """Return the time, in ms, at which the first waiting batch expires.  None if no batch is
         waiting."""
-        found = [lane.waiting[0].created_ms for lane in self._busy.values()]
+        found = [queue.waiting[0].created_ms for queue in self._busy.values()]
         return min(found) + self._config.delivery_timeout_ms if found else None
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Fail the waiting batches that are older than `delivery.timeout.ms`, and return them."""
         bound_ms = now_ms - self._config.delivery_timeout_ms
         gone: list[ProducerBatch] = []
-        for partition, lane in list(self._busy.items()):
-            for batch in lane.expired(bound_ms):
+        for partition, queue in list(self._busy.items()):
+            for batch in queue.expired(bound_ms):
                 count = batch.attempt_count
-                lane.fail(
+                queue.fail(
                     batch,
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"not delivered in {self._config.delivery_timeout_ms} ms "
                     f"({count} {'attempt' if count == 1 else 'attempts'})"
                     + (f"; the last: {batch.last_refusal}" if batch.last_refusal else ""),
                 )
-                self._settle(lane, batch)
+                self._settle(queue, batch)
                 gone.append(batch)
-            if not lane.waiting:
+            if not queue.waiting:
                 del self._busy[partition]
         self._fail_what_follows()
         return gone
 
     def fail_waiting(self, code: ErrorCode, message: str) -> None:
         """Fail all waiting batches, because the producer cannot continue."""
-        for lane in list(self._busy.values()):
-            while lane.waiting:
-                batch = lane.waiting.popleft()
-                lane.fail(batch, code, message)
-                self._settle(lane, batch)
+        for queue in list(self._busy.values()):
+            while queue.waiting:
+                batch = queue.waiting.popleft()
+                queue.fail(batch, code, message)
+                self._settle(queue, batch)
         self._busy.clear()
 
     def on_acknowledged(
@@ -393,40 +398,40 @@ class Accumulator:
 
         `record_errors` contains the messages for rejected records, by their index in the batch.
         """
-        lane = self._lanes[batch.partition]
-        fate = lane.on_answer(batch, code, message)
+        queue = self._queues[batch.partition]
+        fate = queue.on_answer(batch, code, message)
         if fate is BatchOutcome.FAILED and record_errors:
             batch.blame(record_errors)
         if fate is BatchOutcome.DELIVERED and code == ErrorCode.NONE:
             batch.base_offset = Offset(base_offset)
             batch.log_append_time_ms = log_append_time_ms
-        self._follow(lane, batch, fate, now_ms)
+        self._follow(queue, batch, fate, now_ms)
         self._fail_what_follows()
         return fate
 
     def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> BatchOutcome:
         """Process the loss of the response for a batch in flight."""
-        lane = self._lanes[batch.partition]
-        fate = lane.on_lost(batch, why)
-        self._follow(lane, batch, fate, now_ms)
+        queue = self._queues[batch.partition]
+        fate = queue.on_lost(batch, why)
+        self._follow(queue, batch, fate, now_ms)
         self._fail_what_follows()
         return fate
 
     def on_unsent(self, batch: ProducerBatch) -> None:
         """Move a batch from in flight back to waiting, because it was certainly not sent."""
-        lane = self._lanes[batch.partition]
-        lane.on_unsent(batch)
-        self._busy[batch.partition] = lane
+        queue = self._queues[batch.partition]
+        queue.on_unsent(batch)
+        self._busy[batch.partition] = queue
         self._fail_what_follows()
 
-    def _is_ready(self, lane: Lane, now_ms: int) -> bool:
+    def _is_ready(self, queue: PartitionQueue, now_ms: int) -> bool:
         config = self._config
-        first = lane.waiting[0]
+        first = queue.waiting[0]
         may_number = self.identity is not None and not self._is_epoch_due
-        if not lane.may_send(now_ms, config.in_flight_count_max, may_number=may_number):
+        if not queue.may_send(now_ms, config.in_flight_count_max, may_number=may_number):
             return False
         return (
-            len(lane.waiting) > 1
+            len(queue.waiting) > 1
             or first.attempt_count > 0
             or first.is_part
             or first.size_bytes >= config.batch_bytes
@@ -449,27 +454,29 @@ class Accumulator:
                 is_transactional=self.is_transactional,
             )
 
-    def _follow(self, lane: Lane, batch: ProducerBatch, fate: BatchOutcome, now_ms: int) -> None:
-        self._is_epoch_due |= lane.needs_new_epoch
+    def _follow(
+        self, queue: PartitionQueue, batch: ProducerBatch, fate: BatchOutcome, now_ms: int
+    ) -> None:
+        self._is_epoch_due |= queue.needs_new_epoch
         if fate is BatchOutcome.SPLIT:
             parts = batch.split(_charge_of)
             # The batch's charge is replaced by those of its parts, which are released when the
             # parts settle.
             self.buffered_bytes += sum(part.charged_bytes for part in parts) - batch.charged_bytes
-            lane.go_on_as(parts)
-            self._busy[batch.partition] = lane
+            queue.go_on_as(parts)
+            self._busy[batch.partition] = queue
             self._report(batch)
             return
         if fate is not BatchOutcome.RETRIED:
-            self._settle(lane, batch)
+            self._settle(queue, batch)
             return
         config = self._config
         doubled = config.retry_backoff_ms << min(batch.attempt_count - 1, 16)
-        lane.retry_at_ms = now_ms + min(doubled, config.retry_backoff_ms_max)
-        self._busy[batch.partition] = lane
+        queue.retry_at_ms = now_ms + min(doubled, config.retry_backoff_ms_max)
+        self._busy[batch.partition] = queue
 
-    def _settle(self, lane: Lane, batch: ProducerBatch) -> None:
-        self._is_epoch_due |= lane.needs_new_epoch
+    def _settle(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self._is_epoch_due |= queue.needs_new_epoch
         batch.is_settled = True
         batch.close()
         self.buffered_bytes -= batch.charged_bytes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import trio
 
 from ottla.client.produce.accumulator import Accumulator
-from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
+from ottla.client.produce.partition_queue import NotDeliveredError, ProducerBatch
 from ottla.model.ids import Offset
 
 

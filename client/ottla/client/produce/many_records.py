@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import trio
 
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
-from ottla.client.produce.producer_lane import NotDeliveredError, ProducerBatch
+from ottla.client.produce.partition_queue import NotDeliveredError, ProducerBatch
 from ottla.client.produce.record_arguments import bytes_or_none
 from ottla.client.produce.record_encoding import encode_each, encode_plain
 from ottla.client.produce.record_run import EncodedRecords

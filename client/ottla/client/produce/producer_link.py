@@ -17,7 +17,7 @@ from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, RequestInFlight
 from ottla.client.produce.accumulator import NO_RECORD_ERRORS, Accumulator
-from ottla.client.produce.producer_lane import BatchOutcome, ProducerBatch
+from ottla.client.produce.partition_queue import BatchOutcome, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.client import ProducerConfig

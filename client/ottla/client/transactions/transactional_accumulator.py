@@ -10,7 +10,7 @@ a commit impossible, and all waiting records fail with it.  Invariants, in addit
 from collections.abc import Callable, Sequence
 
 from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
-from ottla.client.produce.producer_lane import Lane, ProducerBatch
+from ottla.client.produce.partition_queue import PartitionQueue, ProducerBatch
 from ottla.client.produce.record_run import RecordRun
 from ottla.client.transactions.transaction_flow import (
     PRODUCE_ADDS_FROM,
@@ -55,7 +55,7 @@ class TransactionalAccumulator(Accumulator):
     @property
     def has_open(self) -> bool:
         """True if a batch is not settled yet."""
-        return any(not lane.is_empty for lane in self._lanes.values())
+        return any(not queue.is_empty for queue in self._queues.values())
 
     def open(self) -> None:
         """Accept the records of a new transaction."""
@@ -115,8 +115,8 @@ class TransactionalAccumulator(Accumulator):
             self._flow.on_sent()
         return taken
 
-    def _is_ready(self, lane: Lane, now_ms: int) -> bool:
-        return self._flow.admits(lane.partition) and super()._is_ready(lane, now_ms)
+    def _is_ready(self, queue: PartitionQueue, now_ms: int) -> bool:
+        return self._flow.admits(queue.partition) and super()._is_ready(queue, now_ms)
 
     def _fail_what_follows(self) -> None:
         if self.ended_by is not None:

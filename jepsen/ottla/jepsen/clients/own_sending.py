@@ -4,7 +4,7 @@ completion."""
 import trio
 
 from ottla.client.produce.delivery import Delivery
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.producer import Producer
 from ottla.jepsen.clients.completions import DEADLINE_S, TROUBLE, failed, ok, unknown
 from ottla.jepsen.workloads.keys import partition_of

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.client.network.connection import ConnectionLostError
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.jepsen.checkers.compacted import differing_key, is_compacted
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster

@@ -14,7 +14,7 @@ from ottla.client.admin import open_admin
 from ottla.client.consumer import Consumer, open_consumer
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.delivery import Delivery
-from ottla.client.produce.producer_lane import NotDeliveredError
+from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.producer import Producer, open_producer
 from ottla.jepsen.checkers.compacted import record_key_of
 from ottla.jepsen.world.chance import Chance

@@ -136,7 +136,7 @@ class ProducerBatch:
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """Number of records in the lane before this batch.  It determines the order of batches."""
+        """Number of records in the queue before this batch.  It determines the order of batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
         self.values: list[bytes | None] = []
@@ -349,7 +349,7 @@ class ProducerBatch:
         return self.base_sequence != NO_SEQUENCE
 
 
-class Lane:
+class PartitionQueue:
     """The batches of one partition that are not settled."""
 
     __slots__ = (
