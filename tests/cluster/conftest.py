@@ -461,7 +461,7 @@ class LoadRun(NamedTuple):
     def gaps(self, began_s: float, ended_s: float) -> dict[tuple[str, int], float]:
         """Return each partition's longest gap, in seconds, among those that overlap a period."""
         return {
-            (row.lane.topic, row.lane.partition): longest_gap(row, began_s, ended_s).seconds
+            (row.place.topic, row.place.partition): longest_gap(row, began_s, ended_s).seconds
             for row in self.ledger.answers
         }
 

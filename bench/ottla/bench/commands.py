@@ -421,7 +421,7 @@ def _write_steadily(
         with _progress("steady", int(arguments.seconds or 0)) as progress:
             sent = Writer(steady, path).run(progress)
         ledger = read_ledger(path)
-    verdict = audit(ledger, read_back(load.bootstrap, sent.lanes, sent.run_id, steady.settings))
+    verdict = audit(ledger, read_back(load.bootstrap, sent.places, sent.run_id, steady.settings))
     is_json = arguments.format == "json"
     figures: dict[str, Any] = {
         "what": "steady",
@@ -434,7 +434,7 @@ def _write_steadily(
         **verdict.figures(),
     }
     if is_json:
-        gaps = {str(row.lane): round(longest_gap(row).seconds, 3) for row in ledger.answers}
+        gaps = {str(row.place): round(longest_gap(row).seconds, 3) for row in ledger.answers}
         print(json.dumps(figures | {"longest_gap_s": gaps}))
     else:
         print(as_text(ledger), end="\n\n")

@@ -8,17 +8,17 @@ import pytest
 from confluent_kafka import KafkaError
 
 from ottla.bench.faults.audit import STAMP, AuditedRecords, AuditVerdict, audit, read_back
-from ottla.bench.faults.ledger import UNKNOWN_OFFSET, Answers, LedgerLane, RunLedger
+from ottla.bench.faults.ledger import UNKNOWN_OFFSET, Answers, LedgerPartition, RunLedger
 
-LANE = LedgerLane("load", 3, 10)
+PLACE = LedgerPartition("load", 3, 10)
 
 
 def judged(
     acknowledged: dict[int, int], found: list[tuple[int, int]], failed: tuple[int, ...] = ()
 ) -> AuditVerdict:
-    """Judge one lane: acknowledged is offset to number, found is (offset, number) as read."""
+    """Judge one partition: acknowledged is offset to number, found is (offset, number) as read."""
     answers = Answers(
-        LANE,
+        PLACE,
         numbers=array("L", acknowledged.values()),
         offsets=array("q", acknowledged),
         at_s=array("d", [0.0] * len(acknowledged)),
@@ -27,7 +27,7 @@ def judged(
     ledger = RunLedger(run_id=1, started_s=0.0, answers=[answers])
     offsets = array("q", [offset for offset, _ in found])
     return audit(
-        ledger, {LANE: AuditedRecords(offsets, array("L", [number for _, number in found]))}
+        ledger, {PLACE: AuditedRecords(offsets, array("L", [number for _, number in found]))}
     )
 
 
@@ -106,6 +106,6 @@ def test_a_lane_is_read_to_its_end_where_no_record_leads_there(
     monkeypatch.setattr(confluent_kafka, "Consumer", LogOfGaps)
     monkeypatch.setattr("ottla.bench.faults.audit.SILENCE_S", 0.5)
 
-    found = read_back("nowhere:1", [LANE], run_id=7)
+    found = read_back("nowhere:1", [PLACE], run_id=7)
 
-    assert list(found[LANE].offsets) == [11]
+    assert list(found[PLACE].offsets) == [11]

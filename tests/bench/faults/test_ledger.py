@@ -1,12 +1,18 @@
 from pathlib import Path
 
-from ottla.bench.faults.ledger import NOT_ACKNOWLEDGED, ROW, LedgerLane, LedgerWriter, read_ledger
+from ottla.bench.faults.ledger import (
+    NOT_ACKNOWLEDGED,
+    ROW,
+    LedgerPartition,
+    LedgerWriter,
+    read_ledger,
+)
 
-LANES = (LedgerLane("load", 0, 5), LedgerLane("load", 1))
+PLACES = (LedgerPartition("load", 0, 5), LedgerPartition("load", 1))
 
 
 def write(path: Path) -> None:
-    writer = LedgerWriter(path, LANES, run_id=(1 << 64) - 1, started_s=100.0)
+    writer = LedgerWriter(path, PLACES, run_id=(1 << 64) - 1, started_s=100.0)
     writer.add(0, 0, 5, 100.5)
     writer.add(1, 0, NOT_ACKNOWLEDGED, 100.6)
     writer.add(0, 1, 6, 101.5)
@@ -17,7 +23,7 @@ def test_every_answer_is_read_as_it_was_written(tmp_path: Path) -> None:
     write(tmp_path / "ledger")
     ledger = read_ledger(tmp_path / "ledger")
     assert ledger.run_id == (1 << 64) - 1
-    assert [answers.lane for answers in ledger.answers] == list(LANES)
+    assert [answers.place for answers in ledger.answers] == list(PLACES)
     first, second = ledger.answers
     assert list(first.numbers) == [0, 1]
     assert list(first.offsets) == [5, 6]

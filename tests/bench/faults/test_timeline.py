@@ -1,19 +1,19 @@
 from array import array
 from xml.etree import ElementTree
 
-from ottla.bench.faults.ledger import Answers, LedgerLane, RunLedger
+from ottla.bench.faults.ledger import Answers, LedgerPartition, RunLedger
 from ottla.bench.faults.timeline import Gap, Mark, as_svg, as_text, longest_gap, per_second
 
 
-def run_of(*lanes: list[float]) -> RunLedger:
+def run_of(*places: list[float]) -> RunLedger:
     answers = [
         Answers(
-            LedgerLane("load", index),
+            LedgerPartition("load", index),
             numbers=array("L", range(len(at))),
             offsets=array("q", range(len(at))),
             at_s=array("d", at),
         )
-        for index, at in enumerate(lanes)
+        for index, at in enumerate(places)
     ]
     return RunLedger(run_id=1, started_s=100.0, answers=answers)
 

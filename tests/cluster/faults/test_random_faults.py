@@ -157,10 +157,10 @@ def test_whatever_is_killed_stopped_or_paused_nothing_acknowledged_is_lost(
     assert run.is_clean
     assert run.report["failed"] == run.report["unanswered"] == 0
     assert all(child.poll() is None for child in cluster.running.values())
-    lanes = [row.lane for row in run.ledger.answers]
-    found = read_back(cluster.bootstrap, lanes, run.ledger.run_id)
+    places = [row.place for row in run.ledger.answers]
+    found = read_back(cluster.bootstrap, places, run.ledger.run_id)
     assert reader.wrong == []
     assert seen_count > 0
-    for lane in lanes:
+    for lane in places:
         seen = reader.seen[lane.topic, lane.partition]
         assert seen == list(found[lane].numbers[: len(seen)]), f"{lane}: what was seen is gone"

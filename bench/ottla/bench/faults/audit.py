@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ottla.bench.faults.ledger import UNKNOWN_OFFSET, Answers, LedgerLane, RunLedger
+from ottla.bench.faults.ledger import UNKNOWN_OFFSET, Answers, LedgerPartition, RunLedger
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -71,17 +71,17 @@ class AuditVerdict:
         }
 
 
-def audit(ledger: RunLedger, found: Mapping[LedgerLane, AuditedRecords]) -> AuditVerdict:
+def audit(ledger: RunLedger, found: Mapping[LedgerPartition, AuditedRecords]) -> AuditVerdict:
     """Compare the acknowledged records of a run with the records read back, and return the
     verdict."""
     verdict = AuditVerdict()
     for answers in ledger.answers:
-        _audit_lane(answers, found[answers.lane], verdict)
+        _audit_partition(answers, found[answers.place], verdict)
     return verdict
 
 
-def _audit_lane(answers: Answers, found: AuditedRecords, verdict: AuditVerdict) -> None:
-    lane = answers.lane
+def _audit_partition(answers: Answers, found: AuditedRecords, verdict: AuditVerdict) -> None:
+    place = answers.place
     verdict.acknowledged += len(answers.offsets)
     verdict.read += len(found.offsets)
     number_at = dict(zip(found.offsets, found.numbers, strict=True))
@@ -90,24 +90,24 @@ def _audit_lane(answers: Answers, found: AuditedRecords, verdict: AuditVerdict) 
         if offset == UNKNOWN_OFFSET:
             if number not in numbers_read:
                 verdict.lost += 1
-                _example(verdict, f"{lane}: record {number}, acknowledged without offset, is lost")
+                _example(verdict, f"{place}: record {number}, acknowledged without offset, is lost")
         elif number_at.get(offset) != number:
             verdict.lost += 1
             there = number_at.get(offset, "nothing")
-            _example(verdict, f"{lane}: record {number} is not at offset {offset}; {there} is")
+            _example(verdict, f"{place}: record {number} is not at offset {offset}; {there} is")
     known = {*answers.numbers, *answers.failed}
     seen: set[int] = set()
     latest = -1
     for offset, number in zip(found.offsets, found.numbers, strict=True):
         if number in seen:
             verdict.doubled += 1
-            _example(verdict, f"{lane}: record {number} is there again at offset {offset}")
+            _example(verdict, f"{place}: record {number} is there again at offset {offset}")
         elif number < latest:
             verdict.out_of_order += 1
-            _example(verdict, f"{lane}: record {number} at offset {offset} comes after {latest}")
+            _example(verdict, f"{place}: record {number} at offset {offset} comes after {latest}")
         if number not in known:
             verdict.unasked += 1
-            _example(verdict, f"{lane}: record {number} at offset {offset} was never answered for")
+            _example(verdict, f"{place}: record {number} at offset {offset} was never answered for")
         seen.add(number)
         latest = max(latest, number)
 
@@ -125,10 +125,10 @@ def login_of(settings: Mapping[str, str]) -> dict[str, str]:
 
 def read_back(
     bootstrap: str,
-    lanes: Sequence[LedgerLane],
+    places: Sequence[LedgerPartition],
     run_id: int,
     settings: Mapping[str, str] = MappingProxyType({}),
-) -> dict[LedgerLane, AuditedRecords]:
+) -> dict[LedgerPartition, AuditedRecords]:
     """Read every partition of the run from the run's first record to its current end, and keep the
     records of the run.
 
@@ -146,15 +146,15 @@ def read_back(
             **login_of(settings),
         }
     )
-    found = {lane: AuditedRecords() for lane in lanes}
-    by_name = {(lane.topic, lane.partition): lane for lane in lanes}
-    missing: dict[LedgerLane, int] = {}
+    found = {place: AuditedRecords() for place in places}
+    by_name = {(place.topic, place.partition): place for place in places}
+    missing: dict[LedgerPartition, int] = {}
     try:
-        for lane in lanes:
-            at = confluent.TopicPartition(lane.topic, lane.partition)
+        for place in places:
+            at = confluent.TopicPartition(place.topic, place.partition)
             _, end = consumer.get_watermark_offsets(at, timeout=SILENCE_S)
-            if end > lane.first_offset:
-                missing[lane] = end
+            if end > place.first_offset:
+                missing[place] = end
         consumer.assign(
             [confluent.TopicPartition(la.topic, la.partition, la.first_offset) for la in missing]
         )
@@ -166,13 +166,13 @@ def read_back(
                 raise RefusedError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"nothing could be read for {SILENCE_S:g} s; missing still: "
-                    + ", ".join(f"{lane} up to {end}" for lane, end in missing.items()),
+                    + ", ".join(f"{place} up to {end}" for place, end in missing.items()),
                 )
             for message in messages:
-                lane = by_name[message.topic(), message.partition()]
-                next_offset = _take(message, found[lane], run_id)
-                if next_offset >= missing.get(lane, next_offset + 1):
-                    del missing[lane]
+                place = by_name[message.topic(), message.partition()]
+                next_offset = _take(message, found[place], run_id)
+                if next_offset >= missing.get(place, next_offset + 1):
+                    del missing[place]
     finally:
         consumer.close()
     return found

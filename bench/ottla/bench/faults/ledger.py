@@ -1,8 +1,8 @@
 """Ledger of a producer: a file of every acknowledged or refused record, with its time.
 
 The file begins with a line of JSON that names the partitions to which the run writes
-(`LedgerLane`).  After that, it has one row for each record, in the order of the responses.  If the
-writer is killed, the file is therefore valid up to its last complete row.
+(`LedgerPartition`).  After that, it has one row for each record, in the order of the responses.  If
+the writer is killed, the file is therefore valid up to its last complete row.
 """
 
 import json
@@ -28,7 +28,7 @@ acknowledged, but does not know its offset."""
 ROWS_HELD = 4_096
 
 
-class LedgerLane(NamedTuple):
+class LedgerPartition(NamedTuple):
     """A partition to which the run writes, and the offset of its first record of this run."""
 
     topic: str
@@ -44,17 +44,17 @@ class LedgerWriter:
     """Writes the ledger of a run, and owns its file."""
 
     def __init__(
-        self, path: Path, lanes: Sequence[LedgerLane], *, run_id: int, started_s: float
+        self, path: Path, places: Sequence[LedgerPartition], *, run_id: int, started_s: float
     ) -> None:
         self._file: BinaryIO = path.open("wb")
-        head = {"run_id": run_id, "started_s": started_s, "lanes": lanes}
+        head = {"run_id": run_id, "started_s": started_s, "lanes": places}
         self._file.write(json.dumps(head).encode() + b"\n")
         self._rows = bytearray()
 
-    def add(self, lane: int, number: int, offset: int, at_s: float) -> None:
-        """Append a row for one response. `lane` is the index of the partition in the file's first
+    def add(self, place: int, number: int, offset: int, at_s: float) -> None:
+        """Append a row for one response. `place` is the index of the partition in the file's first
         line."""
-        self._rows += ROW.pack(lane, number, offset, at_s)
+        self._rows += ROW.pack(place, number, offset, at_s)
         if len(self._rows) >= ROWS_HELD * ROW.size:
             self.flush()
 
@@ -74,7 +74,7 @@ class LedgerWriter:
 class Answers:
     """Outcomes of the records of one partition, in the order of the responses."""
 
-    lane: LedgerLane
+    place: LedgerPartition
     numbers: "array[int]" = field(default_factory=lambda: array("L"))
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     at_s: "array[float]" = field(default_factory=lambda: array("d"))
@@ -92,17 +92,17 @@ class RunLedger:
     @property
     def acknowledged(self) -> int:
         """Number of acknowledged records."""
-        return sum(len(lane.offsets) for lane in self.answers)
+        return sum(len(one.offsets) for one in self.answers)
 
     @property
     def failed(self) -> int:
         """Number of records whose send failed."""
-        return sum(len(lane.failed) for lane in self.answers)
+        return sum(len(one.failed) for one in self.answers)
 
     @property
     def ended_s(self) -> float:
         """Time of the last acknowledgement, in seconds since 1970."""
-        return max((lane.at_s[-1] for lane in self.answers if lane.at_s), default=self.started_s)
+        return max((one.at_s[-1] for one in self.answers if one.at_s), default=self.started_s)
 
 
 def read_ledger(path: Path) -> RunLedger:
@@ -112,7 +112,7 @@ def read_ledger(path: Path) -> RunLedger:
     ledger = RunLedger(
         run_id=found["run_id"],
         started_s=found["started_s"],
-        answers=[Answers(LedgerLane(*lane)) for lane in found["lanes"]],
+        answers=[Answers(LedgerPartition(*place)) for place in found["lanes"]],
     )
     whole = len(rows) - len(rows) % ROW.size
     for index, number, offset, at_s in ROW.iter_unpack(memoryview(rows)[:whole]):

@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.faults.audit import STAMP, login_of
-from ottla.bench.faults.ledger import NOT_ACKNOWLEDGED, UNKNOWN_OFFSET, LedgerLane, LedgerWriter
+from ottla.bench.faults.ledger import (
+    NOT_ACKNOWLEDGED,
+    UNKNOWN_OFFSET,
+    LedgerPartition,
+    LedgerWriter,
+)
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.signal_handlers_driver import signal_handlers
@@ -56,7 +61,7 @@ class SteadyRun:
     """Result of a steady load."""
 
     run_id: int
-    lanes: list[LedgerLane]
+    places: list[LedgerPartition]
     count: int = 0
     unanswered: int = 0
     seconds: float = 0.0
@@ -71,11 +76,11 @@ class Writer:
         self._load = load
         self._is_stopping = False
         self._producers = {topic: self._open_producer() for topic in load.topics}
-        self.sent = SteadyRun(run_id=int.from_bytes(os.urandom(8), "big"), lanes=self._lanes())
-        self._index = {(la.topic, la.partition): at for at, la in enumerate(self.sent.lanes)}
+        self.sent = SteadyRun(run_id=int.from_bytes(os.urandom(8), "big"), places=self._places())
+        self._index = {(la.topic, la.partition): at for at, la in enumerate(self.sent.places)}
         started_s = time.time()
         self._ledger = LedgerWriter(
-            path, self.sent.lanes, run_id=self.sent.run_id, started_s=started_s
+            path, self.sent.places, run_id=self.sent.run_id, started_s=started_s
         )
 
     def _open_producer(self) -> Any:
@@ -114,7 +119,7 @@ class Writer:
     def _send(self, progress: Callable[[int], None]) -> None:
         load, sent, first = self._load, self.sent, self._producers[self._load.topics[0]]
         padding = os.urandom(max(0, load.record_bytes - STAMP.size))
-        next_number = [0] * len(sent.lanes)
+        next_number = [0] * len(sent.places)
         index = 0
         started = now = flushed = time.perf_counter()
         behind = 0
@@ -122,15 +127,17 @@ class Writer:
             due = int((now - started) * load.rate) - sent.count - behind
             behind += max(0, due - int(BURST_S * load.rate))
             for _ in range(min(due, int(BURST_S * load.rate))):
-                lane = sent.lanes[index]
+                place = sent.places[index]
                 value = STAMP.pack(sent.run_id, next_number[index]) + padding
                 try:
-                    self._producers[lane.topic].produce(lane.topic, value, partition=lane.partition)
+                    self._producers[place.topic].produce(
+                        place.topic, value, partition=place.partition
+                    )
                 except BufferError:
                     break
                 next_number[index] += 1
                 sent.count += 1
-                index = (index + 1) % len(sent.lanes)
+                index = (index + 1) % len(sent.places)
             for producer in self._producers.values():
                 producer.poll(0)
             first.poll(TICK_S)
@@ -153,7 +160,7 @@ class Writer:
             self.sent.failures[error.str()] += 1
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
 
-    def _lanes(self) -> list[LedgerLane]:
+    def _places(self) -> list[LedgerPartition]:
         """Return each partition of the topics, with its current end offset as the offset of the
         run's first record."""
         confluent = library("confluent_kafka")
@@ -166,7 +173,7 @@ class Writer:
         )
         try:
             return [
-                LedgerLane(topic, partition, self._end_of(consumer, topic, partition))
+                LedgerPartition(topic, partition, self._end_of(consumer, topic, partition))
                 for topic in self._load.topics
                 for partition in self._partitions(topic)
             ]

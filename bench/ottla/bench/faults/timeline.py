@@ -58,14 +58,14 @@ def as_text(ledger: RunLedger, marks: Sequence[Mark] = ()) -> str:
     """Return the run as text, with one row per partition and one column per second."""
     counts = per_second(ledger)
     full = _full_bar(counts)
-    width = max(len(str(answers.lane)) for answers in ledger.answers)
+    width = max(len(str(answers.place)) for answers in ledger.answers)
     lines = []
     for answers, row in zip(ledger.answers, counts, strict=True):
         bars = "".join(
             "·" if count == 0 else SHADES[min(8, max(1, round(8 * count / full)))] for count in row
         )
         gap = longest_gap(answers).seconds
-        lines.append(f"{answers.lane!s:<{width}} {bars}  longest gap {gap:6.2f} s")
+        lines.append(f"{answers.place!s:<{width}} {bars}  longest gap {gap:6.2f} s")
     for mark in marks:
         at = max(0, int(mark.at_s - ledger.started_s))
         lines.append(f"{'':<{width}} {' ' * at}^ {at} s: {mark.text}")
@@ -123,7 +123,7 @@ def _row(index: int, answers: Answers, row: list[int], full: int) -> list[str]:
     gap = longest_gap(answers).seconds
     x = LEFT + CELL_WIDTH * len(row) + 6
     return [
-        f'<text x="8" y="{base - 3}">{escape(str(answers.lane))}</text>',
+        f'<text x="8" y="{base - 3}">{escape(str(answers.place))}</text>',
         *(f'<path fill="{color}" d="{path}"/>' for color, path in bars.items() if path),
         f'<text x="{x}" y="{base - 3}" fill="#666">longest gap {gap:.2f} s</text>',
     ]
