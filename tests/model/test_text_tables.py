@@ -34,6 +34,15 @@ def test_numbers_stay_whole_while_texts_can_be_narrowed() -> None:
     assert max(map(len, found.rows)) == 40
 
 
+def test_identifiers_stay_whole_so_that_they_can_be_copied() -> None:
+    row = ("x" * 22, "confluent-kafka-python 2.16.1-rdkafka-2.16.0")
+    found = lay_out(
+        ("CLIENT", "SOFTWARE"), [row], (False, False), is_identifier=(True, False), width=32
+    )
+
+    assert found.rows[0].split()[0] == row[0]
+
+
 def test_a_header_is_broken_after_its_hyphens() -> None:
     found = lay_out(("COORDINATOR-EPOCH", "PRODUCER-ID"), [("1", "2")], (True, True), width=26)
 

@@ -34,6 +34,12 @@ class Moment(int):
     """A time in milliseconds since 1970, shown as ISO 8601 in UTC; unknown if it is -1."""
 
 
+class Identifier(str):
+    """An id that is copied into other commands: it is broken only where even numbers are."""
+
+    __slots__ = ()
+
+
 def print_table(
     headers: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -80,6 +86,9 @@ def table_lines(
         headers,
         [[shown(cell) for cell in row] for row in kept],
         [_is_number([row[column] for row in kept]) for column in columns],
+        is_identifier=[
+            any(isinstance(row[column], Identifier) for row in kept) for column in columns
+        ],
         width=(width or output_width()) - indent,
     )
     margin = " " * indent

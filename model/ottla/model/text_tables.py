@@ -34,10 +34,17 @@ def lay_out(
     rows: Sequence[Sequence[str]],
     is_number: Sequence[bool],
     *,
+    is_identifier: Sequence[bool] = (),
     width: int = TABLE_WIDTH,
 ) -> TableLines:
-    """Return the lines of a table: numbers to the right, texts to the left."""
-    widths = fitted_widths(headers, rows, is_number, width)
+    """Return the lines of a table: numbers to the right, texts to the left.
+
+    Identifiers stay whole as long as numbers do, so that they can be copied.
+    """
+    is_whole = [
+        one or other for one, other in zip_longest(is_number, is_identifier, fillvalue=False)
+    ]
+    widths = fitted_widths(headers, rows, is_whole, width)
     return TableLines(
         _lines(map(_header_parts, headers, widths), widths, is_number),
         [line for row in rows for line in _lines(map(broken, row, widths), widths, is_number)],
@@ -47,23 +54,24 @@ def lay_out(
 def fitted_widths(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],
-    is_number: Sequence[bool],
+    is_whole: Sequence[bool],
     width: int,
 ) -> list[int]:
-    """Return the widths of columns that fit into a table."""
+    """Return the widths of columns that fit into a table. Those marked as whole are narrowed
+    last."""
     cells = [max((len(row[at]) for row in rows), default=0) for at in range(len(headers))]
     natural = [max(len(header), cell) for header, cell in zip(headers, cells, strict=True)]
     room = max(len(headers), width - len(GAP) * (len(headers) - 1))
     if sum(natural) <= room:
         return natural
     parts = [max(map(len, _joined_parts(header)), default=0) for header in headers]
-    columns = list(zip(parts, cells, is_number, strict=True))
+    columns = list(zip(parts, cells, is_whole, strict=True))
     for least in TEXT_WIDTHS_MIN:
         kept = [max(part, cell if whole else min(cell, least)) for part, cell, whole in columns]
         if sum(kept) <= room:
             return _narrowed(natural, kept, room)
     if width < TABLE_WIDTH:
-        return fitted_widths(headers, rows, is_number, TABLE_WIDTH)
+        return fitted_widths(headers, rows, is_whole, TABLE_WIDTH)
     return _narrowed(natural, [min(one, room // len(headers)) for one in natural], room)
 
 

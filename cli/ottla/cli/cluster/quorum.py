@@ -6,7 +6,7 @@ from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.common import print_json
-from ottla.cli.tables import Milliseconds, print_table
+from ottla.cli.tables import Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
@@ -59,7 +59,7 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
         _ago(replica.last_fetch_ms_ago),
         _ago(replica.last_caught_up_ms_ago),
         replica.address or None,
-        replica.directory_id or None,
+        Identifier(replica.directory_id) if replica.directory_id else None,
     )
 
 

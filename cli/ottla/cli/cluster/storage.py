@@ -8,7 +8,7 @@ from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.common import run_async
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
-from ottla.cli.tables import print_table
+from ottla.cli.tables import Identifier, print_table
 from ottla.cli.terminal import say
 from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError
@@ -121,7 +121,9 @@ def _format(arguments: argparse.Namespace) -> int:
         return 0
 
     run_async(body)
-    print_table(("DIRECTORY", "ID"), [(name, uuid_to_text(id_)) for name, id_ in ids.items()])
+    print_table(
+        ("DIRECTORY", "ID"), [(name, Identifier(uuid_to_text(id_))) for name, id_ in ids.items()]
+    )
     return 0
 
 

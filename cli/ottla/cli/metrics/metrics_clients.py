@@ -9,7 +9,7 @@ import trio
 
 from ottla.cli.common import print_json
 from ottla.cli.options import Declared, option
-from ottla.cli.tables import ByteCount, Milliseconds, print_table
+from ottla.cli.tables import ByteCount, Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_telemetry import ClientInstanceDescription
@@ -114,7 +114,7 @@ def state_of(client: ClientInstanceDescription) -> str:
 
 def _cells(client: ClientInstanceDescription) -> tuple[object, ...]:
     return (
-        uuid_to_text(client.client_instance_id),
+        Identifier(uuid_to_text(client.client_instance_id)),
         client.client_id or None,
         f"{client.software_name} {client.software_version}".strip() or None,
         f"{client.source_address}:{client.source_port}",

@@ -5,6 +5,7 @@ from base64 import b64encode
 
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import Identifier
 from ottla.cli.terminal import say
 from ottla.cli.times import parse_duration
 from ottla.cli.verbs import admin_verb
@@ -23,7 +24,8 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
     token = await admin.create_token(renewers=arguments.renewers or (), lifetime_s=lifetime_s)
-    row = (token.token_id, b64encode(token.hmac).decode(), moment(token.expires_ms))
+    hmac = Identifier(b64encode(token.hmac).decode())
+    row = (Identifier(token.token_id), hmac, moment(token.expires_ms))
     show(arguments, ("ID", "HMAC", "EXPIRES"), [row], command="token")
     return 0
 
@@ -32,7 +34,7 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
     """List the tokens that the current user may see."""
     rows = [
         (
-            one.token_id,
+            Identifier(one.token_id),
             visible(one.owner),
             visible(",".join(one.renewers)) or "-",
             moment(one.expires_ms),
