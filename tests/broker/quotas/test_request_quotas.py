@@ -328,11 +328,13 @@ def test_a_fetch_is_charged_the_whole_frame_of_its_answer(record_bytes: int) -> 
     world = QuotaWorld(consumer_byte_rate=10_000)
     slot = world.arrive(FETCH, version=12)
     assert slot.charge is not None
+    slot.charge.fetch_bytes_max(record_bytes)
     assert slot.charge.may_give(record_bytes, slot)
     slot.complete_frame([bytes(record_bytes + 500)])
 
     following = world.arrive(FETCH, version=12)
     assert following.charge is not None
+    following.charge.fetch_bytes_max(1)
     assert following.charge.may_give(0, following)
 
     assert world.quotas.fetch.usages["", "test"].rate.per_second(1_000) * 10 == record_bytes + 500
@@ -343,12 +345,14 @@ def test_answers_without_records_use_up_the_credit_of_a_consumer() -> None:
     for _ in range(3):
         slot = world.arrive(FETCH, version=12)
         assert slot.charge is not None
+        slot.charge.fetch_bytes_max(1)
         assert slot.charge.may_give(0, slot)
         slot.complete_frame([bytes(500)])
     assert world.owner.muted_until_ms == 0
 
     slot = world.arrive(FETCH, version=12)
     assert slot.charge is not None
+    slot.charge.fetch_bytes_max(1)
     assert not slot.charge.may_give(0, slot)
     assert world.owner.muted_until_ms == world.clock.now_ms + 5_000
 

@@ -63,9 +63,10 @@ class RequestCharge:
         self._fetch_usage: ClientUsage | None = None
         self._given_bytes: int
         # Limit and usage of a fetch's client, or None if it has no limit, and the time at which
-        # the handler looked them up; negative before that.
-        self._found: Found | None = None
-        self._found_ms = -1
+        # `fetch_bytes_max` looked them up. Not set before that, since a charge is created for every
+        # request.
+        self._found: Found | None
+        self._found_ms: int
         # Time at which the charge was settled; negative before that.  Then there is a usage, or no
         # limit.
         self._settled_ns = -1
@@ -98,7 +99,7 @@ class RequestCharge:
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
         """Charge a fetch for the records that its response would contain. Returns whether the
-        response may contain them.
+        response may contain them. The handler must have called `fetch_bytes_max` before.
 
         If it may not, nothing is charged, and the response has no records.
         """
@@ -106,7 +107,7 @@ class RequestCharge:
             return True
         fetch = self._quotas.fetch
         found, now_ms = self._found, self._found_ms
-        if now_ms < 0 or slot.handled_ns:  # The limits may have changed during a wait.
+        if slot.handled_ns:  # The limits may have changed during a wait.
             now_ms = self._quotas.now_ms()
             found = fetch.find(self._user, self._client_id, now_ms)
         if found is None:
