@@ -54,6 +54,10 @@ THOROUGH = (
     "pipeline/doctor/test_doctor_facts.py::test_the_command_looks_tries_a_query",
     "pipeline/export/test_kills.py::test_twenty_kills",
     "pipeline/rollup/test_stream.py::test_a_window_is_reported_once_it_is_over",
+    "pipeline/tables/test_table_archive.py::"
+    "test_each_record_is_in_the_table_once_over_deaths_rollbacks_and_exports[delta]",
+    "pipeline/tables/test_table_archive.py::"
+    "test_json_values_and_transforms_are_columns_of_the_table[delta]",
     "pipeline/test_commands.py::test_ctrl_c_ends_an_archive_after_its_batch",
     "pipeline/test_plain_program.py",
 )

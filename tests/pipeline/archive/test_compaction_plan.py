@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.pipeline.archive.compaction_plan import Merge, merges_of, replaced
+from ottla.pipeline.archive.compaction_plan import FILES_MAX, Merge, merges_of, replaced
 from ottla.pipeline.archive.sink_log import SinkLogEntry
 
 TARGET = 100
@@ -26,6 +26,11 @@ def test_small_files_of_a_directory_become_one_in_the_order_of_the_log() -> None
 def test_a_file_that_is_large_enough_is_left_alone() -> None:
     assert merges_of([entry("a", 0, 50), entry("a", 1, 50)], TARGET) == []
     assert len(merges_of([entry("a", 0, 49), entry("a", 1, 49)], TARGET)) == 1
+
+
+def test_a_merge_opens_a_bounded_number_of_files() -> None:
+    found = merges_of([entry("a", number, 0) for number in range(2 * FILES_MAX + 2)], TARGET)
+    assert [len(merge.entries) for merge in found] == [FILES_MAX, FILES_MAX, 2]
 
 
 def test_what_is_no_parquet_is_left_alone() -> None:

@@ -19,6 +19,11 @@ SMALL_PART = 2
 file would be rewritten for each new small file."""
 
 
+FILES_MAX = 200
+"""Number of files of one merge, all of which are open at a time.  A larger one may exceed the usual
+limit of 1,024 open files; with a smaller one, many tiny files need more runs to become one."""
+
+
 class Merge(NamedTuple):
     """Files to be merged, in the order of their rows."""
 
@@ -56,11 +61,13 @@ def small_groups(
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
-    """Return the entries, in order, grouped so that no group is larger than the target."""
+    """Return the entries, in order, grouped so that no group is larger than the target, or has more
+    than `FILES_MAX` files."""
     found: list[list[SinkLogEntry]] = []
     byte_count = 0
     for entry in entries:
-        if not found or byte_count + entry.byte_count > target_bytes:
+        is_full = not found or len(found[-1]) == FILES_MAX
+        if is_full or byte_count + entry.byte_count > target_bytes:
             found.append([])
             byte_count = 0
         found[-1].append(entry)
