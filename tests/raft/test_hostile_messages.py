@@ -22,21 +22,27 @@ from ottla.raft import election_state
 from ottla.raft.effects import OutgoingRequest
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeReplicaRequest,
+    DescribeReplicaResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     Request,
+    UpdateVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
 from ottla.raft.transitions import Role
 from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX
-from ottla.raft.voters import ReplicaKey, VoterEndpoint
+from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint
 
 ROLES = (
     "unattached",
@@ -230,6 +236,9 @@ POSITIONS = st.builds(
     lambda offset, epoch: OffsetAndEpoch(Offset(offset), Epoch(epoch)), INT64, INT32
 )
 UUIDS = st.sampled_from([ZERO_UUID, UUID(int=7), *(voter(one).directory_id for one in (1, 2, 3))])
+ENTRIES = st.lists(
+    st.builds(lambda value: MemoryEntry(Epoch(2), value), st.text(max_size=2)), max_size=2
+).map(Entries)
 BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "cluster_id": st.sampled_from([CLUSTER_ID, CLUSTER_ID, CLUSTER_ID, "another"]),
     "error": st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, *ErrorCode]),
@@ -239,22 +248,42 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "preferred_candidates": st.lists(
         st.builds(ReplicaKey, INT32.map(NodeId), UUIDS), max_size=5
     ).map(tuple),
-    "records": st.lists(st.builds(MemoryEntry, st.just(2), st.text(max_size=2)), max_size=2).map(
-        Entries
+    "records": ENTRIES,
+    "data": ENTRIES,
+    "voter": st.builds(
+        lambda id_, directory, endpoints: Voter(
+            id=NodeId(id_), directory_id=directory, endpoints=endpoints
+        ),
+        st.one_of(st.integers(0, 4), INT32),
+        UUIDS,
+        st.sampled_from([(), (VoterEndpoint("A", "nowhere", 9),), (VoterEndpoint("A", "", 0),)]),
     ),
-    "data": st.lists(st.builds(MemoryEntry, st.just(2), st.text(max_size=2)), max_size=2).map(
-        Entries
-    ),
+    "voter_key": st.builds(ReplicaKey, st.integers(0, 4).map(NodeId), UUIDS),
+    "ack_when_committed": st.booleans(),
+    "message": st.none(),
+    "kraft_versions": st.tuples(INT32, INT32),
     "diverging": st.none() | POSITIONS,
     "snapshot_id": POSITIONS,
 }
-REQUESTS: tuple[type[Any], ...] = (*RAISING, FetchRequest, FetchSnapshotRequest)
+REQUESTS: tuple[type[Any], ...] = (
+    *RAISING,
+    FetchRequest,
+    FetchSnapshotRequest,
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    DescribeReplicaRequest,
+)
 ANSWERS: dict[type[Any], type[Any]] = {
     VoteRequest: VoteResponse,
     BeginQuorumEpochRequest: BeginQuorumEpochResponse,
     EndQuorumEpochRequest: EndQuorumEpochResponse,
     FetchRequest: FetchResponse,
     FetchSnapshotRequest: FetchSnapshotResponse,
+    AddVoterRequest: VoterChangeResponse,
+    RemoveVoterRequest: VoterChangeResponse,
+    UpdateVoterRequest: VoterChangeResponse,
+    DescribeReplicaRequest: DescribeReplicaResponse,
 }
 
 

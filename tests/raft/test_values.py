@@ -109,8 +109,14 @@ class TestVoters:
     def test_a_set_needs_distinct_voters(self) -> None:
         with pytest.raises(AssertionError):
             VoterSet((voter(1), voter(1)))
-        with pytest.raises(AssertionError):
-            VoterSet(())
+
+    def test_a_set_changes_by_one_voter(self) -> None:
+        voters = VoterSet((voter(1), voter(2)))
+
+        assert voters.with_voter(voter(3)).ids == (1, 2, 3)
+        assert voters.with_voter(voter(2)) == voters
+        assert voters.without(NodeId(2)).ids == (1,)
+        assert voters.without(NodeId(3)) == voters
 
 
 class TestMajorities:

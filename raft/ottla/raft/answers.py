@@ -22,11 +22,18 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     Request,
     Response,
+    AddVoterRequest,
+    DescribeReplicaRequest,
+    DescribeReplicaResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
 from ottla.raft.replica import Replica
-from ottla.raft.voters import ReplicaKey
+from ottla.raft.voters import KRAFT_VERSION, VOTERS_MAX, ReplicaKey, VoterEndpoint
 
 _ANSWERS: dict[type[Request], type[Response]] = {
     VoteRequest: VoteResponse,
@@ -34,6 +41,10 @@ _ANSWERS: dict[type[Request], type[Response]] = {
     EndQuorumEpochRequest: EndQuorumEpochResponse,
     FetchRequest: FetchResponse,
     FetchSnapshotRequest: FetchSnapshotResponse,
+    AddVoterRequest: VoterChangeResponse,
+    RemoveVoterRequest: VoterChangeResponse,
+    UpdateVoterRequest: VoterChangeResponse,
+    DescribeReplicaRequest: DescribeReplicaResponse,
 }
 
 
@@ -53,7 +64,9 @@ def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode
         return ErrorCode.FENCED_LEADER_EPOCH
     if not _is_meant_for(replica, request.voter_id, request.voter_directory_id):
         return ErrorCode.INVALID_VOTER_KEY
-    if not replica.identity.voters.is_voter(request.replica_key):
+    # A candidate that is not in this replica's voter set may be in a later one, and need the vote.
+    is_known = replica.identity.voters.is_voter(request.replica_key)
+    if not is_known and not replica.identity.is_controller:
         return ErrorCode.INCONSISTENT_VOTER_SET
     if request.replica_id == replica.identity.node_id:
         return ErrorCode.INVALID_REQUEST
@@ -77,7 +90,7 @@ def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int)
 
 def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
     """Return the error that rejects an EndQuorumEpoch request, or NONE."""
-    if len(request.preferred_candidates) > len(replica.identity.voters):
+    if len(request.preferred_candidates) > VOTERS_MAX:
         return ErrorCode.INVALID_REQUEST
     return _leader_claim_error(replica, request, now_ms)
 
@@ -113,7 +126,9 @@ def _leader_claim_error(
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.leader_epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if request.leader_id not in identity.voters or request.leader_id == identity.node_id:
+    if request.leader_id == identity.node_id:
+        return ErrorCode.INVALID_REQUEST
+    if replica.reachable(request.leader_id, request.leader_endpoints) is None:
         return ErrorCode.INVALID_REQUEST
     if request.leader_epoch <= 0 or not replica.may_be_raised_to(request.leader_epoch, now_ms):
         return ErrorCode.INVALID_REQUEST
@@ -130,7 +145,7 @@ def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool
     """
     identity = replica.identity
     is_ours = voter_id == identity.node_id and directory_id in (ZERO_UUID, identity.directory_id)
-    return is_ours and replica.is_voter
+    return is_ours and identity.keeps_votes
 
 
 # --- responses ----------------------------------------------------------------------------------
@@ -202,8 +217,54 @@ def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict
         "error": error,
         "leader_id": leader_id,
         "leader_epoch": epoch,
-        "leader_endpoints": replica.identity.voters.endpoints_of(leader_id),
+        "leader_endpoints": endpoints_of_leader(replica, leader_id),
     }
+
+
+def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest) -> ErrorCode:
+    """Return the error that refuses a request to change the voters before it is decided, or
+    NONE."""
+    if request.cluster_id != replica.identity.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if not is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if isinstance(request, UpdateVoterRequest) and request.leader_epoch != replica.epoch:
+        is_old = request.leader_epoch < replica.epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def change(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> VoterChangeResponse:
+    """Return the refusal of a request to change the voters."""
+    return VoterChangeResponse(**_hints(replica, leader_id, error))
+
+
+def describe_replica(
+    replica: Replica, leader_id: NodeId | None, request: DescribeReplicaRequest
+) -> DescribeReplicaResponse:
+    """Return this replica's identity."""
+    identity = replica.identity
+    if request.cluster_id != identity.cluster_id:
+        hints = _hints(replica, leader_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
+        return DescribeReplicaResponse(**hints)
+    return DescribeReplicaResponse(
+        replica_id=identity.node_id,
+        replica_directory_id=identity.directory_id,
+        kraft_versions=(0, KRAFT_VERSION),
+        **_hints(replica, leader_id, ErrorCode.NONE),
+    )
+
+
+def endpoints_of_leader(replica: Replica, leader_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
+    """Return the known endpoints of a leader: of the voter set, of a message that named them, or of
+    this node's settings if it is the leader."""
+    if leader_id is None:
+        return ()
+    identity = replica.identity
+    found = identity.voters.endpoints_of(leader_id)
+    if not found and leader_id == identity.node_id:
+        return identity.endpoints
+    return found or (replica.leader_endpoints if leader_id == replica.epoch_leader_id else ())
 
 
 def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> int:

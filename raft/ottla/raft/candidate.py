@@ -20,7 +20,7 @@ class Ballot:
     __slots__ = ("_granted", "_rejected", "_voters")
 
     def __init__(self, voters: VoterSet, own_id: NodeId) -> None:
-        assert own_id in voters
+        assert own_id in voters, f"{own_id} is no voter"
         self._voters = voters
         self._granted = {own_id}
         self._rejected: set[NodeId] = set()

@@ -9,8 +9,16 @@ from typing import TypeVar
 
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import NodeId, Offset
-from ottla.raft.effects import LeaderChangeAppend
-from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from ottla.raft.effects import LeaderChangeAppend, VotersAppend
+from ottla.raft.voters import (
+    KRAFT_VERSION,
+    VOTERS_MAX,
+    ReplicaKey,
+    Voter,
+    VoterEndpoint,
+    VoterSet,
+)
+from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.batch_builder import ControlType, build_control_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
@@ -18,10 +26,7 @@ from ottla.wire.messages import leader_change_message as leader_change
 from ottla.wire.messages import voters_record as voters_message
 from ottla.wire.messages.kraft_version_record import KRaftVersionRecord
 from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
-
-KRAFT_VERSION = 1
-"""Feature level of kraft.version. Level 1 means that voters are identified by id and directory
-(KIP-853)."""
+from ottla.wire.records import scan
 
 LEADER_CHANGE_VERSION = 0
 """Version of LEADER_CHANGE records. Version 1 has directory ids, but Kafka writes 0. Kafka's tools
@@ -52,6 +57,39 @@ def leader_change_batch(
     )
 
 
+def voters_batch(
+    append: VotersAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
+) -> bytes:
+    """Return the control batch with a leader's new voter set."""
+    return build_control_batch(
+        [(ControlType.KRAFT_VOTERS, encode(voters_record(append.voters), 0))],
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=append.leader_epoch,
+    )
+
+
+def voter_sets_in(records: bytes | memoryview) -> list[tuple[Offset, VoterSet]]:
+    """Return every voter set in a range of whole batches, with the offset of its record.
+
+    The caller has checked the CRCs. Only control batches are read beyond their headers.
+    """
+    data = memoryview(records)
+    found: list[tuple[Offset, VoterSet]] = []
+    for at, header in batches(data):
+        if header.is_control:
+            found += _voter_sets_of(data, at, header)
+    return found
+
+
+def _voter_sets_of(data: memoryview, at: int, header: BatchHeader) -> list[tuple[Offset, VoterSet]]:
+    return [
+        (record.offset, read_voters(record.value or b""))
+        for record in scan(data, at, header)
+        if control_type(record.key) == ControlType.KRAFT_VOTERS
+    ]
+
+
 def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
     """Convert the voter set to Kafka's VotersRecord."""
     return voters_message.VotersRecord(
@@ -64,7 +102,8 @@ def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
                     for each in voter.endpoints
                 ],
                 kraft_version_feature=voters_message.KRaftVersionFeature(
-                    min_supported_version=0, max_supported_version=KRAFT_VERSION
+                    min_supported_version=voter.kraft_versions[0],
+                    max_supported_version=voter.kraft_versions[1],
                 ),
             )
             for voter in voters
@@ -91,7 +130,7 @@ def read_voters(value: bytes) -> VoterSet:
     """Decode the value of a KRAFT_VOTERS record, and return its voter set."""
     record = _read(voters_message.VotersRecord, value)
     ids = [voter.voter_id for voter in record.voters]
-    if not ids or len(set(ids)) != len(ids):
+    if not 0 < len(ids) <= VOTERS_MAX or len(set(ids)) != len(ids):
         raise CorruptDataError(f"VotersRecord: the voters are {ids}")
     return VoterSet(
         tuple(
@@ -100,6 +139,10 @@ def read_voters(value: bytes) -> VoterSet:
                 directory_id=voter.voter_directory_id,
                 endpoints=tuple(
                     VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints
+                ),
+                kraft_versions=(
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
                 ),
             )
             for voter in record.voters

@@ -25,7 +25,7 @@ from ottla.raft.messages import (
     Response,
 )
 from ottla.raft.transitions import Role
-from ottla.raft.voters import ReplicaKey, VoterEndpoint
+from ottla.raft.voters import ReplicaKey, VoterEndpoint, VoterSet
 
 
 @frozen(kw_only=True)
@@ -60,7 +60,15 @@ class FollowerAppend:
     """The leader's epoch. A later epoch in the leader's log is impossible."""
 
 
-Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
+@frozen(kw_only=True)
+class VotersAppend:
+    """Append of a control batch with a new voter set (`control_records.voters_batch`)."""
+
+    leader_epoch: Epoch
+    voters: VoterSet
+
+
+Append = LeaderAppend | LeaderChangeAppend | VotersAppend | FollowerAppend
 
 
 @frozen(kw_only=True)

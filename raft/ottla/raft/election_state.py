@@ -33,6 +33,8 @@ _STANDING = "voterStanding"
 """JSON field for the standing of a voter that cannot keep all its promises. Kafka's reader ignores
 it."""
 
+_WAS_VOTER = "wasVoter"
+"""JSON field for a controller that was a voter. Kafka's reader ignores it."""
 
 _STANDINGS = [standing.value for standing in Standing]
 
@@ -46,6 +48,9 @@ class ElectionState:
     voted: ReplicaKey | None = None
     standing: Standing = Standing.FULL
     """Standing of this voter. It is written to `quorum-state` only while it is not FULL."""
+    was_voter: bool = False
+    """True if this controller was in a committed voter set. Such a controller does not join by
+    itself after it was removed."""
 
 
 def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
@@ -65,6 +70,8 @@ def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
         fields[_CHECKPOINTED] = 1
     if state.standing is not Standing.FULL:
         fields[_STANDING] = state.standing.value
+    if state.was_voter:
+        fields[_WAS_VOTER] = 1
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -90,6 +97,7 @@ def decode(data: bytes) -> ElectionState:
         leader_id=None if leader_id == _NONE else NodeId(leader_id),
         voted=None if voted_id == _NONE else ReplicaKey(NodeId(voted_id), directory_id),
         standing=Standing(standing),
+        was_voter=bool(fields.get(_WAS_VOTER)),
     )
 
 

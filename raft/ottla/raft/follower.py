@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import FollowerAppend, OutgoingRequest, SnapshotChunk
+from ottla.raft.membership import Membership
 from ottla.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Response,
+    VoterChangeResponse,
 )
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role, Standing
@@ -49,6 +51,7 @@ class Follower:
         "_has_fetched",
         "_has_seen_end",
         "_leader_high_watermark",
+        "_membership",
         "_snapshot",
         "leader_id",
     )
@@ -56,13 +59,14 @@ class Follower:
     role = Role.FOLLOWER
 
     def __init__(self, replica: Replica, leader_id: NodeId, now_ms: int) -> None:
-        assert leader_id in replica.identity.voters
         assert leader_id != replica.identity.node_id
         assert leader_id == replica.epoch_leader_id
+        assert replica.leader is not None
         self.leader_id = leader_id
         self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
+        self._membership = Membership(now_ms)
         self._has_seen_end = False
         """True if this replica's log has once been identical to the leader's whole log."""
         self._snapshot: SnapshotFetch | None = None
@@ -135,12 +139,19 @@ class Follower:
         return is_of_epoch and committed <= replica.acknowledged_offset
 
     def _ask_leader(self, replica: Replica, now_ms: int) -> None:
-        leader = replica.identity.voters.get(self.leader_id)
-        assert leader is not None
+        leader = replica.leader
+        if leader is None:
+            # The set that named this leader was truncated. No message has named its address since.
+            replica.seek_leader(now_ms)
+            return
         if not replica.is_free(leader.id, now_ms):
             if not replica.votes and replica.requests.is_failing(leader.id):
                 # No BeginQuorumEpoch reaches an observer: it must search for a new leader.
                 replica.seek_leader(now_ms)
+            return
+        change = self._membership.due_request(replica, now_ms) if self._has_fetched else None
+        if change is not None:
+            replica.send(leader, change, now_ms)
             return
         if self._snapshot is None:
             replica.send_fetch(leader, now_ms, replica.config.fetch_wait_ms_max)
@@ -164,6 +175,8 @@ class Follower:
 
         The same applies to a response of an earlier epoch, whose leader may have changed since.
         """
+        if isinstance(response, VoterChangeResponse):
+            return  # The voter set in the log shows whether the change was made.
         is_current = outgoing.to == self.leader_id and response.leader_epoch == replica.epoch
         if response.error is not ErrorCode.NONE or not is_current:
             if outgoing.to == self.leader_id:
@@ -200,7 +213,7 @@ class Follower:
                 replica.out.append.append(
                     FollowerAppend(records=response.records, epoch_max=response.leader_epoch)
                 )
-                replica.out.flush = replica.is_voter
+                replica.out.flush = replica.identity.keeps_votes
 
     def _restart_fetch_timeout(self, replica: Replica, now_ms: int) -> None:
         self._has_fetched = True

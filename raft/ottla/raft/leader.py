@@ -10,17 +10,22 @@ from ottla.model.buggify import buggify
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
+from ottla.raft.answers import endpoints_of_leader
 from ottla.raft.effects import LeaderChangeAppend, OutgoingRequest, ReadLog, Reply
 from ottla.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
+    DescribeReplicaResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     Response,
+    VoterChangeRequest,
 )
 from ottla.raft.progress import Progress, QuorumProgress, ReplicaProgress, majority_value
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
+from ottla.raft.voter_changes import VoterChanges
 from ottla.raft.voters import ReplicaKey
 
 OBSERVER_SESSION_MS = 300_000
@@ -41,7 +46,7 @@ class _ParkedFetch:
 class Leader:
     """The role of the single leader of an epoch."""
 
-    __slots__ = ("_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
+    __slots__ = ("_changes", "_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
 
     role = Role.LEADER
     grants_pre_votes = False
@@ -59,6 +64,7 @@ class Leader:
         self._voters = {voter.id: Progress(voter.key, now_ms) for voter in replica.peers}
         self._observers: dict[ReplicaKey, Progress] = {}
         self._parked: dict[ReplicaKey, _ParkedFetch] = {}
+        self._changes = VoterChanges(self.epoch_start_offset)
         replica.out.append.append(
             LeaderChangeAppend(
                 leader_epoch=replica.epoch,
@@ -70,7 +76,8 @@ class Leader:
         replica.out.flush = True
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Return the role Resigned if a majority of the voters has stopped fetching.
+        """Return the role Resigned if a majority of the voters has stopped fetching, or if this
+        leader's removal from the voters is committed.
 
         Otherwise count acknowledgements, announce the leadership, answer fetches that have waited
         long enough, and return None.
@@ -78,6 +85,9 @@ class Leader:
         if self.has_lost_majority(replica, now_ms):
             return Role.RESIGNED
         self.count_acknowledgements(replica)
+        self._changes.poll(replica, now_ms)
+        if not replica.is_voter and replica.log.voters_offset < replica.high_watermark:
+            return Role.RESIGNED
         for progress in self._voters.values():
             self._announce_leadership(replica, progress, now_ms)
         for parked in list(self._parked.values()):
@@ -92,7 +102,7 @@ class Leader:
 
         The other voters may then have another leader.
         """
-        needed_count = replica.identity.voters.majority_count - 1
+        needed_count = replica.identity.voters.majority_count - replica.is_voter
         if needed_count == 0:
             return False
         contacts_ms = (progress.last_contact_ms for progress in self._voters.values())
@@ -115,7 +125,7 @@ class Leader:
                 voter_directory_id=voter.directory_id,
                 leader_id=identity.node_id,
                 leader_epoch=replica.epoch,
-                leader_endpoints=identity.voters.endpoints_of(identity.node_id),
+                leader_endpoints=endpoints_of_leader(replica, self.leader_id),
             )
             replica.send(voter, request, now_ms)
 
@@ -124,10 +134,46 @@ class Leader:
     ) -> None:
         """Record that a voter has acknowledged this leader. A voter that refused gets another
         BeginQuorumEpoch soon."""
-        if response.error is ErrorCode.NONE:
-            self._postpone_begin(replica, self._voters[outgoing.to], now_ms)
-        else:
+        if isinstance(response, DescribeReplicaResponse):
+            progress = self._observer_named(outgoing.to, response.replica_key)
+            self._changes.on_described(replica, outgoing, response, progress, now_ms)
+        elif response.error is not ErrorCode.NONE:
             replica.requests.back_off(outgoing.to, now_ms)
+        elif outgoing.to in self._voters:
+            self._postpone_begin(replica, self._voters[outgoing.to], now_ms)
+
+    def on_no_response(self, replica: Replica, outgoing: OutgoingRequest) -> None:
+        """End a change of the voters if the new voter's endpoint does not answer."""
+        self._changes.on_probe_failed(replica, outgoing)
+
+    def on_change_request(
+        self, replica: Replica, token: int, request: VoterChangeRequest, now_ms: int
+    ) -> None:
+        """Decide a request to change the voter set."""
+        progress = None
+        if isinstance(request, AddVoterRequest):
+            progress = self._observer_named(request.voter.id, request.voter.key)
+        self._changes.on_request(replica, token, request, progress, now_ms)
+
+    def on_voters_changed(self, replica: Replica, now_ms: int) -> None:
+        """Follow the progress of exactly the voters in the new set.
+
+        A new voter keeps its progress as an observer; a removed voter continues as an observer.
+        """
+        before, self._voters = self._voters, {}
+        for voter in replica.peers:
+            known = before.pop(voter.id, None)
+            if known is not None and known.key == voter.key:
+                self._voters[voter.id] = known
+                continue
+            progress = self._observers.pop(voter.key, None) or Progress(voter.key, now_ms)
+            progress.last_contact_ms = max(progress.last_contact_ms, now_ms)
+            self._voters[voter.id] = progress
+        for removed in before.values():
+            self._observers[removed.key] = removed
+
+    def _observer_named(self, node_id: NodeId, key: ReplicaKey) -> Progress | None:
+        return self._observers.get(key) if key.id == node_id else None
 
     def on_appended(self, replica: Replica) -> None:
         """Answer waiting fetches, because this step's effects append new entries."""
@@ -139,7 +185,8 @@ class Leader:
         fetches."""
         voters = replica.identity.voters
         ends = [progress.end_offset for progress in self._voters.values()]
-        ends.append(replica.log.flushed_offset)
+        if replica.is_voter:
+            ends.append(replica.log.flushed_offset)
         committed = Offset(majority_value(ends, voters.majority_count))
         if committed <= self.epoch_start_offset:
             return
@@ -197,6 +244,7 @@ class Leader:
         for parked in self._parked.values():
             replica.reply(parked.token, response)
         self._parked.clear()
+        self._changes.release(replica)
 
     def preferred_successors(self) -> tuple[ReplicaKey, ...]:
         """Return the other voters, the one with the longest log first."""
@@ -211,12 +259,16 @@ class Leader:
             last_fetch_ms=now_ms,
             last_caught_up_ms=now_ms,
         )
-        voters = [own, *(_status(progress) for progress in self._voters.values())]
+        voters = [_status(progress) for progress in self._voters.values()]
+        if replica.is_voter:
+            voters.append(own)
         observers = [
             _status(progress)
             for progress in self._observers.values()
             if now_ms - progress.last_contact_ms <= OBSERVER_SESSION_MS
         ]
+        if not replica.is_voter:
+            observers.append(own)
         return QuorumProgress(
             leader_id=replica.identity.node_id,
             leader_epoch=replica.epoch,
@@ -263,7 +315,7 @@ class Leader:
         return FetchResponse(
             leader_id=self.leader_id,
             leader_epoch=replica.epoch,
-            leader_endpoints=replica.identity.voters.endpoints_of(self.leader_id),
+            leader_endpoints=endpoints_of_leader(replica, self.leader_id),
             high_watermark=replica.high_watermark,
             log_start_offset=replica.log.start_offset,
             diverging=diverging,

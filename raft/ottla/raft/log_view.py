@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+from ottla.raft.voters import VoterSet
 
 
 class LogView(Protocol):
@@ -51,6 +52,18 @@ class LogView(Protocol):
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
         """The oldest complete snapshot. If the log starts above 0, this snapshot ends at its
         start."""
+        ...
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """The last voter set in the log or its snapshot, committed or not. None if there is
+        none."""
+        ...
+
+    @property
+    def voters_offset(self) -> Offset:
+        """Offset of the record with `voters`. NO_OFFSET if the set is from a snapshot, or if there
+        is none."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:

@@ -1,8 +1,9 @@
-"""The five requests of the quorum and their responses, as immutable values.
+"""The requests of the quorum and their responses, as immutable values.
 
-Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot have Kafka's
-fields with Kafka's meaning (KIP-595, KIP-630, KIP-853, KIP-996). Nodes exchange them by gRPC. No
-decision is made here.
+Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, AddVoter,
+RemoveVoter and UpdateVoter have Kafka's fields with Kafka's meaning (KIP-595, KIP-630, KIP-853,
+KIP-996). DescribeReplica takes the place of ApiVersions, by which Kafka's leader probes a new
+voter. Nodes exchange them by gRPC. No decision is made here.
 
 Every response contains the leader and the epoch known to its sender. A refusal therefore gives the
 correct leader and epoch to a node that contacted the wrong replica or has an old epoch.
@@ -16,7 +17,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
 from ottla.raft.transitions import Standing
-from ottla.raft.voters import ReplicaKey, VoterEndpoint
+from ottla.raft.voters import KRAFT_VERSION, ReplicaKey, Voter, VoterEndpoint
 
 
 @runtime_checkable
@@ -197,12 +198,81 @@ class FetchSnapshotResponse:
     data: Records = b""
 
 
+@frozen(kw_only=True)
+class AddVoterRequest:
+    """A request to add a replica to the voters."""
+
+    cluster_id: str
+    voter: Voter
+    ack_when_committed: bool = True
+    """True if the response waits for the commit, otherwise it follows the append."""
+
+
+@frozen(kw_only=True)
+class RemoveVoterRequest:
+    """A request to remove a replica from the voters."""
+
+    cluster_id: str
+    voter_key: ReplicaKey
+
+
+@frozen(kw_only=True)
+class UpdateVoterRequest:
+    """A voter's report that its endpoints or its range of kraft.version have changed."""
+
+    cluster_id: str
+    leader_epoch: Epoch
+    voter: Voter
+
+
+@frozen(kw_only=True)
+class VoterChangeResponse:
+    """The response to AddVoter, RemoveVoter and UpdateVoter."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    """Reason for the error, one sentence."""
+    leader_id: NodeId | None = None
+    leader_epoch: Epoch
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeReplicaRequest:
+    """A leader's question to the endpoint of a new voter: which replica answers there?"""
+
+    cluster_id: str
+    leader_id: NodeId
+
+
+@frozen(kw_only=True)
+class DescribeReplicaResponse:
+    """Identity and range of kraft.version of the replica at an endpoint."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader_id: NodeId | None = None
+    leader_epoch: Epoch
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
+    replica_id: NodeId = NodeId(-1)
+    replica_directory_id: UUID = ZERO_UUID
+    kraft_versions: tuple[int, int] = (0, KRAFT_VERSION)
+
+    @property
+    def replica_key(self) -> ReplicaKey:
+        """Return the replica's id and directory id."""
+        return ReplicaKey(self.replica_id, self.replica_directory_id)
+
+
+VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+
 Request = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
+    | VoterChangeRequest
+    | DescribeReplicaRequest
 )
 Response = (
     VoteResponse
@@ -210,4 +280,6 @@ Response = (
     | EndQuorumEpochResponse
     | FetchResponse
     | FetchSnapshotResponse
+    | VoterChangeResponse
+    | DescribeReplicaResponse
 )

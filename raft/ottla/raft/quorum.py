@@ -56,12 +56,17 @@ from ottla.raft.follower import Follower
 from ottla.raft.leader import Leader
 from ottla.raft.log_view import LogView
 from ottla.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
+    DescribeReplicaRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    RemoveVoterRequest,
     Response,
+    UpdateVoterRequest,
     VoteRequest,
+    VoterChangeRequest,
 )
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.replica import Replica
@@ -69,7 +74,7 @@ from ottla.raft.resigned import Resigned
 from ottla.raft.role_state import RoleState
 from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, ROLES_OF, Role, Standing
 from ottla.raft.unattached import Unattached
-from ottla.raft.voters import QuorumIdentity, ReplicaKey
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterEndpoint
 
 ROLES_PER_STEP_MAX = 8
 """Maximum number of role changes in one step. A quorum of one passes through four roles in its
@@ -112,10 +117,13 @@ class QuorumCore:
         replica = self._replica
         replica.out = out = Effects()
         before = (self._state.role, replica.epoch, self._state.leader_id)
+        if replica.adopt_voters():
+            self._on_voters_changed(now_ms)
         if isinstance(event, RequestReceived):
             self._resign_after_suspension(now_ms)
         self._take_in(event, now_ms)
         self._poll(now_ms)
+        replica.note_membership()
         if replica.has_changed_since(self._persisted):
             self._persisted = out.persist_election = replica.election_state
         after = (self._state.role, replica.epoch, self._state.leader_id)
@@ -143,6 +151,11 @@ class QuorumCore:
     def standing(self) -> Standing:
         """Standing of this voter: which of its promises it can keep."""
         return self._replica.standing
+
+    @property
+    def identity(self) -> QuorumIdentity:
+        """This replica's identity, with the voter set that was in effect at the last step."""
+        return self._replica.identity
 
     @property
     def is_leader(self) -> bool:
@@ -202,6 +215,8 @@ class QuorumCore:
                 outgoing = self._replica.requests.take(event.request_id)
                 if outgoing is not None:
                     self._replica.requests.back_off(outgoing.to, now_ms)
+                    if isinstance(self._state, Leader):
+                        self._state.on_no_response(self._replica, outgoing)
             case LeaderRefused():
                 is_of_today = (event.leader_id, event.epoch) == (self.leader_id, self.epoch)
                 if isinstance(self._state, Follower) and is_of_today:
@@ -248,6 +263,13 @@ class QuorumCore:
                 self._on_fetch(event.token, request, now_ms)
             case FetchSnapshotRequest() as request:
                 self._on_fetch_snapshot(event.token, request, now_ms)
+            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() as request:
+                self._on_voter_change(event.token, request, now_ms)
+            case DescribeReplicaRequest() as request:
+                replica = self._replica
+                replica.reply(
+                    event.token, answers.describe_replica(replica, self.leader_id, request)
+                )
 
     def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
         replica, response = self._replica, event.response
@@ -282,7 +304,7 @@ class QuorumCore:
         if request.replica_epoch > self.epoch:
             replica.charge_request(request.replica_epoch)
             self._become_unattached(now_ms, epoch=request.replica_epoch)
-        is_granted = replica.votes
+        is_granted = replica.grants_votes
         is_granted &= replica.is_log_up_to_date(request.last_epoch, request.end_offset)
         if request.pre_vote:
             is_granted &= self._state.grants_pre_votes
@@ -303,7 +325,9 @@ class QuorumCore:
         error = answers.begin_error(replica, request, now_ms)
         if error is ErrorCode.NONE:
             replica.charge_request(request.leader_epoch)
-            self._follow_or_ignore(request.leader_epoch, request.leader_id, now_ms)
+            self._follow_or_ignore(
+                request.leader_epoch, request.leader_id, request.leader_endpoints, now_ms
+            )
         replica.reply(token, answers.begin(replica, self.leader_id, error))
 
     def _on_end_quorum_epoch(self, token: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
@@ -338,24 +362,47 @@ class QuorumCore:
             self._state.on_fetch_snapshot(replica, request, now_ms)
         replica.out.replies.append(answers.fetch_snapshot(replica, self.leader_id, token, request))
 
+    def _on_voter_change(self, token: int, request: VoterChangeRequest, now_ms: int) -> None:
+        replica = self._replica
+        error = answers.change_error(replica, self.is_leader, request)
+        if error is not ErrorCode.NONE:
+            replica.reply(token, answers.change(replica, self.leader_id, error))
+            return
+        assert isinstance(self._state, Leader)
+        self._state.on_change_request(replica, token, request, now_ms)
+
     # --- changes of role ----------------------------------------------------------------------
+
+    def _on_voters_changed(self, now_ms: int) -> None:
+        """Adapt the role to the voter set that the previous step has appended or truncated."""
+        if isinstance(self._state, Leader):
+            self._state.on_voters_changed(self._replica, now_ms)
+        elif isinstance(self._state, Prospective | Candidate):
+            self._become_unattached(now_ms)  # its ballot is of another set
 
     def _learn(self, response: Response, now_ms: int) -> None:
         """Adopt the epoch and the leader that a response names."""
         epoch, leader_id = response.leader_epoch, response.leader_id
-        if leader_id is not None and leader_id in self._replica.identity.voters:
-            self._follow_or_ignore(epoch, leader_id, now_ms)
+        endpoints = response.leader_endpoints
+        if leader_id is not None and self._replica.reachable(leader_id, endpoints) is not None:
+            self._follow_or_ignore(epoch, leader_id, endpoints, now_ms)
         elif epoch > self.epoch:
             self._become_unattached(now_ms, epoch=epoch)
 
-    def _follow_or_ignore(self, epoch: Epoch, leader_id: NodeId, now_ms: int) -> None:
+    def _follow_or_ignore(
+        self,
+        epoch: Epoch,
+        leader_id: NodeId,
+        endpoints: tuple[VoterEndpoint, ...],
+        now_ms: int,
+    ) -> None:
         """Follow the leader of a higher epoch, or the leader of the current epoch if none was
         known. Otherwise do nothing."""
         replica = self._replica
         is_self = leader_id == replica.identity.node_id
         if epoch > self.epoch and not is_self:
             replica.enter_epoch(epoch)
-            self._follow(leader_id, now_ms)
+            self._follow(leader_id, endpoints, now_ms)
         elif epoch > self.epoch:
             # The others know this replica as leader of an epoch that it has forgotten, so it must
             # never vote in it.
@@ -364,12 +411,14 @@ class QuorumCore:
             if is_self:
                 replica.set_epoch_leader(leader_id)
             else:
-                self._follow(leader_id, now_ms)
+                self._follow(leader_id, endpoints, now_ms)
         elif epoch == self.epoch:
-            replica.set_epoch_leader(leader_id)  # this call asserts OneLeaderPerEpoch
+            replica.set_epoch_leader(leader_id, endpoints)  # this call asserts OneLeaderPerEpoch
 
-    def _follow(self, leader_id: NodeId, now_ms: int) -> None:
-        self._replica.set_epoch_leader(leader_id)
+    def _follow(
+        self, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], now_ms: int
+    ) -> None:
+        self._replica.set_epoch_leader(leader_id, endpoints)
         self._change_to(Follower(self._replica, leader_id, now_ms))
 
     def _become_unattached(self, now_ms: int, *, epoch: Epoch | None = None) -> None:
@@ -409,7 +458,7 @@ class QuorumCore:
                 self._become_unattached(now_ms)
             case Role.FOLLOWER:
                 assert old.leader_id is not None
-                self._follow(old.leader_id, now_ms)
+                self._follow(old.leader_id, (), now_ms)
             case Role.PROSPECTIVE:
                 self._change_to(Prospective(replica, now_ms, old.leader_id))
             case Role.CANDIDATE:
@@ -429,7 +478,8 @@ class QuorumCore:
         """Enter the new role, and drop outstanding requests of the old one."""
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
-        assert replica.is_voter or new.role in OBSERVER_ROLES
+        is_leaving = isinstance(old, Leader)  # a leader that was removed still resigns
+        assert replica.is_voter or new.role in OBSERVER_ROLES or is_leaving
         assert new.role in ROLES_OF[replica.standing]
         replica.requests.reset()
         self._state = new
@@ -458,11 +508,12 @@ class QuorumCore:
         leader_id = replica.epoch_leader_id
         if leader_id == identity.node_id and replica.votes:
             return self._resigned(tuple(voter.key for voter in replica.peers), now_ms)
-        if leader_id is not None and leader_id in identity.voters and leader_id != identity.node_id:
+        if leader_id != identity.node_id and replica.leader is not None:
+            assert leader_id is not None
             return Follower(replica, leader_id, now_ms)
         is_fresh = replica.epoch == 0 and log.end_offset == 0
         # One voter must stand for election first. A new quorum has no leader that this voter could
         # disturb.
-        is_first = is_fresh and identity.node_id == identity.voters.ids[0]
+        is_first = is_fresh and identity.node_id in identity.voters.ids[:1]
         at_once = self._is_alone or is_first
         return Unattached(now_ms + (0 if at_once else replica.random_election_timeout_ms()))

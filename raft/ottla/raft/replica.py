@@ -5,6 +5,8 @@ this replica's part of OneLeaderPerEpoch: in one epoch it votes at most once and
 leader.
 """
 
+from dataclasses import replace
+
 from ottla.model.buggify import buggify
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
@@ -16,7 +18,7 @@ from ottla.raft.messages import FetchRequest, Request, Response
 from ottla.raft.requests import Requests
 from ottla.raft.transitions import STANDING_LEGAL, Standing
 from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX, EpochCredit
-from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint
 
 
 class Replica:
@@ -33,6 +35,7 @@ class Replica:
         "is_shutting_down",
         "is_voter",
         "key",
+        "leader_endpoints",
         "log",
         "out",
         "peers",
@@ -42,6 +45,7 @@ class Replica:
         "unheard",
         "voted",
         "wake_ms",
+        "was_voter",
     )
 
     def __init__(
@@ -55,12 +59,17 @@ class Replica:
     ) -> None:
         self._credit = EpochCredit(now_ms)
         self.config = config
+        if log.voters is not None:
+            identity = replace(identity, voters=log.voters)
         self.identity = identity
+        """Identity of this replica, with the latest voter set of its log."""
         self.key = identity.key
         self.peers = identity.peers
         """The voters that are other nodes."""
         self.is_voter = identity.is_voter
-        """True if this replica may vote; constant for the lifetime of a core."""
+        """True if this replica is in the latest voter set of its log."""
+        self.was_voter = election.was_voter
+        """True if this controller was in a committed voter set."""
         self.log = log
         self.rng = rng
         self.requests = Requests(config.retry_backoff_ms)
@@ -70,6 +79,9 @@ class Replica:
         self.epoch = election.epoch
         self.epoch_leader_id = election.leader_id
         """Leader of `epoch`, if known; kept even after that leader resigned."""
+        self.leader_endpoints: tuple[VoterEndpoint, ...] = ()
+        """Endpoints of the epoch's leader, as messages name them. Needed if the leader is not in
+        the voter set of this log."""
         self.voted = election.voted
         """The replica that this one voted for in `epoch`."""
         self.standing = election.standing
@@ -93,8 +105,48 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica votes: a voter that can keep all its promises."""
+        """True if this replica is a voter that can keep all its promises."""
         return self.is_voter and self.standing is Standing.FULL
+
+    @property
+    def grants_votes(self) -> bool:
+        """True if this replica may grant its vote.
+
+        A controller that is not in its own voter set grants it, too. Its log may lack the record
+        that makes it a voter, and the candidate may need the vote to commit that record (KIP-853).
+        """
+        return self.identity.keeps_votes and self.standing is Standing.FULL
+
+    def adopt_voters(self) -> bool:
+        """Adopt the latest voter set of the log. Returns True if the set has changed."""
+        voters = self.log.voters
+        if voters is None or voters is self.identity.voters or voters == self.identity.voters:
+            return False
+        self.identity = replace(self.identity, voters=voters)
+        self.peers = self.identity.peers
+        self.is_voter = self.identity.is_voter
+        return True
+
+    def note_membership(self) -> None:
+        """Record that this controller is in a voter set that is committed."""
+        is_committed = self.log.voters_offset < self.high_watermark
+        if self.identity.is_controller and self.is_voter and is_committed:
+            self.was_voter = True
+
+    @property
+    def leader(self) -> Voter | None:
+        """The epoch's leader, or None if it is unknown or has no known address."""
+        if self.epoch_leader_id is None:
+            return None
+        return self.reachable(self.epoch_leader_id, self.leader_endpoints)
+
+    def reachable(self, node_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> Voter | None:
+        """Return a voter by its id. If the voter set lacks it, return a voter with the given
+        endpoints, or None if there are none."""
+        voter = self.identity.voters.get(node_id)
+        if voter is None and endpoints and node_id >= 0:
+            return Voter(id=node_id, endpoints=endpoints)
+        return voter
 
     def raise_standing(self, standing: Standing) -> None:
         """Raise this voter's standing to a higher one."""
@@ -122,6 +174,7 @@ class Replica:
             leader_id=self.epoch_leader_id,
             voted=self.voted,
             standing=self.standing,
+            was_voter=self.was_voter,
         )
 
     def has_changed_since(self, known: ElectionState) -> bool:
@@ -131,13 +184,14 @@ class Replica:
             or self.epoch_leader_id != known.leader_id
             or self.voted != known.voted
             or self.standing is not known.standing
+            or self.was_voter != known.was_voter
         )
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """Return the log end that this replica acknowledges. For a voter it is the flushed end; an
-        observer need not flush."""
-        return self.log.flushed_offset if self.is_voter else self.log.end_offset
+        """Return the log end that this replica acknowledges. For a controller it is the flushed
+        end, because it may become a voter at any time; other observers need not flush."""
+        return self.log.flushed_offset if self.identity.keeps_votes else self.log.end_offset
 
     @property
     def is_log_changing(self) -> bool:
@@ -150,6 +204,7 @@ class Replica:
         assert epoch > self.epoch, f"MonotonicEpoch: {self.epoch} cannot be followed by {epoch}"
         self.epoch = epoch
         self.epoch_leader_id = None
+        self.leader_endpoints = ()
         self.voted = None
 
     def may_be_raised_to(self, epoch: int, now_ms: int) -> bool:
@@ -178,7 +233,7 @@ class Replica:
         epoch, leader_id = response.leader_epoch, response.leader_id
         if epoch > min(EPOCH_MAX, self.epoch + EPOCH_JUMP_MAX):
             return f"it names epoch {epoch}, and this node's is {self.epoch}"
-        if leader_id is None or leader_id not in self.identity.voters:
+        if leader_id is None or self.reachable(leader_id, response.leader_endpoints) is None:
             return None
         is_candidate = self.voted == self.identity.key and self.epoch_leader_id is None
         if leader_id == self.identity.node_id and epoch == self.epoch and is_candidate:
@@ -197,12 +252,15 @@ class Replica:
         assert self.epoch_leader_id is None
         self.voted = candidate
 
-    def set_epoch_leader(self, leader_id: NodeId) -> None:
-        """Record the leader of this epoch."""
+    def set_epoch_leader(
+        self, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...] = ()
+    ) -> None:
+        """Record the leader of this epoch, and its endpoints if a message has named them."""
         assert self.epoch_leader_id in (None, leader_id), (
             f"OneLeaderPerEpoch: {self.epoch_leader_id} and {leader_id} lead {self.epoch}"
         )
         self.epoch_leader_id = leader_id
+        self.leader_endpoints = endpoints or self.leader_endpoints
 
     def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
         """Return whether a log with this end is at least as up to date as ours (raft paper,
@@ -261,18 +319,25 @@ class Replica:
         self.wake_at(busy_until_ms)
         return False
 
-    def send(self, to: Voter, request: Request, now_ms: int) -> None:
-        """Send a request to a voter without a request in flight."""
+    def send(self, to: Voter, request: Request, now_ms: int) -> int:
+        """Send a request to a voter without a request in flight. Returns the request's id."""
         outgoing = OutgoingRequest(
             request_id=self.requests.next_request_id(),
             to=to.id,
-            endpoints=to.endpoints,
+            endpoints=self._addresses_of(to),
             request=request,
             timeout_ms=self.config.request_timeout_ms,
         )
         self.requests.start(outgoing, now_ms)
         self.out.messages.append(outgoing)
         self.wake_at(now_ms + outgoing.timeout_ms)
+        return outgoing.request_id
+
+    def _addresses_of(self, to: Voter) -> tuple[VoterEndpoint, ...]:
+        """Return a voter's endpoints, followed by those of the settings that differ."""
+        others = (one for voter in self.identity.fallbacks if voter.id == to.id for one in voter.endpoints)
+        known = [(one.host, one.port) for one in to.endpoints]
+        return (*to.endpoints, *(one for one in others if (one.host, one.port) not in known))
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
         """Fetch the entries after our log's end from a voter."""
@@ -310,6 +375,7 @@ class Replica:
         names the leader."""
         if self.is_log_changing or self.acknowledged_offset != self.log.end_offset:
             return
-        free = [peer for peer in self.peers if self.is_free(peer.id, now_ms)]
+        contacts = (*self.peers, *self.identity.bootstrap)
+        free = [each for each in contacts if self.is_free(each.id, now_ms)]
         if free and not self.requests.in_flight_count:
             self.send_fetch(free[self.rng.below(len(free))], now_ms, wait_ms_max=0)

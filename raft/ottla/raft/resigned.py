@@ -6,6 +6,7 @@ again. A leader that restarts also starts in this role, because it may have lost
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.raft.answers import endpoints_of_leader
 from ottla.raft.effects import OutgoingRequest
 from ottla.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, Response
 from ottla.raft.replica import Replica
@@ -39,6 +40,11 @@ class Resigned:
             if now_ms >= self._election_deadline_ms:
                 return Role.UNATTACHED
             replica.wake_at(self._election_deadline_ms)
+        elif not replica.is_voter:
+            # A leader that was removed from the voters remains as an observer.
+            if now_ms >= self._election_deadline_ms or not self._to_tell:
+                return Role.UNATTACHED
+            replica.wake_at(self._election_deadline_ms)
         for voter in replica.peers:
             if voter.id in self._to_tell and replica.is_free(voter.id, now_ms):
                 request = EndQuorumEpochRequest(
@@ -46,7 +52,7 @@ class Resigned:
                     leader_id=replica.identity.node_id,
                     leader_epoch=replica.epoch,
                     preferred_candidates=self._preferred,
-                    leader_endpoints=replica.identity.voters.endpoints_of(replica.identity.node_id),
+                    leader_endpoints=endpoints_of_leader(replica, replica.identity.node_id),
                 )
                 replica.send(voter, request, now_ms)
         if replica.is_shutting_down:

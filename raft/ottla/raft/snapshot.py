@@ -13,12 +13,11 @@ from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.control_records import (
-    KRAFT_VERSION,
     control_type,
     read_voters,
     voters_record,
 )
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import KRAFT_VERSION, VoterSet
 from ottla.wire.batch import BatchHeader, batches, check_crc
 from ottla.wire.batch_builder import ControlType, build_control_batch
 from ottla.wire.codec import encode

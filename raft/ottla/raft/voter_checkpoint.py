@@ -185,6 +185,7 @@ def check_files(files: VoterFiles) -> VoterVerdict:
         leader_id=election.leader_id,
         voted=election.voted,
         standing=standing,
+        was_voter=state is not None and state.was_voter,
     )
     end = files.end_offset
     flushed = OffsetAndEpoch(end, files.epoch_of(Offset(end - 1)) if end else Epoch(0))

@@ -1,8 +1,8 @@
-"""The voter set, and the identity of a replica.
+"""Voter sets, and the identity of a replica.
 
 Pure values. A voter is identified by its id *and* the id of its metadata directory (KIP-853). A
 node whose disk was replaced keeps its id but loses its vote, so it can never vote twice in one
-epoch.
+epoch. A voter set is a record of the log (`voter_history`), and changes by one voter at a time.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,15 @@ from uuid import UUID
 
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.values import frozen
+
+
+KRAFT_VERSION = 1
+"""Feature level of kraft.version. Level 1 means that voters are identified by id and directory, and
+that voter sets are records of the log (KIP-853)."""
+
+VOTERS_MAX = 100
+"""Maximum number of voters in a set. A larger set would make each commit slower; a smaller maximum
+could exclude a set that Kafka accepts."""
 
 
 class VoterEndpoint(NamedTuple):
@@ -40,6 +49,8 @@ class Voter:
     id: NodeId
     directory_id: UUID = ZERO_UUID
     endpoints: tuple[VoterEndpoint, ...] = ()
+    kraft_versions: tuple[int, int] = (0, KRAFT_VERSION)
+    """Lowest and highest kraft.version that the voter supports."""
 
     @property
     def key(self) -> ReplicaKey:
@@ -60,14 +71,16 @@ class Voter:
 
 @frozen
 class VoterSet:
-    """The voters of one quorum, ordered by id; constant for the lifetime of a core."""
+    """The voters of one quorum, ordered by id.
+
+    It is empty only on a node that has not yet read which replicas are the voters.
+    """
 
     voters: tuple[Voter, ...]
     _by_id: dict[NodeId, Voter] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = [voter.id for voter in self.voters]
-        assert ids, "a quorum needs at least one voter"
         assert len(set(ids)) == len(ids), f"a voter id appears twice in {ids}"
         object.__setattr__(self, "voters", tuple(sorted(self.voters, key=lambda v: v.id)))
         object.__setattr__(self, "_by_id", {voter.id: voter for voter in self.voters})
@@ -100,6 +113,14 @@ class VoterSet:
         voter = self.get(key.id)
         return voter is not None and voter.is_key(key)
 
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """Return the set with a voter added, or with the voter of this id replaced."""
+        return VoterSet((*self.without(voter.id).voters, voter))
+
+    def without(self, node_id: NodeId) -> "VoterSet":
+        """Return the set without the voter of this id."""
+        return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))
+
     def endpoints_of(self, node_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
         """Return the addresses of a voter, or an empty tuple if the voter is unknown."""
         voter = None if node_id is None else self.get(node_id)
@@ -108,12 +129,27 @@ class VoterSet:
 
 @frozen(kw_only=True)
 class QuorumIdentity:
-    """Identity of this replica, and the voter set."""
+    """Identity of this replica, and the voter set as this replica knows it."""
 
     node_id: NodeId
     directory_id: UUID
     cluster_id: str
     voters: VoterSet
+    """Voters at the start. A set that the log contains takes precedence."""
+    is_controller: bool = False
+    """True if this replica can become a voter. It flushes before it acknowledges, and keeps its
+    vote, even while it is an observer."""
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    """Endpoints of this controller in its settings. If the voter set has others, the controller
+    sends UpdateVoter. Empty if the settings have none."""
+    bootstrap: tuple[Voter, ...] = ()
+    """Addresses of `controller.quorum.bootstrap.servers`, from which the leader is found. Their ids
+    are negative, because the ids of these nodes are unknown."""
+    fallbacks: tuple[Voter, ...] = ()
+    """Addresses of `controller.quorum.voters`. They are tried if the endpoints in the log do not
+    answer, since machines may move."""
+    joins_automatically: bool = False
+    """True if this controller adds itself to the voters (`controller.quorum.auto.join.enable`)."""
 
     @property
     def key(self) -> ReplicaKey:
@@ -129,3 +165,8 @@ class QuorumIdentity:
     def peers(self) -> tuple[Voter, ...]:
         """Return the voters that are other nodes."""
         return tuple(voter for voter in self.voters if voter.id != self.node_id)
+
+    @property
+    def keeps_votes(self) -> bool:
+        """True if this replica has the files of a voter: it is one, or can become one."""
+        return self.is_controller or self.is_voter

@@ -1,4 +1,5 @@
 """Invariants of raft, checked after every step of every replica, under any network and disk faults.
+Voter sets may change during a run (KIP-853); majorities are those of the set that the leader uses.
 
 Kafka's simulation names six: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
 SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot.  At the end of a run it also checks
@@ -7,20 +8,20 @@ ConsistentCommittedData, which this module checks as each offset is committed.
 From the models of KRaft (KIP-853): StatesMatchRoles, NeverTwoLeadersInSameEpoch (SingleLeader),
 LeaderHasAllAckedValues (LeaderCompleteness), AckedValueNotLost, NoLogDivergence (LogMatching). From
 the raft paper: LeaderAppendOnly, LogMatching.  Ottla's own: PersistedBeforeAnswered,
-OneVotePerEpoch, EpochNeverReused.
+OneVotePerEpoch, EpochNeverReused, OneChangeAtATime.
 """
 
 from typing import Protocol
 
 from ottla.jepsen.quorum.memory_log import MemoryEntry
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
-from ottla.raft.effects import Effects
+from ottla.raft.effects import Effects, VotersAppend
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import Event, RequestReceived
 from ottla.raft.messages import VoteRequest, VoteResponse
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.transitions import Role, Standing
-from ottla.raft.voters import QuorumIdentity, ReplicaKey
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
 
 class WatchedLog(Protocol):
@@ -70,6 +71,7 @@ class _Replica:
         self.identity = identity
         self.log = log
         self.is_voter = identity.is_voter
+        """True if the replica is a voter in its own log, as of its last step."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)
@@ -86,6 +88,7 @@ class Invariants:
         "_committed_in",
         "_leaders_ends",
         "_lost_disk_count",
+        "_voters",
         "_replicas",
         "_written",
         "committed",
@@ -99,6 +102,8 @@ class Invariants:
         """The epoch in which each offset was committed."""
         self._replicas: dict[NodeId, _Replica] = {}
         self._lost_disk_count = 0
+        self._voters: VoterSet | None = None
+        """The last voter set that is committed."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
         """By offset and epoch: the only entry that may be there, and the epoch of the entry before
         it."""
@@ -111,6 +116,8 @@ class Invariants:
         new disk."""
         if identity.node_id in self._replicas and self._replicas[identity.node_id].is_voter:
             self._lost_disk_count += 1
+        if self._voters is None:
+            self._voters = identity.voters
         self._replicas[identity.node_id] = _Replica(identity, log)
 
     def forget_volatile(self, node_id: NodeId) -> None:
@@ -141,6 +148,7 @@ class Invariants:
     ) -> None:
         """Check one replica directly after it has performed the effects of an event."""
         replica = self._replicas[node_id]
+        replica.identity, replica.is_voter = core.identity, core.identity.is_voter
         if replica.is_incomplete and core.standing is Standing.FULL:
             replica.is_incomplete = False
         if effects.role_change is not None or effects.persist_election is not None:
@@ -167,6 +175,7 @@ class Invariants:
 
     def check_end(self) -> None:
         """Check the final state: AckedValueNotLost, and ConsistentCommittedData again."""
+        assert self._voters is not None
         for offset, entry in enumerate(self.committed):
             holder_count = self._lost_disk_count
             for replica in self._replicas.values():
@@ -178,16 +187,12 @@ class Invariants:
                 )
                 is_durable = offset < replica.log.flushed_offset
                 is_held = replica.is_incomplete or (is_durable and found == entry)
-                holder_count += replica.is_voter and is_held
-            assert holder_count >= self._majority_count, (
+                holder_count += self._voters.is_voter(replica.identity.key) and is_held
+            assert holder_count >= self._voters.majority_count, (
                 f"AckedValueNotLost: {holder_count} voters hold {entry} at {offset}"
             )
 
     # --- elections ----------------------------------------------------------------------------
-
-    @property
-    def _majority_count(self) -> int:
-        return next(iter(self._replicas.values())).identity.voters.majority_count
 
     def _check_election(
         self, replica: _Replica, core: QuorumCore, persisted: ElectionState | None
@@ -245,6 +250,9 @@ class Invariants:
                 is_there = self._committed_in[offset] >= epoch or log.entry(offset) == entry
                 assert is_there, f"LeaderCompleteness: {node_id} lacks {offset} in {epoch}"
         assert effects.snapshot_chunk is None, f"LeaderNeverLoadSnapshot: {node_id} does"
+        for append in effects.append:
+            if isinstance(append, VotersAppend):
+                self._check_change(replica, append.voters)
         end_offset, last = self._leaders_ends.get(epoch, (Offset(0), None))
         if log.end_offset == end_offset and not effects.append:
             return
@@ -252,6 +260,16 @@ class Invariants:
         if end_offset > 0:
             assert log.entry(end_offset - 1) == last, f"LeaderAppendOnly: {node_id} wrote again"
         self._leaders_ends[epoch] = (log.end_offset, log.entry(log.end_offset - 1))
+
+    def _check_change(self, leader: _Replica, voters: VoterSet) -> None:
+        """Check OneChangeAtATime: the set before is committed, and differs by one voter."""
+        before = self._voters
+        assert before is not None
+        added = [voter for voter in voters if not before.is_voter(voter.key)]
+        removed = [voter for voter in before if not voters.is_voter(voter.key)]
+        assert len(added) + len(removed) <= 1, (
+            f"OneChangeAtATime: {leader.identity.node_id} turns {before.ids} into {voters.ids}"
+        )
 
     # --- logs ---------------------------------------------------------------------------------
 
@@ -292,6 +310,7 @@ class Invariants:
             assert entry is not None
             if offset == len(self.committed):
                 self.committed.append(entry)
+                self._voters = entry.voters or self._voters
                 self._committed_in.append(core.epoch)
             assert self.committed[offset] == entry, (
                 f"ConsistentCommittedData: {node_id} has {entry} at {offset}, "
@@ -300,7 +319,8 @@ class Invariants:
         replica.high_watermark = now
 
     def _check_majority(self, leader: _Replica, high_watermark: Offset) -> None:
-        if len(self._replicas) < self._majority_count:
+        voters = leader.identity.voters
+        if len(self._replicas) < voters.majority_count:
             return  # a test sends the others' messages
         last = leader.log.entry(high_watermark - 1)
         count = self._lost_disk_count
@@ -308,9 +328,9 @@ class Invariants:
             log = replica.log
             if replica.is_incomplete:
                 count += 1
-            elif replica.is_voter and log.flushed_offset >= high_watermark:
+            elif voters.is_voter(replica.identity.key) and log.flushed_offset >= high_watermark:
                 count += log.entry(high_watermark - 1) == last
-        assert count >= self._majority_count, (
+        assert count >= voters.majority_count, (
             f"MajorityReachedHighWatermark: {count} voters have flushed up to {high_watermark}, "
             f"which {leader.identity.node_id} commits"
         )
@@ -331,5 +351,6 @@ def _check_role(replica: _Replica, core: QuorumCore, known: ElectionState) -> No
         case _:
             is_sound = leader_id is None or leader_id == known.leader_id
     assert is_sound, f"StatesMatchRoles: {own.id} is {role.value} of {leader_id}, file: {known}"
-    is_voters_only = role not in (Role.UNATTACHED, Role.FOLLOWER)
+    # A leader that was removed leads until its removal is committed, and resigns.
+    is_voters_only = role in (Role.PROSPECTIVE, Role.CANDIDATE)
     assert replica.is_voter or not is_voters_only, f"StatesMatchRoles: {own.id} must not vote"

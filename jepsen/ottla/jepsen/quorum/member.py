@@ -22,6 +22,7 @@ from ottla.raft.effects import (
     Reply,
     RoleChange,
     SnapshotChunk,
+    VotersAppend,
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import AppendRequested, Event, Tick
@@ -278,4 +279,7 @@ def entries_of(append: Append) -> tuple[MemoryEntry, ...]:
     if isinstance(append, FollowerAppend | LeaderAppend):
         assert isinstance(append.records, Entries)
         return append.records
+    if isinstance(append, VotersAppend):
+        ids = ",".join(map(str, append.voters.ids))
+        return (MemoryEntry(append.leader_epoch, f"voters {ids}", voters=append.voters),)
     return (MemoryEntry(append.leader_epoch, f"leader {append.leader_id}", True),)

@@ -7,7 +7,9 @@ plain attributes because it reads them very often. Every change updates them.
 
 from typing import NamedTuple
 
-from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+from ottla.model.ids import NO_OFFSET, Epoch, Offset, OffsetAndEpoch
+from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voters import VoterSet
 
 
 class MemoryEntry(NamedTuple):
@@ -17,6 +19,8 @@ class MemoryEntry(NamedTuple):
     value: str
     is_leader_change: bool = False
     """True for the control record that opens an epoch."""
+    voters: VoterSet | None = None
+    """Content of a control record with a voter set."""
 
 
 class Entries(tuple[MemoryEntry, ...]):
@@ -35,6 +39,7 @@ class MemoryLog:
 
     __slots__ = (
         "_entries",
+        "_history",
         "_part",
         "_snapshots",
         "earliest_snapshot_id",
@@ -43,6 +48,8 @@ class MemoryLog:
         "last_epoch",
         "latest_snapshot_id",
         "start_offset",
+        "voters",
+        "voters_offset",
     )
 
     def __init__(self) -> None:
@@ -59,6 +66,10 @@ class MemoryLog:
         """The epoch of the last entry, of the snapshot below an empty log, or 0."""
         self.latest_snapshot_id: OffsetAndEpoch | None = None
         self.earliest_snapshot_id: OffsetAndEpoch | None = None
+        self._history = VoterHistory()
+        self.voters: VoterSet | None = None
+        """The last voter set in the log or its snapshot."""
+        self.voters_offset = NO_OFFSET
 
     # --- read by the core ---------------------------------------------------------------------
 
@@ -95,16 +106,21 @@ class MemoryLog:
 
     def append(self, entries: tuple[MemoryEntry, ...]) -> None:
         """Append entries without flushing them."""
-        for entry in entries:
+        for at, entry in enumerate(entries):
             assert entry.epoch >= self.last_epoch
             self._entries.append(entry)
             self.last_epoch = entry.epoch
+            if entry.voters is not None:
+                self._history.add([(Offset(self.end_offset + at), entry.voters)])
+                self._note_voters()
         self.end_offset = Offset(self.end_offset + len(entries))
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove all entries from `offset` on."""
         assert self.start_offset <= offset <= self.end_offset
         del self._entries[offset - self.start_offset :]
+        self._history.truncate_to(offset)
+        self._note_voters()
         self.flushed_offset = min(self.flushed_offset, offset)
         self._note_ends()
 
@@ -162,8 +178,13 @@ class MemoryLog:
         snapshot."""
         self._snapshots = {snapshot_id: entries}
         self._entries = []
+        self._history.start_with(_voters_in(entries))
+        self._note_voters()
         self.start_offset = self.flushed_offset = snapshot_id.offset
         self._note_snapshots()
+
+    def _note_voters(self) -> None:
+        self.voters, self.voters_offset = self._history.latest, self._history.latest_offset
 
     def _note_snapshots(self) -> None:
         self.latest_snapshot_id = max(self._snapshots, default=None)
@@ -180,3 +201,8 @@ class MemoryLog:
         if earliest is None or latest is None or self.start_offset == 0:
             return Epoch(0)
         return Epoch(0) if latest.offset < self.start_offset else earliest.epoch
+
+
+def _voters_in(entries: Entries) -> VoterSet | None:
+    """Return the last voter set in a snapshot."""
+    return next((entry.voters for entry in reversed(entries) if entry.voters is not None), None)

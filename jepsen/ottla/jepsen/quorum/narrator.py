@@ -6,14 +6,18 @@ from ottla.model.ids import NodeId
 from ottla.raft.effects import Effects, LeaderChangeAppend, OutgoingRequest
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
+    DescribeReplicaRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     Request,
     Response,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -66,6 +70,13 @@ def _request(request: Request) -> str:
             )
         case BeginQuorumEpochRequest():
             return f"BeginQuorumEpoch {request.leader_epoch}"
+        case AddVoterRequest() | UpdateVoterRequest():
+            kind = "AddVoter" if isinstance(request, AddVoterRequest) else "UpdateVoter"
+            return f"{kind} {request.voter.id} in {request.voter.directory_id}"
+        case RemoveVoterRequest():
+            return f"RemoveVoter {request.voter_key.id} in {request.voter_key.directory_id}"
+        case DescribeReplicaRequest():
+            return "DescribeReplica"
         case EndQuorumEpochRequest():
             order = ", ".join(str(key.id) for key in request.preferred_candidates)
             return f"EndQuorumEpoch {request.leader_epoch}, preferred {order}"

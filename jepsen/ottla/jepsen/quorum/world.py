@@ -26,7 +26,7 @@ from ottla.raft.events import (
     ResponseReceived,
     Tick,
 )
-from ottla.raft.messages import FetchRequest, Response
+from ottla.raft.messages import FetchRequest, Request, Response
 from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 CLUSTER_ID = "b3R0bGEtd29ybGQtMDAwMQ"
@@ -48,6 +48,30 @@ def voter(node_id: int) -> Voter:
         id=NodeId(node_id),
         directory_id=UUID(int=1000 + node_id),
         endpoints=(VoterEndpoint("CONTROLLER", f"host-{node_id}", 9093),),
+    )
+
+
+def controller(
+    node_id: int,
+    voter_ids: tuple[int, ...],
+    *,
+    disk: int = 1,
+    joins_automatically: bool = False,
+    endpoints: tuple[VoterEndpoint, ...] | None = None,
+) -> QuorumIdentity:
+    """Return the identity of a controller that is a voter or may become one.
+
+    `disk` numbers the directories of one node id: its first disk is 1.
+    """
+    named = voter(node_id)
+    return QuorumIdentity(
+        node_id=named.id,
+        directory_id=UUID(int=1000 * disk + node_id),
+        cluster_id=CLUSTER_ID,
+        voters=VoterSet(tuple(voter(each) for each in voter_ids)),
+        is_controller=True,
+        endpoints=named.endpoints if endpoints is None else endpoints,
+        joins_automatically=joins_automatically,
     )
 
 
@@ -87,10 +111,10 @@ class World:
         self.refused: set[tuple[NodeId, NodeId]] = set()
         """Pairs (sender, receiver) for which a middlebox refuses connections, though the receiver
         may be alive."""
-        settings = QuorumConfig() if config is None else config
+        self._config = QuorumConfig() if config is None else config
         self.members = {
             NodeId(node_id): MemoryMember(
-                settings, identity(node_id, voter_ids), chance, self.invariants
+                self._config, identity(node_id, voter_ids), chance, self.invariants
             )
             for node_id in (*voter_ids, *observer_ids)
         }
@@ -105,6 +129,30 @@ class World:
         self._wakes: dict[NodeId, int | None] = dict.fromkeys(self.members)
 
     # --- actions of a test -------------------------------------------------------------------
+
+    def add(self, whoami: QuorumIdentity) -> MemoryMember:
+        """Add a replica with an empty disk, not yet started. A replica of the same id is
+        replaced."""
+        member = MemoryMember(self._config, whoami, self.chance, self.invariants)
+        old = self.members.get(whoami.node_id)
+        if old is not None:
+            member.incarnation = old.incarnation
+        self.members[whoami.node_id] = member
+        self._wakes[whoami.node_id] = None
+        return member
+
+    def ask(self, node_id: int, request: Request, patience_ms: int = 10_000) -> Response:
+        """Send a request to a node, and advance the time until its response."""
+        found: list[Response | None] = []
+        self._token += 1
+        token = self._token
+        self._routes[token] = (NodeId(node_id), found.append)
+        self.step(NodeId(node_id), RequestReceived(token=token, request=request))
+        end_ms = self.now_ms + patience_ms
+        while not found and self.now_ms < end_ms:
+            self.run_until(self.now_ms + 1)
+        assert found and found[0] is not None, f"no response within {patience_ms} ms"
+        return found[0]
 
     def start(self, *node_ids: int) -> None:
         """Start the given nodes, or all nodes if none are given, and tick each of them once."""
@@ -283,7 +331,8 @@ class World:
         outgoing: OutgoingRequest,
         answer_to: Callable[[NodeId, Response | None], None],
     ) -> None:
-        if self.members[receiver].core is None or (sender, receiver) in self.refused:
+        is_absent = receiver not in self.members or self.members[receiver].core is None
+        if is_absent or (sender, receiver) in self.refused:
             answer_to(receiver, None)  # connection refused
             return
         self._token += 1

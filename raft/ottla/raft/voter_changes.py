@@ -1,0 +1,329 @@
+"""Changes of the voter set by the leader, one at a time (KIP-853).
+
+A mutable class owned by one leader. It decides AddVoter, RemoveVoter and UpdateVoter in the order
+of checks of Kafka 4.4, and appends the new set. The set takes effect at its append; the change ends
+when the record is committed by a majority of the new set.
+
+Invariants: OneChangeAtATime (no set is appended while the previous one is uncommitted, or before an
+entry of the leader's own epoch is committed, so that two consecutive sets always share a majority),
+ChangesAreAnswered (each request is answered once; REQUEST_TIMED_OUT does not mean that nothing was
+appended).
+"""
+
+from dataclasses import dataclass
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_OFFSET, ZERO_UUID, Offset
+from ottla.raft.answers import endpoints_of_leader
+from ottla.raft.effects import OutgoingRequest, VotersAppend
+from ottla.raft.membership import own_entry
+from ottla.raft.messages import (
+    AddVoterRequest,
+    DescribeReplicaRequest,
+    DescribeReplicaResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from ottla.raft.progress import Progress
+from ottla.raft.replica import Replica
+from ottla.raft.voters import KRAFT_VERSION, VOTERS_MAX, Voter, VoterSet
+
+CAUGHT_UP_AGE_MS_MAX = 3_600_000
+"""Time in ms since the last fetch after which a replica no longer counts as caught up (Kafka's
+value)."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """The change in progress."""
+
+    token: int | None
+    """Token of the request that waits for its response, or None after the response."""
+    deadline_ms: int
+    probed: Voter | None = None
+    """New voter whose endpoint is being probed. None once the set is appended."""
+    probe_id: int | None = None
+    """Request id of the probe in flight, or None before it is sent."""
+    acks_append: bool = False
+    """True if the response does not wait for the commit."""
+    offset: Offset = NO_OFFSET
+    """Offset of the appended record, or NO_OFFSET before the append."""
+
+
+class VoterChanges:
+    """The leader's part of all changes of the voter set."""
+
+    __slots__ = ("_change", "_epoch_start_offset")
+
+    def __init__(self, epoch_start_offset: Offset) -> None:
+        self._epoch_start_offset = epoch_start_offset
+        self._change: _Change | None = None
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def on_request(
+        self,
+        replica: Replica,
+        token: int,
+        request: VoterChangeRequest,
+        progress: Progress | None,
+        now_ms: int,
+    ) -> None:
+        """Decide a request. `progress` is that of the replica in an AddVoterRequest, as an observer
+        of this leader."""
+        match request:
+            case AddVoterRequest():
+                refusal = self._add(replica, token, request, progress, now_ms)
+            case RemoveVoterRequest():
+                refusal = self._remove(replica, token, request, now_ms)
+            case UpdateVoterRequest():
+                refusal = self._update(replica, token, request, now_ms)
+        if refusal is not None:
+            replica.reply(token, change_response(replica, *refusal))
+
+    def _add(
+        self,
+        replica: Replica,
+        token: int,
+        request: AddVoterRequest,
+        progress: Progress | None,
+        now_ms: int,
+    ) -> tuple[ErrorCode, str] | None:
+        voter, voters = request.voter, replica.identity.voters
+        fault = _fault_of(voter)
+        if fault is not None:
+            return ErrorCode.INVALID_REQUEST, fault
+        wait = self._reason_to_wait(replica)
+        if wait is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, wait
+        if voter.id in voters:
+            return (
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {_name(voter)} is already part of the set of voters {voters.ids}.",
+            )
+        if len(voters) >= VOTERS_MAX:
+            return ErrorCode.INVALID_REQUEST, f"A quorum has at most {VOTERS_MAX} voters."
+        if not is_caught_up(progress, now_ms):
+            return ErrorCode.REQUEST_TIMED_OUT, _lag_reason(voter)
+        deadline_ms = now_ms + replica.config.request_timeout_ms
+        self._change = _Change(
+            token, deadline_ms, probed=voter, acks_append=not request.ack_when_committed
+        )
+        return None  # `poll` sends the probe
+
+    def _remove(
+        self, replica: Replica, token: int, request: RemoveVoterRequest, now_ms: int
+    ) -> tuple[ErrorCode, str] | None:
+        key, voters = request.voter_key, replica.identity.voters
+        if key.id < 0 or key.directory_id == ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST, "The id and the directory id of the voter are required."
+        wait = self._reason_to_wait(replica)
+        if wait is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, wait
+        voter = voters.get(key.id)
+        if voter is None or voter.directory_id != key.directory_id or len(voters) == 1:
+            return (
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {key.id} with directory {key.directory_id} from the set of"
+                f" voters {voters.ids}: it is not in the set, or it is the last one.",
+            )
+        self._append(replica, token, voters.without(key.id), now_ms)
+        return None
+
+    def _update(
+        self, replica: Replica, token: int, request: UpdateVoterRequest, now_ms: int
+    ) -> tuple[ErrorCode, str] | None:
+        voter, voters = request.voter, replica.identity.voters
+        wait = self._reason_to_wait(replica)
+        if wait is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, wait
+        fault = _fault_of(voter)
+        if fault is not None:
+            return ErrorCode.INVALID_REQUEST, fault
+        if not voters.is_voter(voter.key):
+            return ErrorCode.VOTER_NOT_FOUND, f"{_name(voter)} is not a voter."
+        known = voters.get(voter.id)
+        if known != voter:
+            self._append(replica, None, voters.with_voter(voter), now_ms)
+        return ErrorCode.NONE, ""
+
+    def _reason_to_wait(self, replica: Replica) -> str | None:
+        """Return the reason why no change may begin now, or None."""
+        if self._change is not None:
+            return "Request timed out waiting for the leader to handle a previous voter change."
+        if replica.high_watermark <= self._epoch_start_offset:
+            return "Request timed out waiting for the leader to establish the high watermark."
+        if replica.log.voters_offset >= replica.high_watermark:
+            return "Request timed out waiting for the previous set of voters to be committed."
+        if replica.is_log_changing:
+            return "Request timed out because the leader appends other records now."
+        return None
+
+    # --- progress -----------------------------------------------------------------------------
+
+    def on_described(
+        self,
+        replica: Replica,
+        outgoing: OutgoingRequest,
+        response: DescribeReplicaResponse,
+        progress: Progress | None,
+        now_ms: int,
+    ) -> None:
+        """Append the set with the new voter if the probe has found it at its endpoint."""
+        change = self._change
+        if change is None or change.probed is None or change.probe_id != outgoing.request_id:
+            return
+        voter = change.probed
+        refusal: tuple[ErrorCode, str] | None = None
+        low, high = response.kraft_versions
+        if response.error is not ErrorCode.NONE or response.replica_key != voter.key:
+            refusal = (
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Another replica answers at the endpoint of {_name(voter)}.",
+            )
+        elif not low <= KRAFT_VERSION <= high:
+            refusal = (
+                ErrorCode.INVALID_REQUEST,
+                f"{_name(voter)} supports kraft.version {low} to {high}, and the cluster has"
+                f" {KRAFT_VERSION}.",
+            )
+        elif not is_caught_up(progress, now_ms):
+            refusal = ErrorCode.REQUEST_TIMED_OUT, _lag_reason(voter)
+        if refusal is not None:
+            self._end(replica, *refusal)
+            return
+        voter = Voter(
+            id=voter.id,
+            directory_id=voter.directory_id,
+            endpoints=voter.endpoints,
+            kraft_versions=response.kraft_versions,
+        )
+        token, acks_append = change.token, change.acks_append
+        self._append(replica, token, replica.identity.voters.with_voter(voter), now_ms)
+        if acks_append:
+            self._answer(replica, ErrorCode.NONE)
+
+    def on_probe_failed(self, replica: Replica, outgoing: OutgoingRequest) -> None:
+        """End the change whose probe got no response."""
+        change = self._change
+        if change is not None and change.probe_id == outgoing.request_id:
+            self._fail_probe(replica, change)
+
+    def poll(self, replica: Replica, now_ms: int) -> None:
+        """End the change if it is committed, and answer its request if its time is over. Correct
+        this leader's own entry if its endpoints have changed."""
+        change = self._change
+        if change is None:
+            self._correct_own_entry(replica, now_ms)
+            return
+        if NO_OFFSET < change.offset < replica.high_watermark:
+            self._end(replica, ErrorCode.NONE)
+        elif now_ms < change.deadline_ms:
+            replica.wake_at(change.deadline_ms)
+            self._probe(replica, change, now_ms)
+        elif change.probed is not None:
+            self._fail_probe(replica, change)
+        elif change.token is not None:
+            self._answer(
+                replica,
+                ErrorCode.REQUEST_TIMED_OUT,
+                "Request timed out waiting for the new set of voters to be committed; it may"
+                " still be.",
+            )
+
+    def _probe(self, replica: Replica, change: _Change, now_ms: int) -> None:
+        """Ask the endpoint of a new voter which replica answers there.
+
+        The endpoint is stored in the log, and no election succeeds with one that does not work.
+        """
+        voter = change.probed
+        if voter is None or change.probe_id is not None or not replica.is_free(voter.id, now_ms):
+            return
+        probe = DescribeReplicaRequest(
+            cluster_id=replica.identity.cluster_id, leader_id=replica.identity.node_id
+        )
+        change.probe_id = replica.send(voter, probe, now_ms)
+
+    def release(self, replica: Replica) -> None:
+        """Answer the waiting request, because this leadership is over."""
+        self._answer(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership has ended.")
+        self._change = None
+
+    def _correct_own_entry(self, replica: Replica, now_ms: int) -> None:
+        identity = replica.identity
+        known = identity.voters.get(identity.node_id)
+        if known is None or not identity.endpoints or known.endpoints == identity.endpoints:
+            return
+        if self._reason_to_wait(replica) is None:
+            self._append(replica, None, identity.voters.with_voter(own_entry(replica)), now_ms)
+
+    def _append(
+        self, replica: Replica, token: int | None, voters: VoterSet, now_ms: int
+    ) -> None:
+        assert not replica.is_log_changing
+        replica.out.append.append(VotersAppend(leader_epoch=replica.epoch, voters=voters))
+        replica.out.flush = True
+        deadline_ms = now_ms + replica.config.request_timeout_ms
+        self._change = _Change(token, deadline_ms, offset=replica.log.end_offset)
+        replica.wake_at(deadline_ms)
+
+    def _fail_probe(self, replica: Replica, change: _Change) -> None:
+        assert change.probed is not None
+        self._end(
+            replica,
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The endpoint of {_name(change.probed)} does not answer.",
+        )
+
+    def _end(self, replica: Replica, error: ErrorCode, message: str = "") -> None:
+        self._answer(replica, error, message)
+        self._change = None
+
+    def _answer(self, replica: Replica, error: ErrorCode, message: str = "") -> None:
+        change = self._change
+        if change is not None and change.token is not None:
+            replica.reply(change.token, change_response(replica, error, message))
+            change.token = None
+
+
+def change_response(replica: Replica, error: ErrorCode, message: str = "") -> VoterChangeResponse:
+    """Return the response of a leader to a request for a change of the voters."""
+    own_id = replica.identity.node_id
+    return VoterChangeResponse(
+        error=error,
+        message=message or None,
+        leader_id=own_id,
+        leader_epoch=replica.epoch,
+        leader_endpoints=endpoints_of_leader(replica, own_id),
+    )
+
+
+def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
+    """Return whether a replica has once had the leader's whole log, and has fetched in the last
+    hour (Kafka's rule for new voters)."""
+    return (
+        progress is not None
+        and progress.last_caught_up_ms >= 0
+        and now_ms - progress.last_contact_ms < CAUGHT_UP_AGE_MS_MAX
+    )
+
+
+def _fault_of(voter: Voter) -> str | None:
+    """Return the reason why an entry of the voter set is incomplete, or None."""
+    if voter.id < 0 or voter.directory_id == ZERO_UUID:
+        return "The id and the directory id of the voter are required."
+    if not voter.endpoints:
+        return f"Add voter request didn't include the endpoint of the controller listener for {_name(voter)}."
+    if any(not 0 < one.port < 1 << 16 or not one.host for one in voter.endpoints):
+        return f"An endpoint of {_name(voter)} has no host or no port."
+    return None
+
+
+def _lag_reason(voter: Voter) -> str:
+    return f"{_name(voter)} has not caught up with the leader yet."
+
+
+def _name(voter: Voter) -> str:
+    return f"voter {voter.id} with directory {voter.directory_id}"

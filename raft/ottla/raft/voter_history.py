@@ -1,0 +1,65 @@
+"""Voter sets of a log by offset (KIP-853).
+
+A mutable class owned by a log. A voter set takes effect when its record is appended, committed or
+not, and loses its effect when the record is truncated. The snapshot of an offset contains the set
+that was in effect at that offset.
+"""
+
+from collections.abc import Iterable
+
+from ottla.model.ids import NO_OFFSET, Offset
+from ottla.raft.voters import VoterSet
+
+
+class VoterHistory:
+    """The voter sets in a log and in the snapshot below it."""
+
+    __slots__ = ("_base", "_sets")
+
+    def __init__(self) -> None:
+        self._base: VoterSet | None = None
+        """The set in the snapshot."""
+        self._sets: list[tuple[Offset, VoterSet]] = []
+        """Later sets, with the offsets of their records, in the order of offsets."""
+
+    @property
+    def latest(self) -> VoterSet | None:
+        """The set in effect at the end of the log, or None if it is unknown."""
+        return self._sets[-1][1] if self._sets else self._base
+
+    @property
+    def latest_offset(self) -> Offset:
+        """Offset of the record with `latest`. NO_OFFSET if the set is from the snapshot, or
+        unknown."""
+        return self._sets[-1][0] if self._sets else NO_OFFSET
+
+    def at(self, end_offset: Offset) -> VoterSet | None:
+        """Return the set in effect after all records below `end_offset`, or None if it is
+        unknown."""
+        found = self._base
+        for offset, voters in self._sets:
+            if offset >= end_offset:
+                break
+            found = voters
+        return found
+
+    def add(self, sets: Iterable[tuple[Offset, VoterSet]]) -> None:
+        """Add the sets of appended records."""
+        for offset, voters in sets:
+            assert offset > self.latest_offset, f"{offset} follows {self.latest_offset}"
+            self._sets.append((offset, voters))
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """Remove the sets of records from `end_offset` on."""
+        while self._sets and self._sets[-1][0] >= end_offset:
+            self._sets.pop()
+
+    def start_with(self, voters: VoterSet | None) -> None:
+        """Replace the whole history by the set of a snapshot that replaced the log."""
+        self._base = voters
+        self._sets.clear()
+
+    def forget_below(self, start_offset: Offset) -> None:
+        """Forget the sets that only records below the start of the log have needed."""
+        self._base = self.at(start_offset)
+        self._sets = [found for found in self._sets if found[0] >= start_offset]
