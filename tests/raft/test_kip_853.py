@@ -10,7 +10,6 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
 from ottla.raft import snapshot
 from ottla.raft.control_records import (
-    KRAFT_VERSION,
     control_type,
     read_kraft_version,
     read_voters,
@@ -25,7 +24,7 @@ from ottla.raft.messages import (
     VoteResponse,
 )
 from ottla.raft.transitions import Role
-from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from ottla.raft.voters import KRAFT_VERSION, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import ControlType
 from ottla.wire.codec import encode as encode_message

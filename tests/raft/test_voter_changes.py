@@ -143,9 +143,7 @@ class TestAdd:
             Voter(id=NodeId(-1), directory_id=UUID(int=1), endpoints=voter(4).endpoints),
             Voter(id=NodeId(4), endpoints=voter(4).endpoints),
             Voter(id=NodeId(4), directory_id=UUID(int=1)),
-            Voter(
-                id=NodeId(4), directory_id=UUID(int=1), endpoints=(VoterEndpoint("C", "h", 0),)
-            ),
+            Voter(id=NodeId(4), directory_id=UUID(int=1), endpoints=(VoterEndpoint("C", "h", 0),)),
         ],
     )
     def test_an_incomplete_entry_is_an_invalid_request(self, voter_: Voter) -> None:

@@ -11,7 +11,6 @@ from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import NodeId, Offset
 from ottla.raft.effects import LeaderChangeAppend, VotersAppend
 from ottla.raft.voters import (
-    KRAFT_VERSION,
     VOTERS_MAX,
     ReplicaKey,
     Voter,

@@ -65,8 +65,8 @@ from ottla.raft.messages import (
     RemoveVoterRequest,
     Response,
     UpdateVoterRequest,
-    VoteRequest,
     VoterChangeRequest,
+    VoteRequest,
 )
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.replica import Replica
@@ -415,9 +415,7 @@ class QuorumCore:
         elif epoch == self.epoch:
             replica.set_epoch_leader(leader_id, endpoints)  # this call asserts OneLeaderPerEpoch
 
-    def _follow(
-        self, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], now_ms: int
-    ) -> None:
+    def _follow(self, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], now_ms: int) -> None:
         self._replica.set_epoch_leader(leader_id, endpoints)
         self._change_to(Follower(self._replica, leader_id, now_ms))
 

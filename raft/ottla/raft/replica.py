@@ -26,6 +26,7 @@ class Replica:
 
     __slots__ = (
         "_credit",
+        "_initial_voters",
         "config",
         "damage_epoch",
         "epoch",
@@ -59,6 +60,7 @@ class Replica:
     ) -> None:
         self._credit = EpochCredit(now_ms)
         self.config = config
+        self._initial_voters = identity.voters
         if log.voters is not None:
             identity = replace(identity, voters=log.voters)
         self.identity = identity
@@ -119,8 +121,9 @@ class Replica:
 
     def adopt_voters(self) -> bool:
         """Adopt the latest voter set of the log. Returns True if the set has changed."""
-        voters = self.log.voters
-        if voters is None or voters is self.identity.voters or voters == self.identity.voters:
+        # If the first set of the log is truncated, the voters are those of the start again.
+        voters = self.log.voters or self._initial_voters
+        if voters is self.identity.voters or voters == self.identity.voters:
             return False
         self.identity = replace(self.identity, voters=voters)
         self.peers = self.identity.peers
@@ -335,9 +338,14 @@ class Replica:
 
     def _addresses_of(self, to: Voter) -> tuple[VoterEndpoint, ...]:
         """Return a voter's endpoints, followed by those of the settings that differ."""
-        others = (one for voter in self.identity.fallbacks if voter.id == to.id for one in voter.endpoints)
-        known = [(one.host, one.port) for one in to.endpoints]
-        return (*to.endpoints, *(one for one in others if (one.host, one.port) not in known))
+        known = {(one.host, one.port) for one in to.endpoints}
+        others = tuple(
+            one
+            for voter in self.identity.fallbacks
+            for one in voter.endpoints
+            if voter.id == to.id and (one.host, one.port) not in known
+        )
+        return to.endpoints + others
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
         """Fetch the entries after our log's end from a voter."""

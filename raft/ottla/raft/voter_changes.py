@@ -34,6 +34,8 @@ CAUGHT_UP_AGE_MS_MAX = 3_600_000
 """Time in ms since the last fetch after which a replica no longer counts as caught up (Kafka's
 value)."""
 
+NO_KEY = "The id and the directory id of the voter are required."
+
 
 @dataclass(slots=True)
 class _Change:
@@ -101,7 +103,7 @@ class VoterChanges:
         if voter.id in voters:
             return (
                 ErrorCode.DUPLICATE_VOTER,
-                f"The voter id for {_name(voter)} is already part of the set of voters {voters.ids}.",
+                f"The id of {_name(voter)} is already in the set of voters {voters.ids}.",
             )
         if len(voters) >= VOTERS_MAX:
             return ErrorCode.INVALID_REQUEST, f"A quorum has at most {VOTERS_MAX} voters."
@@ -118,7 +120,10 @@ class VoterChanges:
     ) -> tuple[ErrorCode, str] | None:
         key, voters = request.voter_key, replica.identity.voters
         if key.id < 0 or key.directory_id == ZERO_UUID:
-            return ErrorCode.INVALID_REQUEST, "The id and the directory id of the voter are required."
+            return (
+                ErrorCode.INVALID_REQUEST,
+                "The id and the directory id of the voter are required.",
+            )
         wait = self._reason_to_wait(replica)
         if wait is not None:
             return ErrorCode.REQUEST_TIMED_OUT, wait
@@ -259,9 +264,7 @@ class VoterChanges:
         if self._reason_to_wait(replica) is None:
             self._append(replica, None, identity.voters.with_voter(own_entry(replica)), now_ms)
 
-    def _append(
-        self, replica: Replica, token: int | None, voters: VoterSet, now_ms: int
-    ) -> None:
+    def _append(self, replica: Replica, token: int | None, voters: VoterSet, now_ms: int) -> None:
         assert not replica.is_log_changing
         replica.out.append.append(VotersAppend(leader_epoch=replica.epoch, voters=voters))
         replica.out.flush = True
@@ -313,9 +316,9 @@ def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
 def _fault_of(voter: Voter) -> str | None:
     """Return the reason why an entry of the voter set is incomplete, or None."""
     if voter.id < 0 or voter.directory_id == ZERO_UUID:
-        return "The id and the directory id of the voter are required."
+        return NO_KEY
     if not voter.endpoints:
-        return f"Add voter request didn't include the endpoint of the controller listener for {_name(voter)}."
+        return f"The request has no endpoint of the controller listener for {_name(voter)}."
     if any(not 0 < one.port < 1 << 16 or not one.host for one in voter.endpoints):
         return f"An endpoint of {_name(voter)} has no host or no port."
     return None

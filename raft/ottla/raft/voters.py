@@ -13,7 +13,6 @@ from uuid import UUID
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.values import frozen
 
-
 KRAFT_VERSION = 1
 """Feature level of kraft.version. Level 1 means that voters are identified by id and directory, and
 that voter sets are records of the log (KIP-853)."""

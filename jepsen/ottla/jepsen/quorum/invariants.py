@@ -88,8 +88,9 @@ class Invariants:
         "_committed_in",
         "_leaders_ends",
         "_lost_disk_count",
-        "_voters",
         "_replicas",
+        "_voters",
+        "_voters_in_use",
         "_written",
         "committed",
         "leaders",
@@ -104,6 +105,9 @@ class Invariants:
         self._lost_disk_count = 0
         self._voters: VoterSet | None = None
         """The last voter set that is committed."""
+        self._voters_in_use: VoterSet | None = None
+        """The set by whose majority a leader committed last. Its record need not be committed: two
+        consecutive sets always share a majority."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
         """By offset and epoch: the only entry that may be there, and the epoch of the entry before
         it."""
@@ -114,11 +118,16 @@ class Invariants:
     def watch(self, identity: QuorumIdentity, log: WatchedLog) -> None:
         """Check a replica from now on. If its id is already watched, the replica restarts with a
         new disk."""
-        if identity.node_id in self._replicas and self._replicas[identity.node_id].is_voter:
+        known = self._replicas.get(identity.node_id)
+        if known is not None and (known.is_voter or self._is_counted(known.identity.key)):
             self._lost_disk_count += 1
         if self._voters is None:
             self._voters = identity.voters
         self._replicas[identity.node_id] = _Replica(identity, log)
+
+    def _is_counted(self, key: ReplicaKey) -> bool:
+        sets = (self._voters, self._voters_in_use)
+        return any(voters is not None and voters.is_voter(key) for voters in sets)
 
     def forget_volatile(self, node_id: NodeId) -> None:
         """Reset the state that a crash loses: the replica's high watermark, its leadership, and the
@@ -158,12 +167,14 @@ class Invariants:
         end_offset = log.end_offset
         if end_offset != replica.matched_end or effects.append:
             self._check_log_matching(replica, log)
+        # A leader that was removed resigns in the step that commits its removal.
+        is_leaders_step = core.is_leader or replica.was_leader
         if core.is_leader:
             self._check_leader(replica, core, log, effects)
         else:
             replica.was_leader = False
         if core.high_watermark != replica.high_watermark:
-            self._check_committed(replica, core, log)
+            self._check_committed(replica, core, log, is_leaders_step)
         start_offset = log.start_offset
         if start_offset > 0:
             earliest = log.earliest_snapshot_id
@@ -175,7 +186,8 @@ class Invariants:
 
     def check_end(self) -> None:
         """Check the final state: AckedValueNotLost, and ConsistentCommittedData again."""
-        assert self._voters is not None
+        voters = self._voters_in_use or self._voters
+        assert voters is not None
         for offset, entry in enumerate(self.committed):
             holder_count = self._lost_disk_count
             for replica in self._replicas.values():
@@ -187,8 +199,8 @@ class Invariants:
                 )
                 is_durable = offset < replica.log.flushed_offset
                 is_held = replica.is_incomplete or (is_durable and found == entry)
-                holder_count += self._voters.is_voter(replica.identity.key) and is_held
-            assert holder_count >= self._voters.majority_count, (
+                holder_count += voters.is_voter(replica.identity.key) and is_held
+            assert holder_count >= voters.majority_count, (
                 f"AckedValueNotLost: {holder_count} voters hold {entry} at {offset}"
             )
 
@@ -296,14 +308,16 @@ class Invariants:
             before = entry
         replica.matched_end = end_offset
 
-    def _check_committed(self, replica: _Replica, core: QuorumCore, log: WatchedLog) -> None:
+    def _check_committed(
+        self, replica: _Replica, core: QuorumCore, log: WatchedLog, is_leaders: bool
+    ) -> None:
         node_id, before, now = replica.identity.node_id, replica.high_watermark, core.high_watermark
         assert now >= before, f"MonotonicHighWatermark: {node_id} went {before} -> {now}"
         assert now <= log.end_offset, (
             f"MajorityReachedHighWatermark: {node_id} commits {now}, its log ends at "
             f"{log.end_offset}"
         )
-        if core.is_leader:
+        if is_leaders:
             self._check_majority(replica, now)
         for offset in range(before, now):
             entry = log.entry(offset)
@@ -319,7 +333,7 @@ class Invariants:
         replica.high_watermark = now
 
     def _check_majority(self, leader: _Replica, high_watermark: Offset) -> None:
-        voters = leader.identity.voters
+        voters = self._voters_in_use = leader.identity.voters
         if len(self._replicas) < voters.majority_count:
             return  # a test sends the others' messages
         last = leader.log.entry(high_watermark - 1)

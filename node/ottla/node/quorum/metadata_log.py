@@ -10,7 +10,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, KIB, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
@@ -25,17 +25,19 @@ from ottla.node.quorum_files.checkpoint_file import (
 from ottla.node.quorum_files.log_check import check_epochs, cut_false_batches
 from ottla.node.quorum_files.snapshot_check import SOUND, SnapshotCheck
 from ottla.raft import election_state, snapshot
-from ottla.raft.control_records import leader_change_batch
+from ottla.raft.control_records import leader_change_batch, voter_sets_in, voters_batch
 from ottla.raft.effects import (
     Append,
     FollowerAppend,
     LeaderAppend,
     LeaderChangeAppend,
     SnapshotChunk,
+    VotersAppend,
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.voter_checkpoint import VoterVerdict, check_files
+from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voters import VoterSet
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk.disk_errors import is_disk_full
@@ -43,7 +45,7 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile
 from ottla.storage.log.log import Log, open_log
 from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
-from ottla.wire.batch import parse_header
+from ottla.wire.batch import batches, parse_header
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,6 +61,10 @@ NO_ROOM_TO_VOTE = (
     "there is no room to store votes and epochs: this node sends no responses until there is"
 )
 NO_ROOM_FOR_SNAPSHOT = "there is no room for the leader's snapshot: this node waits until there is"
+
+VOTERS_SCAN_BYTES = 1 << 20
+"""Bytes of the log that are read at once to find voter sets at the start.  With more, other tasks
+wait longer."""
 
 OPENING_BYTES = 256 * KIB
 """Bytes that are freed from the reserve to open the log on a full disk, because opening rewrites
@@ -155,8 +161,7 @@ class MetadataLog:
         """The promises of a voter.  None for an observer."""
         self.found: VoterVerdict | None = None
         """Verdict on the files of a voter at its start.  None for an observer."""
-        self.voters: VoterSet | None = None
-        """Voters in the latest snapshot.  The next snapshot must contain them, too."""
+        self._history = VoterHistory()
 
     async def recover(self) -> None:
         """Complete an operation that a crash interrupted, so that the log and the snapshots
@@ -170,8 +175,7 @@ class MetadataLog:
         # The crash happened after the log was truncated and before these snapshots were deleted.
         useless = [one for one in self._snapshots.ids if one.offset < self.start_offset]
         await self._snapshots.remove(useless)
-        if latest is not None:
-            await self._learn_voters(latest)
+        await self._learn_voters(latest)
         await self._log.flush()
 
     async def _drop_log_after_gap(self, snapshot_end: Offset) -> None:
@@ -247,6 +251,20 @@ class MetadataLog:
         """Id of the earliest complete snapshot."""
         return self._snapshots.earliest_id
 
+    @property
+    def voters(self) -> VoterSet | None:
+        """Last voter set in the log or its snapshot, committed or not."""
+        return self._history.latest
+
+    @property
+    def voters_offset(self) -> Offset:
+        """Offset of the record with `voters`, or NO_OFFSET."""
+        return self._history.latest_offset
+
+    def voters_at(self, end_offset: Offset) -> VoterSet | None:
+        """Return the voter set that a snapshot up to `end_offset` must contain."""
+        return self._history.at(end_offset)
+
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot's file in bytes, or None if there is no such file."""
         return self._snapshots.size_bytes(snapshot_id)
@@ -285,6 +303,11 @@ class MetadataLog:
             case LeaderChangeAppend():
                 batch = leader_change_batch(append, timestamp_ms=self._clock.wall_ms())
                 self._append_as_leader(memoryview(batch), append.leader_epoch)
+            case VotersAppend():
+                batch = voters_batch(append, timestamp_ms=self._clock.wall_ms())
+                offset = self.end_offset
+                self._append_as_leader(memoryview(batch), append.leader_epoch)
+                self._history.add([(offset, append.voters)])
             case FollowerAppend():
                 self._append_as_follower(_view(append.records), append.epoch_max)
 
@@ -292,6 +315,7 @@ class MetadataLog:
         """Truncate the log to an offset.  Only uncommitted records are removed."""
         await self._promise_at_most(self._log.high_watermark)
         await self._log.truncate_to(offset)
+        self._history.truncate_to(offset)
         self._note_flushed()
 
     async def flush(self) -> Offset:
@@ -565,8 +589,23 @@ class MetadataLog:
         await self._log.truncate_fully_and_start_at(snapshot_id.offset)
         await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 
-    async def _learn_voters(self, snapshot_id: OffsetAndEpoch) -> None:
-        self.voters = snapshot.voters_of(await self.read_whole_snapshot(snapshot_id))
+    async def _learn_voters(self, snapshot_id: OffsetAndEpoch | None) -> None:
+        """Read the voter sets of the latest snapshot and of all records after it."""
+        if snapshot_id is None:
+            self._history.start_with(None)
+        else:
+            data = await self.read_whole_snapshot(snapshot_id)
+            self._history.start_with(snapshot.voters_of(data))
+        offset = self.start_offset if snapshot_id is None else snapshot_id.offset
+        offset = Offset(max(offset, self.start_offset))
+        while offset < self.end_offset:
+            records = await self.read(
+                offset, end_offset=self.end_offset, bytes_max=VOTERS_SCAN_BYTES
+            )
+            self._history.add(
+                one for one in voter_sets_in(records) if one[0] > self._history.latest_offset
+            )
+            offset = max(header.end_offset for _, header in batches(records))
 
     def _append_as_leader(self, records: memoryview, epoch: Epoch) -> None:
         now_ms = self._clock.wall_ms()
@@ -577,11 +616,13 @@ class MetadataLog:
     def _append_as_follower(self, records: memoryview, epoch_max: Epoch) -> None:
         try:
             check_epochs(records, self.last_epoch, epoch_max)
+            sets = voter_sets_in(records)
             self._log.append_as_follower(records, now_ms=self._clock.wall_ms())
-        except RefusedError as refusal:
-            if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
+            self._history.add(sets)
+        except (RefusedError, CorruptDataError) as error:
+            if isinstance(error, RefusedError) and error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
-            _LOGGER.warning("metadata log: the leader's batches came damaged: %s", refusal.message)
+            _LOGGER.warning("metadata log: the leader's batches came damaged: %s", error)
 
 
 def _is_disk_full_error(error: OSError | RefusedError) -> bool:
@@ -591,7 +632,9 @@ def _is_disk_full_error(error: OSError | RefusedError) -> bool:
 
 
 def _size_of(append: Append) -> int:
-    return 0 if isinstance(append, LeaderChangeAppend) else len(_view(append.records))
+    if isinstance(append, LeaderAppend | FollowerAppend):
+        return len(_view(append.records))
+    return 0
 
 
 def whole_batches_bytes(data: bytes) -> int:

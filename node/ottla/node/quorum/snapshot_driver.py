@@ -64,7 +64,7 @@ class SnapshotWriter:
         file = SnapshotFile(
             id=provenance.end,
             last_contained_timestamp_ms=provenance.timestamp_ms,
-            voters=self._log.voters,
+            voters=self._log.voters_at(provenance.end.offset),
         )
         await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))
 

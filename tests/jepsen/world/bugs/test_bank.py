@@ -27,6 +27,9 @@ QUICK = [
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
+    "members-snapshot-old": 900,
+    "members-removed-joins": 420,
+    "members-id-is-enough": 480,
     "raft-vote-forgotten": 1175,
     "raft-vote-by-length": 207,
     "raft-epoch-of-log": 152,

@@ -5,11 +5,15 @@ from typing import Any
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.raft_disk import DamagedRaftWalk, DiskRaftWalk
+from ottla.jepsen.world.walk.raft_membership import MembershipRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 from tests.jepsen.search_length import length
 
 SCHEDULE_COUNT = length(300, 1_500)
 FORGED_COUNT = length(60, 200)
+MEMBERSHIP_COUNT = length(300, 10_000)
+RARE_COUNT = 5_000
+"""Number of schedules in which every rare state of changing voters is met."""
 DISK_SCHEDULE_COUNT = length(100, 200)
 DAMAGED_COUNT = length(40, 200)
 JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
@@ -24,6 +28,20 @@ def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: A
     assert totals.figures["elections"] > SCHEDULE_COUNT
     assert totals.figures["commits"] > SCHEDULE_COUNT
     assert totals.figures["power cuts"] > SCHEDULE_COUNT
+
+
+def test_no_schedule_of_changing_voters_breaks_an_invariant(explored: Any) -> None:
+    job = Job(engine="walk", subject=MembershipRaftWalk.subject, budget=MembershipRaftWalk.budget)
+    tally = run_batch(job, 0, MEMBERSHIP_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.rare["a voter is added"] > MEMBERSHIP_COUNT // 50
+    assert tally.rare["a voter is removed"] > MEMBERSHIP_COUNT // 10
+    assert tally.rare["a voter set is truncated"] > 0
+    assert tally.rare["a voter joins by itself"] > 0
+    if MEMBERSHIP_COUNT >= RARE_COUNT:
+        assert tally.missed(MembershipRaftWalk.required) == []
 
 
 def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:

@@ -7,6 +7,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 DOMAINS: tuple[str, ...] = (
     "raft_bugs",
+    "membership_bugs",
     "forgery_bugs",
     "metadata_log_bugs",
     "voter_bugs",

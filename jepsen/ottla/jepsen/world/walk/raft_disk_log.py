@@ -27,7 +27,7 @@ from ottla.raft.messages import Records
 from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict
-from ottla.raft.voters import QuorumIdentity
+from ottla.raft.voters import QuorumIdentity, VoterSet
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
 from ottla.wire.batch_builder import BatchBuilder
@@ -144,6 +144,16 @@ class DiskLog:
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
         """Oldest intact snapshot that is still kept."""
         return self._log.earliest_snapshot_id
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """Last voter set in the log or its snapshot."""
+        return self._log.voters
+
+    @property
+    def voters_offset(self) -> Offset:
+        """Offset of the record with the last voter set, or NO_OFFSET."""
+        return self._log.voters_offset
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """Return the largest epoch in the log that is not above `epoch`, and its end offset."""

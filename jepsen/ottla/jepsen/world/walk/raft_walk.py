@@ -155,19 +155,18 @@ class ForgedRaftWalk(RaftWalk):
 class WalkedQuorum:
     """One quorum, and the adversary that chooses its events from one seed."""
 
+    voter_counts: tuple[int, ...] = VOTER_COUNTS
+
     def __init__(self, chance: Chance, *, has_forger: bool = False) -> None:
         self.chance = chance
         self.trace = Trace()
         self.rare = RareStates()
         self.figures = {"power cuts": 0, "black-outs": 0, "proposals": 0}
         self.invariants = Invariants()
-        self.voter_count = VOTER_COUNTS[chance.below(len(VOTER_COUNTS))]
+        self.voter_count = self.voter_counts[chance.below(len(self.voter_counts))]
         self._rng = chance.stream("cores")
-        has_observer = chance.chance(0.1)
-        node_count = self.voter_count + has_observer
-        self.members = [
-            self.make_member(_identity(at + 1, self.voter_count)) for at in range(node_count)
-        ]
+        node_count = self.voter_count + self.observer_count()
+        self.members = [self.make_member(self.identity_of(at)) for at in range(node_count)]
         self._clocks = [0] * node_count
         self._wakes: list[int | None] = [None] * node_count
         self._packets: list[_Packet] = []
@@ -194,6 +193,14 @@ class WalkedQuorum:
         for at in range(node_count):
             self._start(at)
         self._actions = self._draw_actions()
+
+    def observer_count(self) -> int:
+        """Return the number of replicas that are no voters at the start."""
+        return int(self.chance.chance(0.1))
+
+    def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
+        """Return the identity of a replica, on its first disk or on another one."""
+        return _identity(at + 1, self.voter_count, is_wiped)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
         """Return a replica without any data."""
@@ -229,11 +236,12 @@ class WalkedQuorum:
             (self._resign, 1, False),
             (self._black_out, 1, False),
             (self._wipe, 1, False),
-            *self._forgeries(),
+            *self.more_actions(),
         )
         return drawn_actions(self.chance, rows)
 
-    def _forgeries(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+    def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        """Return the actions that only some walks have, in the form of `drawn_actions`."""
         if not self._has_forger:
             return ()
         return (
@@ -520,7 +528,7 @@ class WalkedQuorum:
         at = down[self.chance.below(len(down))]
         self._wiped.add(at)
         self.rare.sometimes("a wiped voter comes back")
-        whoami = _identity(at + 1, self.voter_count, is_wiped=True)
+        whoami = self.identity_of(at, is_wiped=True)
         member = self.make_member(whoami)
         member.flushes_at_once = False
         member.is_lied_to = self._has_forger
@@ -571,9 +579,8 @@ class WalkedQuorum:
         packets = self._packets
         self._wakes[at] = effects.next_wake_ms
         for token, response in answers:
-            if token in self._forged:
-                del self._forged[token]
-                self.rare.sometimes("a forged request is answered")
+            if token not in self._routes:
+                self.note_answer(token, response)
                 continue
             asked = self._routes.pop(token)
             packets.append(
@@ -600,6 +607,11 @@ class WalkedQuorum:
         if member.is_cut:
             self.rare.sometimes("power goes between two effects")
             self._stop(at)
+
+    def note_answer(self, token: int, response: Response) -> None:
+        """Record the response to a request that no replica has sent."""
+        del self._forged[token]
+        self.rare.sometimes("a forged request is answered")
 
     def _note_role(self, effects: Effects) -> None:
         change = effects.role_change

@@ -1,0 +1,159 @@
+"""Mutants of changes of the voter set: anomalies of KIP-853 and of the literature on
+reconfiguration.
+
+The sources of each are in the reference of Kafka's model (kraft_kip_853) and in Kafka's issues.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
+from ottla.model.ids import Offset
+from ottla.raft.leader import Leader
+from ottla.raft.progress import majority_value
+from ottla.raft.quorum import QuorumCore
+from ottla.raft.replica import Replica
+from ottla.raft.voter_changes import VoterChanges
+from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
+
+
+def _change_before_own_commit() -> Any:
+    """The bug of the raft dissertation's single-server changes: no entry of the own epoch is
+    committed."""
+
+    def reason(self: VoterChanges, replica: Replica) -> str | None:
+        if self._change is not None or replica.is_log_changing:
+            return "busy"
+        known = replica.log.voters_offset
+        is_own = known > self._epoch_start_offset
+        return "uncommitted" if is_own and known >= replica.high_watermark else None
+
+    return patched(VoterChanges, _reason_to_wait=reason)
+
+
+def _two_changes_at_once() -> Any:
+    def reason(self: VoterChanges, replica: Replica) -> str | None:
+        if replica.high_watermark <= self._epoch_start_offset or replica.is_log_changing:
+            return "busy"
+        return None
+
+    return patched(VoterChanges, _reason_to_wait=reason)
+
+
+def _truncation_keeps_the_set() -> Any:
+    return patched(VoterHistory, truncate_to=lambda self, end_offset: None)
+
+
+def _snapshot_forgets_the_set() -> Any:
+    def start_with(self: VoterHistory, voters: VoterSet | None) -> None:
+        self._sets.clear()
+
+    return patched(VoterHistory, start_with=start_with)
+
+
+def _removed_leader_counts_itself() -> Any:
+    def count(self: Leader, replica: Replica) -> None:
+        ends = [progress.end_offset for progress in self._voters.values()]
+        ends.append(replica.log.flushed_offset)
+        committed = Offset(majority_value(ends, replica.identity.voters.majority_count))
+        if committed > self.epoch_start_offset:
+            replica.raise_high_watermark(committed)
+
+    return patched(Leader, count_acknowledgements=count)
+
+
+@contextmanager
+def _observer_stands_for_election() -> Iterator[None]:
+    original = QuorumCore._on_voters_changed
+
+    def unchanged(self: QuorumCore, now_ms: int) -> None:
+        was_voter = self._replica.was_voter
+        original(self, now_ms)
+        self._replica.is_voter = self._replica.is_voter or was_voter
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(QuorumCore, _on_voters_changed=unchanged))
+        yield
+
+
+def _removed_joins_again() -> Any:
+    return patched(Replica, note_membership=lambda self: None)
+
+
+@contextmanager
+def _id_is_enough() -> Iterator[None]:
+    """Treat a controller with a new directory as the voter that has lost its disk."""
+
+    def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
+        return key.id in self
+
+    with patched(VoterSet, is_voter=is_voter):
+        yield
+
+
+def _unflushed_observer() -> Any:
+    """An observer that may become a voter acknowledges what it has not flushed."""
+    return patched(QuorumIdentity, keeps_votes=property(lambda identity: identity.is_voter))
+
+
+_row = partial(walk_mutant, subject="raft-membership")
+
+MUTANTS = (
+    _row(
+        "members-before-own-commit",
+        "a new leader changes the voters before an entry of its epoch is committed",
+        _change_before_own_commit,
+        20_000,
+    ),
+    _row(
+        "members-two-at-once",
+        "a leader changes the voters while the previous set is uncommitted",
+        _two_changes_at_once,
+        5_000,
+    ),
+    _row(
+        "members-not-reverted",
+        "a truncated voter set remains in force",
+        _truncation_keeps_the_set,
+        20_000,
+    ),
+    _row(
+        "members-snapshot-old",
+        "a snapshot from the leader does not replace the voter set",
+        _snapshot_forgets_the_set,
+        20_000,
+    ),
+    _row(
+        "members-leader-counts-itself",
+        "a leader that was removed counts its own log towards the majority",
+        _removed_leader_counts_itself,
+        20_000,
+    ),
+    _row(
+        "members-observer-campaigns",
+        "a voter that was removed stands for election",
+        _observer_stands_for_election,
+        20_000,
+    ),
+    _row(
+        "members-removed-joins",
+        "a controller that was removed joins by itself again",
+        _removed_joins_again,
+        20_000,
+    ),
+    _row(
+        "members-id-is-enough",
+        "a voter is known by its id alone, whatever its directory",
+        _id_is_enough,
+        20_000,
+    ),
+    _row(
+        "members-unflushed-observer",
+        "a controller that is no voter yet acknowledges unflushed entries, and becomes one",
+        _unflushed_observer,
+        20_000,
+    ),
+)
