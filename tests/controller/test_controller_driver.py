@@ -40,6 +40,7 @@ from ottla.node.address_probe import Probe, probe_nothing
 from ottla.node.quorum.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumProgress
+from ottla.raft.voters import QuorumIdentity
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import guarded
 from ottla.wire.apis import response_class
@@ -93,6 +94,7 @@ def records_of(batch: bytes) -> tuple[Record, ...]:
 class PlayedQuorum:
     """A log in memory that commits appended records at once, unless it has lost its majority."""
 
+    identity: QuorumIdentity = IDENTITY
     batches: list[tuple[Record, ...]] = field(default_factory=list)
     has_majority: bool = True
     append_takes_s: float = 0

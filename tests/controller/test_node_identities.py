@@ -74,7 +74,7 @@ def is_admitted(
     authorizer: StandardAuthorizer | None = None,
 ) -> bool:
     try:
-        NodeIdentities(VOTERS, lambda: image, authorizer).admit(path, request, caller)
+        NodeIdentities(lambda: VOTERS, lambda: image, authorizer).admit(path, request, caller)
     except RefusedError as refusal:
         assert refusal.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return False

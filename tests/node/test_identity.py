@@ -138,7 +138,7 @@ async def test_a_directory_is_formatted_only_once(tmp_path: Path) -> None:
         )
 
 
-async def test_voters_come_from_the_snapshot_and_their_addresses_from_the_settings(
+async def test_addresses_of_voters_come_from_the_snapshot_before_the_settings(
     tmp_path: Path,
 ) -> None:
     directory_id = RealRng().uuid()
@@ -157,9 +157,37 @@ async def test_voters_come_from_the_snapshot_and_their_addresses_from_the_settin
     )
     properties = await read_meta_properties(RealDisk(), str(tmp_path))
     assert properties is not None
-    identity = await quorum_identity(RealDisk(), str(tmp_path), properties, [LONE])
+    identity = await quorum_identity(
+        RealDisk(), str(tmp_path), properties, [LONE], is_controller=True
+    )
+    in_settings = (VoterEndpoint("CONTROLLER", "host", 9093),)
     assert identity.is_voter
-    assert identity.voters.endpoints_of(NodeId(101)) == (VoterEndpoint("CONTROLLER", "host", 9093),)
+    assert identity.voters.endpoints_of(NodeId(101)) == stored.endpoints
+    assert [voter.endpoints for voter in identity.fallbacks] == [in_settings]
+    assert identity.endpoints == in_settings
+
+
+async def test_a_controller_that_joins_knows_no_voters_but_whom_to_ask(tmp_path: Path) -> None:
+    await format_directories(
+        RealDisk(),
+        {str(tmp_path): MINE},
+        cluster_id=CLUSTER_ID,
+        node_id=NodeId(101),
+        metadata_log_dir=str(tmp_path),
+        is_joining=True,
+    )
+    peer = ConfiguredVoter(NodeId(102), "other", 9094)
+    known = await prepare_controller_directory(
+        RealDisk(), config_of(tmp_path, LONE, peer), RealRng(), wall_ms=7
+    )
+
+    identity = await quorum_identity(
+        RealDisk(), str(tmp_path), known, [LONE, peer], is_controller=True
+    )
+
+    assert len(identity.voters) == 0
+    assert not identity.is_voter
+    assert [voter.id for voter in identity.bootstrap] == [102]
 
 
 async def test_a_voter_whose_disk_was_wiped_is_an_observer(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class TestAdd:
 
         assert leader.high_watermark == committed
 
-    def test_one_that_was_never_seen_is_told_to_wait(self) -> None:
+    def test_one_that_was_never_seen_has_to_wait(self) -> None:
         response = change(quorum(1, 2, 3), adding(4))
 
         assert response.error is ErrorCode.REQUEST_TIMED_OUT

@@ -59,7 +59,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionBounds
 from ottla.node.quorum.quorum_driver import QuorumMember
-from ottla.rpc.controller_client import ControllerClient
+from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.manager.log_manager_driver import LogManager
@@ -103,7 +103,10 @@ class Broker:
         self._rng = rng
         self.parts = PartRegistry(clock)
         self.controller = ControllerClient(
-            rpc, config.controller_quorum_voters, lambda: member.leader_id
+            rpc,
+            config.controller_quorum_voters,
+            lambda: member.leader_id,
+            lambda: addresses_of(member.identity.voters),
         )
         self.lifecycle = LifecycleDriver(
             lifecycle,

@@ -161,7 +161,7 @@ class Controller:
                 self._config,
                 self.sessions,
                 request,
-                identity=self._identity,
+                identity=self._member.identity,
                 next_offset=next_offset,
                 now_ms=self.session_time_ms(),
             ),
@@ -483,7 +483,7 @@ class Controller:
             raise not_controller()
         return quorum_status(
             description,
-            self._identity.voters,
+            self._member.identity.voters,
             problems=(*self._member.disk_problems, *self._member.problems),
             warnings=self._member.disk_warnings,
             now_ms=self._clock.monotonic_ms(),

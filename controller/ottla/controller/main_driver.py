@@ -85,7 +85,12 @@ async def serve_controller(
                 disk, config, seams.rng, wall_ms=seams.clock.wall_ms()
             )
             identity = await quorum_identity(
-                disk, directory, properties, config.controller_quorum_voters
+                disk,
+                directory,
+                properties,
+                config.controller_quorum_voters,
+                is_controller=True,
+                joins_automatically=config.quorum_auto_join_enable,
             )
             await _serve(seams, disk, config, identity, ready, is_stopping, errors, opened)
         finally:
@@ -148,7 +153,9 @@ async def _serve(
             errors,
         )
         identities = NodeIdentities(
-            identity.voters, lambda: controller.known_image, make_authorizer(config, clock)
+            lambda: member.identity.voters,
+            lambda: controller.known_image,
+            make_authorizer(config, clock),
         )
         for listener in config.listeners:
             tls = config.tls.get(listener.name)
@@ -156,7 +163,7 @@ async def _serve(
             await rpc.serve(listener.host, listener.port, admitted(handlers, admit), tls=tls)
             if tls is None:
                 warn_of_plaintext(listener)
-        if not identity.peers:
+        if member.identity.is_alone:
             await controller.wait_active()
         ready()
         await is_stopping.wait()

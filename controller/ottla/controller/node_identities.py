@@ -63,7 +63,7 @@ class NodeIdentities:
 
     def __init__(
         self,
-        voters: VoterSet,
+        voters: Callable[[], VoterSet],
         image: Callable[[], MetadataImage],
         authorizer: StandardAuthorizer | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class NodeIdentities:
                 named = ", ".join(map(str, sorted(caller.node_ids)))
                 raise _refused(f"{caller.principal} is node {named}, not node {node_id}")
             return
-        voter = self._voters.get(node_id)
+        voter = self._voters().get(node_id)
         if voter is not None:
             if not any(caller.speaks_for_host(one.host) for one in voter.endpoints):
                 raise _refused(

@@ -7,10 +7,16 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import Epoch, Offset
 from ottla.raft.progress import QuorumProgress
+from ottla.raft.voters import QuorumIdentity
 
 
 class Quorum(Protocol):
     """A replicated log with majority commit, and the image of its committed records."""
+
+    @property
+    def identity(self) -> QuorumIdentity:
+        """Identity of this node, with the latest voter set of its log."""
+        ...
 
     @property
     def image(self) -> MetadataImage:
@@ -19,7 +25,8 @@ class Quorum(Protocol):
 
     @property
     def end_offset(self) -> Offset:
-        """End offset of the log. While this node leads, only `append` changes it."""
+        """End offset of the log. While this node leads, only `append` and changes of the voters
+        change it."""
         ...
 
     @property

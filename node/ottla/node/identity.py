@@ -14,7 +14,7 @@ from ottla.metadata.image import EMPTY
 from ottla.metadata.records import Record
 from ottla.metadata.snapshot import records_of
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.model.ids import ZERO_UUID, NodeId, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
@@ -52,6 +52,7 @@ async def format_directories(
     node_id: NodeId,
     metadata_log_dir: str | None = None,
     initial_voters: VoterSet | None = None,
+    is_joining: bool = False,
     first_records: Sequence[Record] = (),
     wall_ms: int = 0,
 ) -> None:
@@ -59,14 +60,17 @@ async def format_directories(
 
     Raises ConfigError if a directory is already formatted.  If `initial_voters` is given, a
     bootstrap snapshot with these voters is written to the directory of the metadata log; every
-    controller must be formatted with the same voters.  `first_records` are metadata records of a
+    controller must be formatted with the same voters.  `is_joining` is True for a controller that
+    observes an existing quorum until it is added to the voters: its bootstrap snapshot has no
+    voters.  `first_records` are metadata records of a
     new cluster, in addition to its features.  The first active controller of the cluster writes the
     records of its own file to the metadata log.
     """
     for path in directories:
         if await read_meta_properties(disk, path) is not None:
             raise ConfigError("log.dirs", f"{path} is formatted already")
-    if initial_voters is not None:
+    is_controller = initial_voters is not None or is_joining
+    if is_controller:
         assert metadata_log_dir is not None
         assert metadata_log_dir in directories
         await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
@@ -84,7 +88,7 @@ async def format_directories(
             cluster_id=cluster_id,
             node_id=node_id,
             directory_id=directory_id,
-            has_voter_files=initial_voters is not None and path == metadata_log_dir,
+            has_voter_files=is_controller and path == metadata_log_dir,
         )
         await disk.write_atomically(
             f"{path}/{META_PROPERTIES_FILE}", format_meta_properties(properties)
@@ -129,29 +133,31 @@ async def prepare_controller_directory(
         raise ConfigError(
             "node.id", f"is {config.node_id}, but {directory} belongs to node {known.node_id}"
         )
-    _check_may_vote(directory, known, await _stored_voters(disk, directory))
-    return known
-
-
-def _check_may_vote(directory: str, known: MetaProperties, voters: VoterSet | None) -> None:
-    """Raise ConfigError if a voter's directory is not the one that was formatted for it.
-
-    Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
-    voters that lost their disks could outvote the voter that has the committed records.
-    """
-    if voters is None and known.has_voter_files:
-        return  # formatted as a voter: only the snapshot with the voters is lost or damaged
-    if voters is None:
+    snapshot_id, voters = await _stored_voters(disk, directory)
+    if voters is None and not known.has_voter_files:
         raise ConfigError(
             "metadata.log.dir",
             f"{directory} has lost the snapshot that names the voters; {BRING_BACK}",
         )
+    if voters is not None and snapshot_id == snapshot.BOOTSTRAP_ID:
+        _check_formatted_for(directory, known, voters)
+    return known
+
+
+def _check_formatted_for(directory: str, known: MetaProperties, voters: VoterSet) -> None:
+    """Raise ConfigError if a voter's directory is not the one that was formatted for it.
+
+    Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
+    voters that lost their disks could outvote the voter that has the committed records.  Later
+    snapshots name the voters of their time: a controller that is not among them observes.
+    """
     voter = voters.get(known.node_id)
     if voter is None:
         raise ConfigError(
             "node.id",
             f"is {known.node_id}, but {directory} was formatted for the controllers"
-            f" {', '.join(map(str, voters.ids))}; give this node one of these ids",
+            f" {', '.join(map(str, voters.ids))}; give this node one of these ids, or format the"
+            " directory of a controller that joins them with --no-initial-controllers",
         )
     if known.directory_id is not None and not voter.is_key(
         ReplicaKey(known.node_id, known.directory_id)
@@ -192,7 +198,7 @@ async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wal
 
 
 async def _write_bootstrap_snapshot(
-    disk: Disk, metadata_log_dir: str, voters: VoterSet, wall_ms: int
+    disk: Disk, metadata_log_dir: str, voters: VoterSet | None, wall_ms: int
 ) -> None:
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     await disk.makedirs(directory)
@@ -223,39 +229,50 @@ async def quorum_identity(
     metadata_log_dir: str,
     properties: MetaProperties,
     configured: Sequence[ConfiguredVoter],
+    *,
+    is_controller: bool = False,
+    joins_automatically: bool = False,
 ) -> QuorumIdentity:
-    """Return the identity of this node in the quorum, and the voters.
+    """Return the identity of this node in the quorum, and the voters at its start.
 
-    The voters are read from the latest readable snapshot, or else from the settings.  If the
-    settings list a voter, its addresses are those in the settings, because machines may move.
+    The voters are read from the latest readable snapshot, or else from the settings. A controller
+    that was formatted without voters knows none: it finds the leader by the settings, and reads
+    the voters from the log. The addresses in the settings are tried after those in the log.
     """
-    addresses = {voter.id: _endpoints(voter) for voter in configured}
-    stored = await _stored_voters(disk, metadata_log_dir)
-    if stored is None:
-        voters = tuple(Voter(id=id_, endpoints=found) for id_, found in addresses.items())
-    else:
-        voters = tuple(
-            Voter(
-                id=voter.id,
-                directory_id=voter.directory_id,
-                endpoints=addresses.get(voter.id, voter.endpoints),
-            )
-            for voter in stored
-        )
-    if not voters:
+    in_settings = tuple(Voter(id=one.id, endpoints=_endpoints(one)) for one in configured)
+    node_id = properties.node_id
+    snapshot_id, stored = await _stored_voters(disk, metadata_log_dir)
+    voters = stored
+    if voters is None and not in_settings:
         raise ConfigError("controller.quorum.voters", "is not set; name the controllers")
+    if voters is None:
+        is_joining = is_controller and snapshot_id is not None
+        voters = VoterSet(()) if is_joining else VoterSet(in_settings)
+    own = (voter.endpoints for voter in in_settings if voter.id == node_id)
     return QuorumIdentity(
-        node_id=properties.node_id,
+        node_id=node_id,
         directory_id=properties.directory_id or ZERO_UUID,
         cluster_id=properties.cluster_id,
-        voters=VoterSet(voters),
+        voters=voters,
+        is_controller=is_controller,
+        endpoints=next(own, ()) if is_controller else (),
+        bootstrap=tuple(one for one in in_settings if one.id != node_id and one.id not in voters),
+        fallbacks=in_settings,
+        joins_automatically=joins_automatically,
     )
 
 
-async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
+async def _stored_voters(
+    disk: Disk, metadata_log_dir: str
+) -> tuple[OffsetAndEpoch | None, VoterSet | None]:
+    """Return the latest readable snapshot that contains voters, and these voters.
+
+    If no readable snapshot contains voters, return the earliest one. Without any, return None.
+    """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    readable: OffsetAndEpoch | None = None
     if not disk.exists(directory):
-        return None
+        return None, None
     names = await disk.listdir(directory)
     found = [one for name in names if (one := snapshot.parse_name(name)) is not None]
     for each in sorted(found, reverse=True):
@@ -263,9 +280,10 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
         with suppress(CorruptDataError):  # A damaged snapshot is removed when the log is opened.
             # The voters are in the first batch, so damage behind it does not matter here.
             voters = snapshot.voters_of(data[: parse_header(data).size_bytes])
+            readable = each
             if voters is not None:
-                return voters
-    return None
+                return each, voters
+    return readable, None
 
 
 def _endpoints(voter: ConfiguredVoter) -> tuple[VoterEndpoint, ...]:

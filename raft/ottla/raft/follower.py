@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import FollowerAppend, OutgoingRequest, SnapshotChunk
-from ottla.raft.membership import Membership
 from ottla.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
@@ -19,6 +18,7 @@ from ottla.raft.messages import (
 )
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role, Standing
+from ottla.raft.voter_changes import VoterEntryUpkeep
 
 PATIENCE_JITTER_DIVISOR = 8
 """Divisor of the fetch timeout; the quotient limits the timeout's random extension. With less
@@ -51,8 +51,8 @@ class Follower:
         "_has_fetched",
         "_has_seen_end",
         "_leader_high_watermark",
-        "_membership",
         "_snapshot",
+        "_voter_entry",
         "leader_id",
     )
 
@@ -66,7 +66,7 @@ class Follower:
         self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
-        self._membership = Membership(now_ms)
+        self._voter_entry = VoterEntryUpkeep(now_ms)
         self._has_seen_end = False
         """True if this replica's log has once been identical to the leader's whole log."""
         self._snapshot: SnapshotFetch | None = None
@@ -149,7 +149,7 @@ class Follower:
                 # No BeginQuorumEpoch reaches an observer: it must search for a new leader.
                 replica.seek_leader(now_ms)
             return
-        change = self._membership.due_request(replica, now_ms) if self._has_fetched else None
+        change = self._voter_entry.due_request(replica, now_ms) if self._has_fetched else None
         if change is not None:
             replica.send(leader, change, now_ms)
             return

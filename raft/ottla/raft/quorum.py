@@ -494,7 +494,7 @@ class QuorumCore:
     @property
     def _is_alone(self) -> bool:
         """True for a quorum of one voter, which waits for no other voter."""
-        return len(self._replica.identity.voters) == 1
+        return self._replica.identity.is_alone
 
     def _first_role(self, now_ms: int) -> RoleState:
         """Return the role in which this replica starts, derived from the contents of its files."""

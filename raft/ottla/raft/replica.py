@@ -338,14 +338,11 @@ class Replica:
 
     def _addresses_of(self, to: Voter) -> tuple[VoterEndpoint, ...]:
         """Return a voter's endpoints, followed by those of the settings that differ."""
-        known = {(one.host, one.port) for one in to.endpoints}
-        others = tuple(
-            one
-            for voter in self.identity.fallbacks
-            for one in voter.endpoints
-            if voter.id == to.id and (one.host, one.port) not in known
-        )
-        return to.endpoints + others
+        found = list(to.endpoints)
+        for voter in (*self.identity.fallbacks, *self._initial_voters):
+            if voter.id == to.id:
+                found += (one for one in voter.endpoints if not _has_address(found, one))
+        return tuple(found)
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
         """Fetch the entries after our log's end from a voter."""
@@ -387,3 +384,8 @@ class Replica:
         free = [each for each in contacts if self.is_free(each.id, now_ms)]
         if free and not self.requests.in_flight_count:
             self.send_fetch(free[self.rng.below(len(free))], now_ms, wait_ms_max=0)
+
+
+def _has_address(endpoints: list[VoterEndpoint], wanted: VoterEndpoint) -> bool:
+    """Return whether one of the endpoints has the host and port of another one."""
+    return any((one.host, one.port) == (wanted.host, wanted.port) for one in endpoints)

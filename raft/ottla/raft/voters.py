@@ -142,8 +142,8 @@ class QuorumIdentity:
     """Endpoints of this controller in its settings. If the voter set has others, the controller
     sends UpdateVoter. Empty if the settings have none."""
     bootstrap: tuple[Voter, ...] = ()
-    """Addresses of `controller.quorum.bootstrap.servers`, from which the leader is found. Their ids
-    are negative, because the ids of these nodes are unknown."""
+    """Controllers of the settings that are not among `voters`. The leader is found from them,
+    too."""
     fallbacks: tuple[Voter, ...] = ()
     """Addresses of `controller.quorum.voters`. They are tried if the endpoints in the log do not
     answer, since machines may move."""
@@ -164,6 +164,11 @@ class QuorumIdentity:
     def peers(self) -> tuple[Voter, ...]:
         """Return the voters that are other nodes."""
         return tuple(voter for voter in self.voters if voter.id != self.node_id)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if this replica is the only voter."""
+        return self.is_voter and len(self.voters) == 1
 
     @property
     def keeps_votes(self) -> bool:

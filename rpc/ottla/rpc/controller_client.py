@@ -10,7 +10,7 @@ does not respond.  It is not repeated if the connection broke during the call.  
 is sent to at most one more controller.  Its client gets an error that leaves the outcome open.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -18,6 +18,7 @@ import trio
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.voters import VoterSet
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import Request, Response, RpcMethod
 from ottla.rpc.quorum_codec import error_code_of
@@ -57,6 +58,15 @@ class VoterAddress(Protocol):
         ...
 
 
+def addresses_of(voters: VoterSet) -> dict[NodeId, str]:
+    """Return the address of each voter that has an endpoint, by id."""
+    return {
+        voter.id: join_address(voter.endpoints[0].host, voter.endpoints[0].port)
+        for voter in voters
+        if voter.endpoints
+    }
+
+
 class ControllerClient:
     """Client of the active controller.  All methods raise RefusedError with the error code of the
     response."""
@@ -66,10 +76,12 @@ class ControllerClient:
         runtime: Rpc,
         voters: Sequence[VoterAddress],
         leader_id: Callable[[], NodeId | None],
+        quorum_addresses: Callable[[], Mapping[NodeId, str]] = dict,
     ) -> None:
         assert voters
         self._runtime = runtime
-        self._addresses = {voter.id: join_address(voter.host, voter.port) for voter in voters}
+        self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
+        self._quorum_addresses = quorum_addresses
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -84,6 +96,11 @@ class ControllerClient:
     ) -> pb.HeartbeatResponse:
         """Report that this broker is alive.  The response reports whether it is unfenced."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
+
+    @property
+    def _addresses(self) -> dict[NodeId, str]:
+        """Addresses of the voters in the log, and of the others in the settings."""
+        return {**self._configured, **self._quorum_addresses()}
 
     @property
     def leader_id(self) -> NodeId | None:
@@ -209,12 +226,13 @@ class ControllerClient:
     def _next_node(self, tried: set[NodeId]) -> NodeId:
         """Return the node to call next: the known leader, else the last node that responded, else
         each voter in turn."""
+        addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
-            if node_id in self._addresses and node_id not in tried:
+            if node_id in addresses and node_id not in tried:
                 return node_id
-        if tried.issuperset(self._addresses):
+        if tried.issuperset(addresses):
             tried.clear()
-        return next(node_id for node_id in self._addresses if node_id not in tried)
+        return next(node_id for node_id in addresses if node_id not in tried)
 
 
 UNANSWERED_MAX = 2

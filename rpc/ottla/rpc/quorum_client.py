@@ -13,25 +13,43 @@ from ottla.rpc.method import MethodHandler
 from ottla.rpc.quorum_codec import QUORUM_METHODS, QuorumMethod
 from ottla.rpc.rpc_seam import Rpc, join_address
 
+MEMBERS_MAX = 1_000
+"""Maximum number of members whose working endpoint is remembered."""
+
 
 class QuorumClient:
     """Sends raft's requests to the endpoints of other quorum members."""
 
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
+        self._working: dict[tuple[VoterEndpoint, ...], int] = {}
+        """For members with several endpoints, the index of the one to try next."""
 
     async def ask(
         self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
     ) -> Response:
-        """Send a request to the first of a member's endpoints, and return the response. Raises
-        RefusedError if there is no endpoint or no response."""
+        """Send a request to one of a member's endpoints, and return the response. Raises
+        RefusedError if there is no endpoint or no response.
+
+        The endpoint that answered last is used again. After a failure, the next request uses the
+        next endpoint.
+        """
         if not endpoints:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "no address is known")
         method = QUORUM_METHODS[type(request)]
-        channel = await self._runtime.channel(join_address(endpoints[0].host, endpoints[0].port))
-        answer = await channel.call(
-            method.method, method.write_request(request), deadline_ms=timeout_ms
-        )
+        known = tuple(endpoints)
+        at = self._working.get(known, 0)
+        channel = await self._runtime.channel(join_address(known[at].host, known[at].port))
+        try:
+            answer = await channel.call(
+                method.method, method.write_request(request), deadline_ms=timeout_ms
+            )
+        except RefusedError:
+            if len(known) > 1:
+                if len(self._working) >= MEMBERS_MAX:
+                    self._working.clear()
+                self._working[known] = (at + 1) % len(known)
+            raise
         response: Response = method.read_response(answer)
         return response
 

@@ -12,7 +12,7 @@ PEER = NodeId(2)
 
 @pytest.fixture
 def troubles() -> PeerTroubles:
-    return PeerTroubles(identity(1, (1, 2, 3)))
+    return PeerTroubles(lambda: identity(1, (1, 2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ class ControllerConfig:
         text="",
         doc="The controllers, as id@host:port each, including this one.",
     )
+    quorum_auto_join_enable: bool = setting(
+        False,
+        key="controller.quorum.auto.join.enable",
+        doc="Whether this controller adds itself to the voters. If a voter has its id and another "
+        "directory, it removes that voter first. A controller that was a voter once does not join "
+        "by itself again.",
+    )
     session_timeout_ms: int = setting(
         9_000,
         key="broker.session.timeout.ms",

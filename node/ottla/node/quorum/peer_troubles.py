@@ -6,6 +6,7 @@ member again.  Refusals and unreachable peers are logged at once and then once a
 every retry.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.model.errors import ErrorCode
@@ -31,8 +32,8 @@ class _Trouble:
 class PeerTroubles:
     """Problems of one quorum member with its peers, and when each of them was last logged."""
 
-    def __init__(self, identity: QuorumIdentity) -> None:
-        self._identity = identity
+    def __init__(self, identity: Callable[[], QuorumIdentity]) -> None:
+        self._identity_now = identity
         self._refusals: dict[NodeId, _Trouble] = {}
         self._silent_since_ms: dict[NodeId, int] = {}
         self._silence_said_ms: dict[NodeId, int] = {}
@@ -56,6 +57,10 @@ class PeerTroubles:
             return None
         self._refusals[node_id] = _Trouble(sentence, now_ms)
         return sentence
+
+    @property
+    def _identity(self) -> QuorumIdentity:
+        return self._identity_now()
 
     def on_silence(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
         """Process a request that got no response.  Returns a sentence to log, or None."""

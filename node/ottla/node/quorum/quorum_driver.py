@@ -67,6 +67,7 @@ from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.directories.free_space import OF_METADATA, FreeSpaceLevel
 from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.storage.disk.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
@@ -91,14 +92,12 @@ class QuorumMember:
         config: QuorumConfig,
         client: QuorumClient,
         troubles: PeerTroubles,
-        identity: QuorumIdentity,
         clock: Clock,
         nursery: trio.Nursery,
         free_space: FreeSpaceMonitor,
         probe: Probe,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        self.identity = identity
         self.free_space = free_space
         """Monitor of the free space on the disk of the metadata log."""
         self._log = log
@@ -123,6 +122,8 @@ class QuorumMember:
         self._leader_end_offset: Offset | None = None
         """Latest high watermark that the leader has sent.  None before the first."""
         self._active_epoch: Epoch | None = None
+        self._warned_of: str | None = None
+        """Last problem of `other_directory_problem` that was logged."""
         self._listeners: list[LeadershipListener] = []
         self.meter = QuorumMeter(clock.monotonic_ms())
         """Rates and latencies of the quorum in the last minute."""
@@ -139,6 +140,11 @@ class QuorumMember:
         )
 
     # --- state --------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> QuorumIdentity:
+        """Identity of this node, with the latest voter set of its log."""
+        return self._core.identity
 
     @property
     def image(self) -> MetadataImage:
@@ -188,7 +194,8 @@ class QuorumMember:
 
     @property
     def end_offset(self) -> Offset:
-        """End offset of the log.  While this node is the leader, only `append` changes it."""
+        """End offset of the log.  While this node is the leader, only `append` and changes of the
+        voters change it."""
         return self._log.end_offset
 
     @property
@@ -225,6 +232,9 @@ class QuorumMember:
     def problems(self) -> tuple[str, ...]:
         """Problems that prevent this node from participating in the quorum and that retries cannot
         resolve, one sentence each."""
+        other = other_directory_problem(self.identity)
+        if other is not None:
+            return (other, *self._problems)
         if self._core.standing is not Standing.FULL and self._log.promises is not None:
             return (self._does_not_vote(self._log.promises.checkpoint), *self._problems)
         return self._problems
@@ -441,13 +451,13 @@ class QuorumMember:
         leader_id, epoch = self._core.leader_id, self._core.epoch
         if not self.identity.is_voter or failed.to != leader_id or self._is_probing:
             return
-        at = failed.endpoints[0]
         self._is_probing = True
         try:
-            probed = await self._probe(at.host, at.port)
+            probed = [await self._probe(one.host, one.port) for one in failed.endpoints]
         finally:
             self._is_probing = False
-        if probed is ProbeResult.REFUSED:
+        at = failed.endpoints[0]
+        if set(probed) == {ProbeResult.REFUSED}:
             if self._gone != (leader_id, epoch):
                 self._gone = (leader_id, epoch)
                 _LOGGER.info(
@@ -536,7 +546,15 @@ class QuorumMember:
         self._settle_leadership()
         self._on_progress()
 
+    def _warn_of_other_directory(self) -> None:
+        """Log once that the voters have this controller's id with another directory."""
+        problem = other_directory_problem(self.identity)
+        if problem is not None and problem != self._warned_of:
+            _LOGGER.warning("%s", problem)
+        self._warned_of = problem
+
     def _on_applied(self) -> None:
+        self._warn_of_other_directory()
         self._settle_leadership()
         self._on_progress()
 
@@ -560,6 +578,20 @@ class QuorumMember:
         self._active_epoch = epoch
         for listener in self._listeners:
             listener(epoch)
+
+
+def other_directory_problem(identity: QuorumIdentity) -> str | None:
+    """Return a sentence if the voters have this controller's id with another directory, or
+    None."""
+    known = identity.voters.get(identity.node_id)
+    if not identity.is_controller or known is None or known.is_key(identity.key):
+        return None
+    lost, own = uuid_to_text(known.directory_id), uuid_to_text(identity.directory_id)
+    return (
+        f"controller {identity.node_id} follows without a vote: the voters have its id with the"
+        f" directory {lost}, and its own is {own}; bring its old directory back, or remove the old"
+        " voter and add this one (`ottla quorum remove`, `ottla quorum add`)"
+    )
 
 
 async def _raise(error: Exception) -> None:
@@ -602,8 +634,7 @@ async def open_quorum_member(
                 core=core,
                 config=config,
                 client=QuorumClient(rpc),
-                troubles=PeerTroubles(identity),
-                identity=identity,
+                troubles=PeerTroubles(lambda: core.identity),
                 clock=clock,
                 nursery=nursery,
                 free_space=free_space,

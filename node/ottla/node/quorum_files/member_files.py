@@ -27,12 +27,12 @@ async def open_files(
 
     Raises ConfigError if the only voter of a quorum is damaged.
     """
-    if not identity.is_voter:
+    if not identity.keeps_votes:
         return await open_observer_copy(disk, metadata_log_dir, config=config, clock=clock)
     properties = await read_meta_properties(disk, metadata_log_dir)
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     snapshots = await check_snapshots(disk, directory)
-    if snapshots.is_out_of_reach and not identity.peers:
+    if snapshots.is_out_of_reach and identity.is_alone:
         raise refused(directory, "; ".join(snapshots.losses(snapshots.base.offset)))
     await remove_damaged(disk, directory, snapshots)
     log = await open_metadata_log(disk, metadata_log_dir, config=config, clock=clock)

@@ -7,6 +7,7 @@ it lost.
 """
 
 import logging
+from dataclasses import replace
 
 from ottla.model import log_events
 from ottla.model.errors import ConfigError
@@ -38,7 +39,9 @@ async def open_voter(
     it has lost anything.
     """
     verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
-    if verdict.checkpoint.election.standing is not Standing.FULL and not identity.peers:
+    if log.voters is not None:
+        identity = replace(identity, voters=log.voters)
+    if verdict.checkpoint.election.standing is not Standing.FULL and identity.is_alone:
         raise refused(log.directory, damages_of(verdict))
     verdict = await log.open_as_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     election = verdict.checkpoint.election
