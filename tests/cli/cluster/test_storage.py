@@ -11,8 +11,11 @@ from ottla.cli.main import run
 from ottla.metadata.fold import apply_all
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId
 from ottla.model.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
 from ottla.node.identity import read_first_records
+from ottla.raft.snapshot import voters_of
+from ottla.raft.voters import VoterEndpoint
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
@@ -154,3 +157,46 @@ def test_a_loss_is_not_accepted_of_a_directory_that_is_not_formatted(
 
     assert run(["storage", "accept-loss", "--config", config]) == 1
     assert "is not formatted" in capsys.readouterr().err
+
+
+# Controllers that join, and single ones.
+
+
+def snapshot_of(directory: Path) -> bytes:
+    """Return the bootstrap snapshot in a formatted directory."""
+    return next(directory.rglob("*.checkpoint")).read_bytes()
+
+
+def test_a_controller_that_joins_has_no_voters(tmp_path: Path) -> None:
+    assert formatted(tmp_path, 104, "", "--no-initial-controllers") == 0
+
+    assert voters_of(snapshot_of(tmp_path)) is None
+
+
+def test_a_standalone_controller_is_the_only_voter(tmp_path: Path) -> None:
+    assert formatted(tmp_path, 102, "", "--standalone") == 0
+
+    voters = voters_of(snapshot_of(tmp_path))
+    assert voters is not None
+    assert voters.ids == (102,)
+    assert voters.endpoints_of(NodeId(102)) == (VoterEndpoint("CONTROLLER", "two", 9093),)
+
+
+@pytest.mark.parametrize(
+    ("initial", "more", "sentence"),
+    [
+        (LIST, ("--standalone",), "--standalone: cannot be combined with --initial-controllers"),
+        ("", ("-s", "-N"), "--no-initial-controllers: cannot be combined with --standalone"),
+        ("", (), "name the first voters of this cluster, or format with --standalone"),
+        ("", ("-N", "-S", "SCRAM-SHA-256=[name=a,password=b]"), "this controller joins one"),
+    ],
+)
+def test_flags_that_contradict_are_refused(
+    tmp_path: Path,
+    initial: str,
+    more: tuple[str, ...],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert formatted(tmp_path, 101, initial, *more) == 1
+    assert sentence in capsys.readouterr().err

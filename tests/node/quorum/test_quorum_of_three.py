@@ -95,6 +95,22 @@ class Quorum:
                 initial_voters=voters,
             )
 
+    async def format_joining(self, node_id: NodeId) -> Voter:
+        """Format a controller without voters, and return the entry under which it can be added."""
+        (port,) = free_ports(1)
+        self._configured += (ConfiguredVoter(node_id, "127.0.0.1", port),)
+        path, directory_id = self.path(node_id), RealRng().uuid()
+        await format_directories(
+            RealDisk(),
+            {path: directory_id},
+            cluster_id=CLUSTER_ID,
+            node_id=node_id,
+            metadata_log_dir=path,
+            is_joining=True,
+        )
+        endpoint = VoterEndpoint("CONTROLLER", "127.0.0.1", port)
+        return Voter(id=node_id, directory_id=directory_id, endpoints=(endpoint,))
+
     def path(self, node_id: NodeId) -> str:
         return str(self._directory / f"controller-{node_id}")
 
@@ -130,7 +146,9 @@ class Quorum:
         async with open_quorum_member(
             disk=disk,
             metadata_log_dir=path,
-            identity=await quorum_identity(disk, path, properties, self._configured),
+            identity=await quorum_identity(
+                disk, path, properties, self._configured, is_controller=True
+            ),
             config=self.config,
             rpc=runtime,
             clock=SkewedClock(self.skews_ms.get(node_id, 0)),

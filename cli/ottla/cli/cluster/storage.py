@@ -14,7 +14,7 @@ from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
-from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.controller import ControllerConfig, load_controller_config
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
@@ -73,7 +73,10 @@ def _accept_loss(arguments: argparse.Namespace) -> int:
 
 def _format(arguments: argparse.Namespace) -> int:
     texts = _read_properties(arguments)
-    roles = texts.get("process.roles", "controller" if arguments.initial_controllers else "broker")
+    chosen = [flag for flag, is_set in _quorum_flags(arguments).items() if is_set]
+    if len(chosen) > 1:
+        raise ConfigError(chosen[1], f"cannot be combined with {chosen[0]}")
+    roles = texts.get("process.roles", "controller" if chosen else "broker")
     voters = parse_initial_controllers(arguments.initial_controllers)
     first_records = [first_credential(text) for text in arguments.add_scram]
     metadata_log_dir: str | None = None
@@ -82,11 +85,17 @@ def _format(arguments: argparse.Namespace) -> int:
         controller = load_controller_config(texts)[0]
         node_id, directories = controller.node_id, (controller.metadata_log_dir,)
         metadata_log_dir = controller.metadata_log_dir
-        if voters is None:
+        if arguments.standalone:
+            voters = _standalone(controller)
+        if voters is None and not arguments.no_initial_controllers:
             raise ConfigError(
-                "--initial-controllers", "is not set; name the first voters of this cluster"
+                "--initial-controllers",
+                "is not set; name the first voters of this cluster, or format with --standalone the"
+                " only controller, or with --no-initial-controllers one that will be added",
             )
-        if node_id not in voters:
+        if first_records and voters is None:
+            raise ConfigError("--add-scram", "is for a new cluster; this controller joins one")
+        if voters is not None and node_id not in voters:
             raise ConfigError(
                 "--initial-controllers",
                 f"does not name this controller, {node_id}; give every controller the same list",
@@ -116,6 +125,7 @@ def _format(arguments: argparse.Namespace) -> int:
                 node_id=node_id,
                 metadata_log_dir=metadata_log_dir,
                 initial_voters=voters,
+                is_joining=roles == "controller" and voters is None,
                 first_records=first_records,
             )
         return 0
@@ -125,6 +135,22 @@ def _format(arguments: argparse.Namespace) -> int:
         ("DIRECTORY", "ID"), [(name, Identifier(uuid_to_text(id_))) for name, id_ in ids.items()]
     )
     return 0
+
+
+def _quorum_flags(arguments: argparse.Namespace) -> dict[str, bool]:
+    return {
+        "--initial-controllers": bool(arguments.initial_controllers),
+        "--standalone": arguments.standalone,
+        "--no-initial-controllers": arguments.no_initial_controllers,
+    }
+
+
+def _standalone(config: ControllerConfig) -> VoterSet:
+    """Return the set of this controller alone, with its address in the settings."""
+    own = next(one for one in config.controller_quorum_voters if one.id == config.node_id)
+    endpoint = VoterEndpoint(CONTROLLER_LISTENER, own.host, own.port)
+    voter = Voter(id=own.id, directory_id=RealRng().uuid(), endpoints=(endpoint,))
+    return VoterSet((voter,))
 
 
 def parse_initial_controllers(text: str | None) -> VoterSet | None:
@@ -170,8 +196,13 @@ VERBS = (
             "id of the cluster, the same on every node; see 'ottla storage random-uuid'",
         ),
         option(
-            "--initial-controllers ID@HOST:PORT:DIRECTORY_ID,…",
+            "--initial-controllers -I ID@HOST:PORT:DIRECTORY_ID,…",
             "first voters, the same list on every controller",
+        ),
+        option("--standalone -s", "this controller is the only first voter"),
+        option(
+            "--no-initial-controllers -N",
+            "this controller joins a cluster; `ottla quorum add` makes it a voter",
         ),
         option(
             "--add-scram -S MECHANISM=[name=…,password=…] ...",
