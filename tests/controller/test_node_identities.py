@@ -116,6 +116,20 @@ def test_a_certificate_that_names_ids_speaks_for_these_alone() -> None:
     assert not is_admitted(FETCH, fetch, of_node(8))
 
 
+def test_a_voter_changes_its_own_entry_alone() -> None:
+    for name, request in (
+        ("AddVoter", quorum_pb2.AddVoterRequest(replica_id=1)),
+        ("RemoveVoter", quorum_pb2.RemoveVoterRequest(replica_id=1)),
+        ("UpdateVoter", quorum_pb2.UpdateVoterRequest(replica_id=1)),
+        ("DescribeReplica", quorum_pb2.DescribeReplicaRequest(leader_id=1)),
+    ):
+        path = f"/ottla.quorum.Quorum/{name}"
+        assert is_admitted(path, request, of_host("c1.example"))
+        assert not is_admitted(path, request, of_host("c2.example"))
+        assert is_admitted(path, request, of_node(1))
+        assert not is_admitted(path, request, of_node(2))
+
+
 def test_a_broker_belongs_to_the_certificate_that_registered_it() -> None:
     image = image_of((4, "User:CN=b4.example"))
     for path, request in (

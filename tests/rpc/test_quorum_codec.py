@@ -11,8 +11,8 @@ from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
 from ottla.raft.transitions import Standing
-from ottla.raft.voters import ReplicaKey, VoterEndpoint
-from ottla.rpc.quorum_codec import QUORUM_METHODS
+from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint
+from ottla.rpc.quorum_codec import ENDPOINTS_MAX, QUORUM_METHODS, TEXT_CHARS_MAX
 
 ENDPOINTS = (VoterEndpoint("CONTROLLER", "host", 9093), VoterEndpoint("OTHER", "::1", 1))
 POSITION = OffsetAndEpoch(Offset(77), Epoch(5))
@@ -46,6 +46,13 @@ VALUES: dict[str, Any] = {
     "size_bytes": 1234,
     "data": b"bytes",
     "standing": Standing.AMNESIAC,
+    "voter": Voter(
+        id=NodeId(104), directory_id=UUID(int=14), endpoints=ENDPOINTS, kraft_versions=(1, 3)
+    ),
+    "voter_key": ReplicaKey(NodeId(105), UUID(int=15)),
+    "ack_when_committed": True,
+    "message": "a reason",
+    "kraft_versions": (1, 2),
 }
 RESPONSES = {
     raft.VoteRequest: raft.VoteResponse,
@@ -53,7 +60,12 @@ RESPONSES = {
     raft.EndQuorumEpochRequest: raft.EndQuorumEpochResponse,
     raft.FetchRequest: raft.FetchResponse,
     raft.FetchSnapshotRequest: raft.FetchSnapshotResponse,
+    raft.AddVoterRequest: raft.VoterChangeResponse,
+    raft.RemoveVoterRequest: raft.VoterChangeResponse,
+    raft.UpdateVoterRequest: raft.VoterChangeResponse,
+    raft.DescribeReplicaRequest: raft.DescribeReplicaResponse,
 }
+ENDPOINT = pb.Endpoint(name="CONTROLLER", host="host", port=9093)
 
 
 def full(kind: type[Any]) -> Any:
@@ -90,3 +102,49 @@ def test_a_uuid_of_another_length_is_the_peers_fault() -> None:
 def test_an_unknown_error_code_is_the_peers_fault() -> None:
     with pytest.raises(ProtocolError):
         QUORUM_METHODS[raft.VoteRequest].read_response(pb.VoteResponse(error_code=9999))
+
+
+def test_every_request_of_the_quorum_has_its_test() -> None:
+    assert set(RESPONSES) == set(QUORUM_METHODS)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"endpoints": [pb.Endpoint(name=f"L{at}", host="h", port=1) for at in range(9)]},
+        {"endpoints": [ENDPOINT, ENDPOINT]},
+        {"endpoints": [pb.Endpoint(name="L", host="", port=1)]},
+        {"endpoints": [pb.Endpoint(name="", host="h", port=1)]},
+        {"endpoints": [pb.Endpoint(name="L", host="h" * (TEXT_CHARS_MAX + 1), port=1)]},
+        {"endpoints": [pb.Endpoint(name="L" * (TEXT_CHARS_MAX + 1), host="h", port=1)]},
+        {"endpoints": [pb.Endpoint(name="L", host="h", port=0)]},
+        {"endpoints": [pb.Endpoint(name="L", host="h", port=1 << 16)]},
+        {"kraft_version_min": -1},
+        {"kraft_version_min": 2, "kraft_version_max": 1},
+        {"kraft_version_max": 1 << 15},
+        {"replica_directory_id": b"short"},
+    ],
+)
+def test_a_voter_that_the_log_cannot_contain_is_the_peers_fault(fields: dict[str, Any]) -> None:
+    for kind, message in (
+        (raft.AddVoterRequest, pb.AddVoterRequest),
+        (raft.UpdateVoterRequest, pb.UpdateVoterRequest),
+    ):
+        read = QUORUM_METHODS[kind].read_request
+        read(message(endpoints=[ENDPOINT] if "endpoints" in fields else []))
+        with pytest.raises(ProtocolError):
+            read(message(**fields))
+
+
+def test_a_voter_has_at_most_eight_endpoints() -> None:
+    endpoints = [pb.Endpoint(name=f"L{at}", host="h", port=1) for at in range(ENDPOINTS_MAX)]
+    request = QUORUM_METHODS[raft.AddVoterRequest].read_request(
+        pb.AddVoterRequest(endpoints=endpoints)
+    )
+    assert len(request.voter.endpoints) == ENDPOINTS_MAX
+
+
+def test_a_range_of_kraft_version_is_checked_in_the_answer_to_a_probe() -> None:
+    read = QUORUM_METHODS[raft.DescribeReplicaRequest].read_response
+    with pytest.raises(ProtocolError):
+        read(pb.DescribeReplicaResponse(kraft_version_min=1))

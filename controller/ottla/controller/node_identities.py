@@ -19,6 +19,11 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.messages import (
+    BeginQuorumEpochRequest,
+    DescribeReplicaRequest,
+    EndQuorumEpochRequest,
+)
 from ottla.raft.voters import VoterSet
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.caller import Caller
@@ -33,6 +38,10 @@ A_BROKER = ""
 """Placeholder for the name of a sender field.  It means that any registered broker is accepted as
 the caller."""
 
+SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
+"""Requests of the quorum's leader. A voter's changes, in contrast, are sent by that voter: another
+node cannot add, remove or move it."""
+
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,
     methods.REGISTER.path: "broker_id",
@@ -44,8 +53,8 @@ SENDER_FIELDS: dict[str, str | None] = {
     methods.UNREGISTER.path: A_BROKER,
     methods.FORWARD.path: A_BROKER,
     **{
-        one.method.path: ("leader_id" if one.method.path.endswith("QuorumEpoch") else "replica_id")
-        for one in QUORUM_METHODS.values()
+        one.method.path: "leader_id" if kind in SENT_BY_LEADER else "replica_id"
+        for kind, one in QUORUM_METHODS.items()
     },
 }
 """Field of each method's request that contains the id of the sender."""

@@ -205,3 +205,91 @@ class FetchSnapshotResponse(_message.Message):
     position: int
     unaligned_records: bytes
     def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]]] = ..., size_bytes: _Optional[int] = ..., position: _Optional[int] = ..., unaligned_records: _Optional[bytes] = ...) -> None: ...
+
+class AddVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "endpoints", "kraft_version_min", "kraft_version_max", "ack_when_committed")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    ACK_WHEN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    replica_id: int
+    replica_directory_id: bytes
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    kraft_version_min: int
+    kraft_version_max: int
+    ack_when_committed: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., kraft_version_min: _Optional[int] = ..., kraft_version_max: _Optional[int] = ..., ack_when_committed: bool = ...) -> None: ...
+
+class RemoveVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "replica_id", "replica_directory_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    replica_id: int
+    replica_directory_id: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ...) -> None: ...
+
+class UpdateVoterRequest(_message.Message):
+    __slots__ = ("cluster_id", "leader_epoch", "replica_id", "replica_directory_id", "endpoints", "kraft_version_min", "kraft_version_max")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    leader_epoch: int
+    replica_id: int
+    replica_directory_id: bytes
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    kraft_version_min: int
+    kraft_version_max: int
+    def __init__(self, cluster_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., kraft_version_min: _Optional[int] = ..., kraft_version_max: _Optional[int] = ...) -> None: ...
+
+class VoterChangeResponse(_message.Message):
+    __slots__ = ("error_code", "leader_id", "leader_epoch", "leader_endpoints", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    leader_id: int
+    leader_epoch: int
+    leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class DescribeReplicaRequest(_message.Message):
+    __slots__ = ("cluster_id", "leader_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    leader_id: int
+    def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class DescribeReplicaResponse(_message.Message):
+    __slots__ = ("error_code", "leader_id", "leader_epoch", "leader_endpoints", "replica_id", "replica_directory_id", "kraft_version_min", "kraft_version_max")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    leader_id: int
+    leader_epoch: int
+    leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    replica_id: int
+    replica_directory_id: bytes
+    kraft_version_min: int
+    kraft_version_max: int
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., kraft_version_min: _Optional[int] = ..., kraft_version_max: _Optional[int] = ...) -> None: ...

@@ -57,7 +57,7 @@ class QuorumClient:
 def quorum_handlers(
     answer: Callable[[Request], Awaitable[Response]],
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers of the quorum's five methods. All of them pass their requests to
+    """Return the handlers of the quorum's methods. All of them pass their requests to
     `answer`."""
     return [_handler(method, answer) for method in QUORUM_METHODS.values()]
 

@@ -1,7 +1,8 @@
 """Conversion of the quorum's messages between raft's classes and protobuf, field by field.
 
-Pure. Raises ProtocolError for a malformed UUID or an unknown error code. The table at the end lists
-the five methods of `ottla.quorum.Quorum`, each with its four conversions.
+Pure. Raises ProtocolError for a malformed UUID, an unknown error code, or an entry of the voter set
+that the metadata log cannot contain. The table at the end lists the methods of
+`ottla.quorum.Quorum`, each with its four conversions.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,14 +13,22 @@ from google.protobuf.message import Message
 
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.limits import INT16_MAX
+from ottla.model.settings.endpoints import PORT_MAX
 from ottla.model.values import frozen
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
 from ottla.raft.transitions import Standing
-from ottla.raft.voters import ReplicaKey, VoterEndpoint
+from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint
 from ottla.rpc.method import RpcMethod
 
 NO_LEADER = -1
+
+ENDPOINTS_MAX = 8
+"""Maximum number of endpoints of one voter. Every voter set in the log contains them all."""
+
+TEXT_CHARS_MAX = 255
+"""Maximum length of a listener's name and of a host (DNS's limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
 """Standings by number. An unknown number was sent by a later version, and does not count as
@@ -228,6 +237,150 @@ def _read_snapshot_response(message: pb.FetchSnapshotResponse) -> raft.FetchSnap
     )
 
 
+def _add_voter_request(request: raft.AddVoterRequest) -> pb.AddVoterRequest:
+    return pb.AddVoterRequest(
+        cluster_id=request.cluster_id,
+        **_voter(request.voter),
+        ack_when_committed=request.ack_when_committed,
+    )
+
+
+def _read_add_voter_request(message: pb.AddVoterRequest) -> raft.AddVoterRequest:
+    return raft.AddVoterRequest(
+        cluster_id=message.cluster_id,
+        voter=_read_voter(message),
+        ack_when_committed=message.ack_when_committed,
+    )
+
+
+def _remove_voter_request(request: raft.RemoveVoterRequest) -> pb.RemoveVoterRequest:
+    return pb.RemoveVoterRequest(
+        cluster_id=request.cluster_id,
+        replica_id=request.voter_key.id,
+        replica_directory_id=request.voter_key.directory_id.bytes,
+    )
+
+
+def _read_remove_voter_request(message: pb.RemoveVoterRequest) -> raft.RemoveVoterRequest:
+    return raft.RemoveVoterRequest(
+        cluster_id=message.cluster_id,
+        voter_key=ReplicaKey(NodeId(message.replica_id), uuid_of(message.replica_directory_id)),
+    )
+
+
+def _update_voter_request(request: raft.UpdateVoterRequest) -> pb.UpdateVoterRequest:
+    return pb.UpdateVoterRequest(
+        cluster_id=request.cluster_id,
+        leader_epoch=request.leader_epoch,
+        **_voter(request.voter),
+    )
+
+
+def _read_update_voter_request(message: pb.UpdateVoterRequest) -> raft.UpdateVoterRequest:
+    return raft.UpdateVoterRequest(
+        cluster_id=message.cluster_id,
+        leader_epoch=Epoch(message.leader_epoch),
+        voter=_read_voter(message),
+    )
+
+
+def _voter_change_response(response: raft.VoterChangeResponse) -> pb.VoterChangeResponse:
+    return pb.VoterChangeResponse(**_head(response), error_message=response.message)
+
+
+def _read_voter_change_response(message: pb.VoterChangeResponse) -> raft.VoterChangeResponse:
+    return raft.VoterChangeResponse(
+        **_read_head(message),
+        message=message.error_message if message.HasField("error_message") else None,
+    )
+
+
+def _describe_replica_request(request: raft.DescribeReplicaRequest) -> pb.DescribeReplicaRequest:
+    return pb.DescribeReplicaRequest(cluster_id=request.cluster_id, leader_id=request.leader_id)
+
+
+def _read_describe_replica_request(
+    message: pb.DescribeReplicaRequest,
+) -> raft.DescribeReplicaRequest:
+    return raft.DescribeReplicaRequest(
+        cluster_id=message.cluster_id, leader_id=NodeId(message.leader_id)
+    )
+
+
+def _describe_replica_response(
+    response: raft.DescribeReplicaResponse,
+) -> pb.DescribeReplicaResponse:
+    return pb.DescribeReplicaResponse(
+        **_head(response),
+        replica_id=response.replica_id,
+        replica_directory_id=response.replica_directory_id.bytes,
+        **_kraft_versions(response.kraft_versions),
+    )
+
+
+def _read_describe_replica_response(
+    message: pb.DescribeReplicaResponse,
+) -> raft.DescribeReplicaResponse:
+    return raft.DescribeReplicaResponse(
+        **_read_head(message),
+        replica_id=NodeId(message.replica_id),
+        replica_directory_id=uuid_of(message.replica_directory_id),
+        kraft_versions=_read_kraft_versions(message),
+    )
+
+
+def _voter(voter: Voter) -> dict[str, Any]:
+    """Return the fields of an entry of the voter set."""
+    return {
+        "replica_id": voter.id,
+        "replica_directory_id": voter.directory_id.bytes,
+        "endpoints": _endpoints(voter.endpoints),
+        **_kraft_versions(voter.kraft_versions),
+    }
+
+
+def _read_voter(message: pb.AddVoterRequest | pb.UpdateVoterRequest) -> Voter:
+    voter = Voter(
+        id=NodeId(message.replica_id),
+        directory_id=uuid_of(message.replica_directory_id),
+        endpoints=_read_endpoints(message.endpoints[: ENDPOINTS_MAX + 1]),
+        kraft_versions=_read_kraft_versions(message),
+    )
+    fault = fault_of_endpoints(voter.endpoints)
+    if fault is not None:
+        raise ProtocolError(fault)
+    return voter
+
+
+def fault_of_endpoints(endpoints: tuple[VoterEndpoint, ...]) -> str | None:
+    """Return the reason why these cannot be the endpoints of a voter in the log, one sentence, or
+    None."""
+    if len(endpoints) > ENDPOINTS_MAX:
+        return f"A voter has at most {ENDPOINTS_MAX} endpoints."
+    if len({one.name for one in endpoints}) < len(endpoints):
+        return "Two endpoints of a voter have the same listener name."
+    for name, host, port in endpoints:
+        if not 0 < len(name) <= TEXT_CHARS_MAX or not 0 < len(host) <= TEXT_CHARS_MAX:
+            return (
+                "An endpoint of a voter has a listener name and a host of at most"
+                f" {TEXT_CHARS_MAX} characters each."
+            )
+        if not 0 < port <= PORT_MAX:
+            return f"The port of a voter's endpoint is from 1 to {PORT_MAX}, not {port}."
+    return None
+
+
+def _kraft_versions(versions: tuple[int, int]) -> dict[str, int]:
+    return {"kraft_version_min": versions[0], "kraft_version_max": versions[1]}
+
+
+def _read_kraft_versions(message: Any) -> tuple[int, int]:
+    low, high = message.kraft_version_min, message.kraft_version_max
+    if not 0 <= low <= high <= INT16_MAX:
+        raise ProtocolError(f"a range of kraft.version from {low} to {high}")
+    return low, high
+
+
 def _head(response: raft.Response) -> dict[str, Any]:
     """Return the fields that all responses have in common: error, leader and epoch."""
     return {
@@ -296,7 +449,7 @@ RaftResponse = TypeVar("RaftResponse", bound=raft.Response)
 
 @frozen
 class QuorumMethod(Generic[RaftRequest, RaftResponse]):
-    """One of the quorum's five methods, with the conversions of its request and response."""
+    """One of the quorum's methods, with the conversions of its request and response."""
 
     method: RpcMethod[Any, Any]
     write_request: Callable[[RaftRequest], Message]
@@ -344,6 +497,34 @@ QUORUM_METHODS: dict[type[Any], QuorumMethod[Any, Any]] = {
         _read_snapshot_request,
         _snapshot_response,
         _read_snapshot_response,
+    ),
+    raft.AddVoterRequest: QuorumMethod(
+        _method("AddVoter", pb.AddVoterRequest, pb.VoterChangeResponse),
+        _add_voter_request,
+        _read_add_voter_request,
+        _voter_change_response,
+        _read_voter_change_response,
+    ),
+    raft.RemoveVoterRequest: QuorumMethod(
+        _method("RemoveVoter", pb.RemoveVoterRequest, pb.VoterChangeResponse),
+        _remove_voter_request,
+        _read_remove_voter_request,
+        _voter_change_response,
+        _read_voter_change_response,
+    ),
+    raft.UpdateVoterRequest: QuorumMethod(
+        _method("UpdateVoter", pb.UpdateVoterRequest, pb.VoterChangeResponse),
+        _update_voter_request,
+        _read_update_voter_request,
+        _voter_change_response,
+        _read_voter_change_response,
+    ),
+    raft.DescribeReplicaRequest: QuorumMethod(
+        _method("DescribeReplica", pb.DescribeReplicaRequest, pb.DescribeReplicaResponse),
+        _describe_replica_request,
+        _read_describe_replica_request,
+        _describe_replica_response,
+        _read_describe_replica_response,
     ),
 }
 """Methods and conversions, by raft's request class."""

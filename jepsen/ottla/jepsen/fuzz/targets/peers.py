@@ -16,7 +16,7 @@ from ottla.jepsen.fuzz.targets.decisions import broker_requests
 from ottla.jepsen.quorum.memory_log import Entries, MemoryEntry
 from ottla.jepsen.quorum.solo import Solo
 from ottla.jepsen.quorum.world import CLUSTER_ID, voter
-from ottla.model.errors import ProtocolError
+from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.raft import messages as raft
 from ottla.rpc import controller_methods
@@ -128,7 +128,7 @@ WHO: dict[str, Any] = {"replica_id": OTHER.id, "replica_directory_id": OTHER.dir
 
 
 def _raft_values() -> Iterator[tuple[type[Any], raft.Request, raft.Response]]:
-    for request, response in (*_elections(), *_fetches()):
+    for request, response in (*_elections(), *_fetches(), *_voter_changes()):
         yield type(request), request, response
 
 
@@ -194,6 +194,23 @@ def _fetches() -> tuple[tuple[raft.Request, raft.Response], ...]:
             ),
             raft.FetchSnapshotResponse(
                 **LEADER, snapshot_id=LAST, size_bytes=1, position=0, data=b"d"
+            ),
+        ),
+    )
+
+
+def _voter_changes() -> tuple[tuple[raft.Request, raft.Response], ...]:
+    changed = raft.VoterChangeResponse(
+        **LEADER, error=ErrorCode.REQUEST_TIMED_OUT, message="a previous change"
+    )
+    return (
+        (raft.AddVoterRequest(cluster_id=CLUSTER_ID, voter=OTHER), changed),
+        (raft.RemoveVoterRequest(cluster_id=CLUSTER_ID, voter_key=OTHER.key), changed),
+        (raft.UpdateVoterRequest(cluster_id=CLUSTER_ID, leader_epoch=EPOCH, voter=OTHER), changed),
+        (
+            raft.DescribeReplicaRequest(cluster_id=CLUSTER_ID, leader_id=OTHER.id),
+            raft.DescribeReplicaResponse(
+                **LEADER, replica_id=OTHER.id, replica_directory_id=OTHER.directory_id
             ),
         ),
     )
