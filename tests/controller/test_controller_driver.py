@@ -39,14 +39,22 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import Probe, probe_nothing
 from ottla.node.quorum.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    VoterChangeResponse,
+)
 from ottla.raft.progress import QuorumProgress
-from ottla.raft.voters import QuorumIdentity
+from ottla.raft.voters import QuorumIdentity, ReplicaKey
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import guarded
 from ottla.wire.apis import response_class
 from ottla.wire.batch import batches
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -61,6 +69,7 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 from ottla.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
+from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.wire.records import scan
 
 EPOCH = Epoch(1)
@@ -107,6 +116,11 @@ class PlayedQuorum:
     epoch: Epoch | None = None
     listener: Callable[[Epoch | None], None] = lambda epoch: None
     moved: trio.Event = field(default_factory=trio.Event)
+    asked: list[Request] = field(default_factory=list)
+    changed: VoterChangeResponse | RefusedError = field(
+        default_factory=lambda: VoterChangeResponse(leader_epoch=EPOCH)
+    )
+    """Response to a change of the voters."""
 
     @property
     def image(self) -> MetadataImage:
@@ -151,6 +165,12 @@ class PlayedQuorum:
                 return
             await self.moved.wait()
         raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def answer(self, request: Request) -> Response:
+        self.asked.append(request)
+        if isinstance(self.changed, RefusedError):
+            raise self.changed
+        return self.changed
 
     def describe(self) -> QuorumProgress | None:
         return None
@@ -640,3 +660,114 @@ async def test_a_deposed_controller_answers_nothing_even_where_it_writes_nothing
                 request_.API_KEY, version, encode(request_, version)
             )
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+NEW_DIRECTORY = UUID(int=40)
+
+
+def adding(**fields: Any) -> AddRaftVoterRequest:
+    listeners = [Listener(name="CONTROLLER", host="c104.example", port=9093)]
+    known: dict[str, Any] = {
+        "cluster_id": None,
+        "voter_id": 104,
+        "voter_directory_id": NEW_DIRECTORY,
+        "listeners": listeners,
+    }
+    return AddRaftVoterRequest(**{**known, **fields})
+
+
+async def change(played: ControllerBench, request: Message, version: int) -> Any:
+    answer = await played.controller.decide_client_request(
+        request.API_KEY, version, encode(request, version)
+    )
+    return decode(response_class(request.API_KEY), version, answer.body)
+
+
+@pytest.mark.parametrize(("version", "acks"), [(0, True), (1, True), (1, False)])
+async def test_a_client_s_new_voter_is_passed_to_the_quorum(
+    autojump_clock: MockClock, version: int, acks: bool
+) -> None:
+    async with playing() as played:
+        answer = await change(played, adding(ack_when_committed=acks), version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        [asked] = played.quorum.asked
+        assert isinstance(asked, AddVoterRequest)
+        assert asked.ack_when_committed is acks
+        assert asked.voter.key == (104, NEW_DIRECTORY)
+        assert asked.voter.endpoints == (("CONTROLLER", "c104.example", 9093),)
+        assert asked.cluster_id == IDENTITY.cluster_id
+
+
+async def test_a_voter_that_a_client_removes_is_passed_to_the_quorum(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        request = RemoveRaftVoterRequest(
+            cluster_id=IDENTITY.cluster_id, voter_id=103, voter_directory_id=NEW_DIRECTORY
+        )
+        assert (await change(played, request, 0)).error_code == 0
+        assert played.quorum.asked == [
+            RemoveVoterRequest(
+                cluster_id=IDENTITY.cluster_id, voter_key=ReplicaKey(NodeId(103), NEW_DIRECTORY)
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.VOTER_NOT_FOUND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ],
+)
+async def test_a_client_gets_the_quorum_s_refusal(
+    autojump_clock: MockClock, code: ErrorCode
+) -> None:
+    async with playing() as played:
+        played.quorum.changed = VoterChangeResponse(
+            error=code, message="A reason.", leader_epoch=EPOCH
+        )
+        for request in (adding(), RemoveRaftVoterRequest(cluster_id=None)):
+            answer = await change(played, request, 0)
+            assert (answer.error_code, answer.error_message) == (code, "A reason.")
+        assert len(played.quorum.asked) == 2
+
+
+async def test_a_stopping_member_s_refusal_of_a_voter_is_raised(autojump_clock: MockClock) -> None:
+    async with playing() as played:
+        played.quorum.changed = RefusedError(ErrorCode.NETWORK_EXCEPTION, "stopping")
+        with pytest.raises(RefusedError) as caught:
+            await change(played, adding(), 1)
+        assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (adding(cluster_id="another"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (RemoveRaftVoterRequest(cluster_id=""), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (adding(listeners=[Listener(name="L")] * 9), ErrorCode.INVALID_REQUEST),
+        (adding(listeners=[Listener(name="L", host="h", port=0)]), ErrorCode.INVALID_REQUEST),
+        (adding(listeners=[Listener(name="L", host="", port=1)]), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_change_that_no_quorum_could_make_is_refused_before_it_is_asked(
+    autojump_clock: MockClock, request_: Message, code: ErrorCode
+) -> None:
+    async with playing() as played:
+        with pytest.raises(RefusedError) as caught:
+            await change(played, request_, 0)
+        assert caught.value.code is code
+        assert not played.quorum.asked
+
+
+async def test_a_passive_controller_asks_the_quorum_for_nothing(autojump_clock: MockClock) -> None:
+    async with playing() as played:
+        played.quorum.elect(None)
+        with pytest.raises(RefusedError) as caught:
+            await change(played, adding(), 1)
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert not played.quorum.asked

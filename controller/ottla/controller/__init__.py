@@ -3,7 +3,7 @@
 decision.py              a decision: its records, reply and image; and its context
 client_requests.py       the decision for each client request that brokers forward
 replication/             topics, and the brokers that replicate and lead their partitions
-membership/              registration and liveness of brokers
+membership/              registration and liveness of brokers, changes of the voters
 settings/                dynamic settings, client quotas, finalized features
 security/                ACLs, SCRAM credentials, delegation tokens
 broker_epochs.py         check of the broker epoch in a broker's request

@@ -47,8 +47,9 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.messages import VoterChangeRequest, VoterChangeResponse
 from ottla.raft.voters import QuorumIdentity
-from ottla.wire.apis import DESCRIBE_QUORUM, request_class
+from ottla.wire.apis import DESCRIBE_QUORUM, request_class, response_class
 from ottla.wire.codec import decode, encode
 
 _LOGGER = logging.getLogger(__name__)
@@ -115,7 +116,11 @@ class Controller:
         self._identity = identity
         self._clock = clock
         self._context = Context(
-            config=config, rng=rng, quorum_status=self._quorum_status, wall_ms=clock.wall_ms
+            config=config,
+            rng=rng,
+            quorum_status=self._quorum_status,
+            wall_ms=clock.wall_ms,
+            cluster_id=identity.cluster_id,
         )
         self.sessions = BrokerSessions(config.session_timeout_ms)
         windows = config.mutation_quotas
@@ -249,6 +254,7 @@ class Controller:
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
+        voter_change: VoterChangeRequest | None = None
         context = self._context
         if api_key == DESCRIBE_QUORUM and self.epoch is not None:
             # The quorum status can only be read in the event loop.
@@ -256,7 +262,7 @@ class Controller:
             context = replace(context, quorum_status=lambda: status)
 
         def make(image: MetadataImage, next_offset: Offset) -> Decision[bytes]:
-            nonlocal first_offset, charge
+            nonlocal first_offset, charge, voter_change
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
             charge = self.mutations.charge(
@@ -274,15 +280,31 @@ class Controller:
                 request,
                 replace(context, charge=charge, requester=requester, api_version=api_version),
             )
+            voter_change = decision.voter_change
             reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
             return decision.with_reply(reply)
 
         answer, last_offset = await self._decided(make, is_long=True)
+        if voter_change is not None:
+            answer = await self._changed_voters(voter_change, api_key, api_version)
         return ClientAnswer(
             answer,
             last_offset if last_offset >= first_offset else NO_RECORDS,
             charge.throttle_ms(self._clock.monotonic_ms()),
         )
+
+    async def _changed_voters(
+        self, change: VoterChangeRequest, api_key: int, api_version: int
+    ) -> bytes:
+        """Have the quorum change its voters, and return the encoded response.
+
+        A leader that loses its leadership meanwhile answers NOT_LEADER_OR_FOLLOWER to the client,
+        not to the broker, which would send the request again: the change may take effect.
+        """
+        response = await self._member.answer(change)
+        assert isinstance(response, VoterChangeResponse)
+        reply = response_class(api_key)(error_code=response.error, error_message=response.message)
+        return encode(reply, api_version)
 
     def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:
         """Return an authorizer over the ACLs of a metadata image, which may contain uncommitted

@@ -19,6 +19,7 @@ from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.values import frozen
+from ottla.raft.messages import VoterChangeRequest
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -46,6 +47,9 @@ class Decision(Generic[R]):
     If false, the cluster works after any prefix of the records.  If a controller crashes between
     two appends, the next controller completes its work.
     """
+    voter_change: VoterChangeRequest | None = None
+    """Change of the voter set, which the quorum makes after the decision.  The quorum's response
+    takes the place of `reply`."""
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
         """Yield the records in groups; each group is written in one append."""
@@ -56,7 +60,7 @@ class Decision(Generic[R]):
 
     def with_reply(self, reply: S) -> "Decision[S]":
         """Return the same decision with another reply."""
-        return Decision(self.records, reply, self.image, self.is_atomic)
+        return Decision(self.records, reply, self.image, self.is_atomic, self.voter_change)
 
 
 def decided(
@@ -146,6 +150,8 @@ class Context:
     """Clock in ms since 1970."""
     api_version: int = 0
     """Version of the request."""
+    cluster_id: str = ""
+    """Id of the cluster, for requests that name the cluster they are meant for."""
 
 
 Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]

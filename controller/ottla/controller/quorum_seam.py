@@ -6,6 +6,7 @@ from typing import Protocol
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import Epoch, Offset
+from ottla.raft.messages import Request, Response
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.voters import QuorumIdentity
 
@@ -80,6 +81,13 @@ class Quorum(Protocol):
         """Wait until a record is committed.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if the leadership ends first.
+        """
+        ...
+
+    async def answer(self, request: Request) -> Response:
+        """Return this node's response to a request of the quorum, such as a change of the voters.
+
+        Raises RefusedError if this node is stopping.
         """
         ...
 

@@ -233,6 +233,7 @@ class InMemoryController:
             requester=requester,
             wall_ms=lambda: self.now_ms,
             api_version=api_version,
+            cluster_id=IDENTITY.cluster_id,
         )
         return self.take(client_requests.decide(self.image, request.API_KEY, request, context))
 

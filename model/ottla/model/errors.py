@@ -148,6 +148,7 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 class Row(NamedTuple):
@@ -500,6 +501,7 @@ ROWS = (
         True,
         "The broker holds as many share sessions as it may.",
     ),
+    Row(136, "CONTROLLER_ID_NOT_REGISTERED", False, "No controller is registered with this id."),
 )
 
 ERRORS: dict[int, Row] = {row.code: row for row in ROWS}

@@ -434,6 +434,8 @@ CONTROLLER_CASES = (
     ),
     AclCase(57, 1, {"validate_only": True, "timeout_ms": 5_000}, ((CLUSTER_ALTER,),)),
     AclCase(64, 0, {"broker_id": 999}, ((CLUSTER_ALTER,),)),
+    AclCase(80, 1, {"cluster_id": None, "voter_id": 999}, ((CLUSTER_ALTER,),)),
+    AclCase(81, 0, {"cluster_id": None, "voter_id": 999}, ((CLUSTER_ALTER,),)),
 )
 """Cases that the active controller decides."""
 

@@ -16,7 +16,17 @@ _CONTROLLER = (
     "Unregister",
     "Forward",
 )
-_QUORUM = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
+_QUORUM = (
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
+    "Fetch",
+    "FetchSnapshot",
+    "AddVoter",
+    "RemoveVoter",
+    "UpdateVoter",
+    "DescribeReplica",
+)
 
 RPC_NEEDS: dict[str, Need] = dict.fromkeys(
     (
