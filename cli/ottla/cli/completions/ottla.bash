@@ -311,8 +311,8 @@ _ottla_row() {
       argument='' ;;
     'storage format')
       verbs=''
-      options='-h --help --config -c --cluster-id -t --initial-controllers --add-scram -S'
-      values='--config=@file -c=@file --cluster-id= -t= --initial-controllers= --add-scram= -S='
+      options='-h --help --config -c --cluster-id -t --initial-controllers -I --standalone -s --no-initial-controllers -N --add-scram -S'
+      values='--config=@file -c=@file --cluster-id= -t= --initial-controllers= -I= --add-scram= -S='
       argument='' ;;
     'storage random-uuid')
       verbs=''

@@ -377,8 +377,8 @@ function __ottla_row
         case 'storage format'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S'
-            set -g __ottla_values '--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S='
+            set -g __ottla_options '-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '-I' '--standalone' '-s' '--no-initial-controllers' '-N' '--add-scram' '-S'
+            set -g __ottla_values '--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '-I=' '--add-scram=' '-S='
             set -g __ottla_argument ''
         case 'storage random-uuid'
             set -g __ottla_verbs

@@ -312,8 +312,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'storage format')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '--add-scram' '-S')
-      ottla_values=('--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '--add-scram=' '-S=')
+      ottla_options=('-h' '--help' '--config' '-c' '--cluster-id' '-t' '--initial-controllers' '-I' '--standalone' '-s' '--no-initial-controllers' '-N' '--add-scram' '-S')
+      ottla_values=('--config=@file' '-c=@file' '--cluster-id=' '-t=' '--initial-controllers=' '-I=' '--add-scram=' '-S=')
       ottla_argument='' ;;
     'storage random-uuid')
       ottla_verbs=()
