@@ -1,5 +1,7 @@
 """Operators' requests about groups, replicas, settings and the cluster, against real brokers."""
 
+from uuid import UUID
+
 import confluent_kafka
 import pytest
 import trio
@@ -286,3 +288,29 @@ async def test_the_quorum_and_the_features_are_described(ottla_cluster: ClusterU
     assert NODE in {one.node for one in quorum.observers}
     metadata = features["metadata.version"]
     assert metadata.supported_min <= metadata.finalized <= metadata.supported_max
+
+
+async def test_changes_of_the_voters_are_refused_with_the_quorum_s_reason(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        (voter,) = (await admin.describe_quorum()).voters
+        new, listeners = UUID(int=0xADD), {"CONTROLLER": ("localhost", 1)}
+        for code, change in (
+            (ErrorCode.VOTER_NOT_FOUND, admin.remove_voter(voter.node, voter.directory_id)),
+            (ErrorCode.VOTER_NOT_FOUND, admin.remove_voter(999, new)),
+            (ErrorCode.INVALID_REQUEST, admin.remove_voter(999, UUID(int=0))),
+            (ErrorCode.DUPLICATE_VOTER, admin.add_voter(voter.node, new, listeners)),
+            (ErrorCode.INVALID_REQUEST, admin.add_voter(999, new, {})),
+            (ErrorCode.INVALID_REQUEST, admin.add_voter(999, new, {"L": ("", 1)})),
+            (ErrorCode.REQUEST_TIMED_OUT, admin.add_voter(999, new, listeners)),
+            (
+                ErrorCode.REQUEST_TIMED_OUT,
+                admin.add_voter(999, new, listeners, ack_when_committed=False),
+            ),
+        ):
+            with pytest.raises(RefusedError) as caught:
+                await change
+            assert caught.value.code is code, caught.value
+            assert caught.value.message
+        assert [one.node for one in (await admin.describe_quorum()).voters] == [voter.node]

@@ -40,6 +40,7 @@ class AioAdmin(Bridge[Admin]):
     """The admin client for asyncio.  `open_admin` creates it."""
 
     abort_transaction = asked(Admin.abort_transaction)
+    add_voter = asked(Admin.add_voter)
     alter_broker_configs = asked(Admin.alter_broker_configs)
     alter_configs = asked(Admin.alter_configs)
     alter_group_offsets = asked(Admin.alter_group_offsets)
@@ -92,6 +93,7 @@ class AioAdmin(Bridge[Admin]):
     list_topics = asked(Admin.list_topics)
     list_transactions = asked(Admin.list_transactions)
     move_replicas = asked(Admin.move_replicas)
+    remove_voter = asked(Admin.remove_voter)
     replace_configs = asked(Admin.replace_configs)
     retry_cleaning = asked(Admin.retry_cleaning)
     set_metrics_subscription = asked(Admin.set_metrics_subscription)

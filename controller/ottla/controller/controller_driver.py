@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
@@ -303,7 +303,8 @@ class Controller:
         """
         response = await self._member.answer(change)
         assert isinstance(response, VoterChangeResponse)
-        reply = response_class(api_key)(error_code=response.error, error_message=response.message)
+        kind: Any = response_class(api_key)
+        reply = kind(error_code=response.error, error_message=response.message)
         return encode(reply, api_version)
 
     def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:

@@ -314,7 +314,8 @@ def _describe_replica_response(
         **_head(response),
         replica_id=response.replica_id,
         replica_directory_id=response.replica_directory_id.bytes,
-        **_kraft_versions(response.kraft_versions),
+        kraft_version_min=response.kraft_versions[0],
+        kraft_version_max=response.kraft_versions[1],
     )
 
 
@@ -335,7 +336,8 @@ def _voter(voter: Voter) -> dict[str, Any]:
         "replica_id": voter.id,
         "replica_directory_id": voter.directory_id.bytes,
         "endpoints": _endpoints(voter.endpoints),
-        **_kraft_versions(voter.kraft_versions),
+        "kraft_version_min": voter.kraft_versions[0],
+        "kraft_version_max": voter.kraft_versions[1],
     }
 
 
@@ -368,10 +370,6 @@ def fault_of_endpoints(endpoints: tuple[VoterEndpoint, ...]) -> str | None:
         if not 0 < port <= PORT_MAX:
             return f"The port of a voter's endpoint is from 1 to {PORT_MAX}, not {port}."
     return None
-
-
-def _kraft_versions(versions: tuple[int, int]) -> dict[str, int]:
-    return {"kraft_version_min": versions[0], "kraft_version_max": versions[1]}
 
 
 def _read_kraft_versions(message: Any) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Admin calls for the cluster as a whole: the quorum of controllers, and the features."""
+"""Admin calls for the cluster as a whole: the quorum of controllers, its voters, and the
+features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.version import VERSION
+from ottla.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
+from ottla.wire.messages.add_raft_voter_response import AddRaftVoterResponse
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.wire.messages.describe_quorum_request import (
@@ -18,6 +21,8 @@ from ottla.wire.messages.describe_quorum_request import (
     TopicData,
 )
 from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
+from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 
 FEATURES_FROM = 3
 """First version of ApiVersions whose response contains features."""
@@ -102,6 +107,49 @@ class ClusterCalls(AdminCalls):
             problems=partition.error_message or "",
             warnings=answer.error_message or "",
         )
+
+    async def add_voter(
+        self,
+        node: int,
+        directory_id: UUID,
+        listeners: Mapping[str, tuple[str, int]],
+        *,
+        ack_when_committed: bool = True,
+    ) -> None:
+        """Add a controller, which runs and follows the leader, to the voters of the quorum.
+
+        `listeners` are the controller's endpoints, as host and port by listener name.  Returns when
+        the new set of voters is committed, or, without `ack_when_committed`, when it is appended.
+        Sends a single request.  Raises RefusedError if the change is refused.  After
+        REQUEST_TIMED_OUT or a lost connection, the change may still take effect:
+        `describe_quorum` shows it.
+        """
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=self._timeout_ms,
+            voter_id=node,
+            voter_directory_id=directory_id,
+            listeners=[
+                Listener(name=name, host=host, port=port)
+                for name, (host, port) in listeners.items()
+            ],
+            ack_when_committed=ack_when_committed,
+        )
+        answer = await self._cluster.request(request, AddRaftVoterResponse)
+        raise_for(answer.error_code, answer.error_message)
+
+    async def remove_voter(self, node: int, directory_id: UUID) -> None:
+        """Remove a controller from the voters of the quorum.
+
+        Returns when the new set of voters is committed.  Sends a single request.  Raises
+        RefusedError if the change is refused.  After REQUEST_TIMED_OUT or a lost connection, the
+        change may still take effect: `describe_quorum` shows it.
+        """
+        request = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=node, voter_directory_id=directory_id
+        )
+        answer = await self._cluster.request(request, RemoveRaftVoterResponse)
+        raise_for(answer.error_code, answer.error_message)
 
     async def describe_features(self) -> dict[str, FeatureLevels]:
         """Return the finalized level of each feature, and the range of levels that the responding
