@@ -81,7 +81,7 @@ COMMANDS = {
         "ottla.cli.cluster.cleaning.cleaner",
         "show the state of compaction, start a pass, retry failed logs",
     ),
-    "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),
+    "quorum": Command("ottla.cli.cluster.quorum", "show and change the controllers' quorum"),
     "config": Command("ottla.cli.topics.config", "show, change and compare settings"),
     "metrics": Command(
         "ottla.cli.metrics.metrics", "show and configure metrics that clients push (KIP-714)"

@@ -19,7 +19,9 @@ doctor.py                 `ottla doctor`: Spark on this machine, retention of a 
 
 A running cluster
 status.py                 `ottla status`
-quorum.py                 `ottla quorum`
+quorum.py                 `ottla quorum status`
+voter_requests.py         `ottla quorum add | remove | replicas`
+voter_text.py             a controller as text: id@host:port:directoryId
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
 removal/                  `ottla broker unregister | remove`

@@ -5,6 +5,7 @@ import argparse
 from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.cli.cluster.voter_requests import VOTER_VERBS
 from ottla.cli.common import print_json
 from ottla.cli.tables import Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note, say
@@ -67,4 +68,7 @@ def _ago(span_ms: int | None) -> Milliseconds | None:
     return None if span_ms is None else Milliseconds(span_ms)
 
 
-VERBS = (admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),)
+VERBS = (
+    admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),
+    *VOTER_VERBS,
+)

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ottla.cli.cluster.add_scram import first_credential
+from ottla.cli.cluster.voter_text import voter_of
 from ottla.cli.common import run_async
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
@@ -15,7 +16,6 @@ from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import ControllerConfig, load_controller_config
-from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.node.local.private_files_driver import restrict_umask
@@ -158,23 +158,12 @@ def parse_initial_controllers(text: str | None) -> VoterSet | None:
     if not text:
         return None
     try:
-        return VoterSet(tuple(_voter(part) for part in text.split(",") if part.strip()))
+        return VoterSet(tuple(voter_of(part) for part in text.split(",") if part.strip()))
     except (ValueError, CorruptDataError):
         raise ConfigError(
             "--initial-controllers",
             f"is {text!r}; it must be id@host:port:directoryId, several with commas",
         ) from None
-
-
-def _voter(part: str) -> Voter:
-    identity, _, rest = part.strip().partition("@")
-    address, _, directory = rest.rpartition(":")
-    host, port = parse_address(address)
-    return Voter(
-        id=NodeId(int(identity)),
-        directory_id=uuid_from_text(directory),
-        endpoints=(VoterEndpoint(CONTROLLER_LISTENER, host, port),),
-    )
 
 
 def _directory_id(node_id: NodeId, voters: VoterSet | None) -> UUID:

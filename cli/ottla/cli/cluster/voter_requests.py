@@ -1,0 +1,306 @@
+"""`ottla quorum add|remove|replicas`: the voters of the quorum, and changes of them (KIP-853).
+
+A change may take effect although its response is lost or is REQUEST_TIMED_OUT. After such a
+response the change is looked up in DescribeQuorum, and is only requested again if the quorum does
+not have it.
+"""
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ottla.cli.cluster.health import SILENT_AFTER_MS
+from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.cli.cluster.voter_text import voter_of
+from ottla.cli.common import print_json
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
+from ottla.cli.options import option
+from ottla.cli.outcomes import show
+from ottla.cli.tables import Identifier, Milliseconds, print_table
+from ottla.cli.terminal import note, say
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_cluster import QuorumDescription
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.raft.voters import Voter
+from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_text
+
+UNKNOWN_STATE = 2
+ASK_AGAIN_S = 0.5
+TIMEOUT_S = 60.0
+UNDECIDED = frozenset(
+    (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NETWORK_EXCEPTION,
+    )
+)
+"""Refusals after which the change may still take effect, or may be requested again."""
+
+MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
+"""Refusals of a request that was sent twice, by this command or by a broker."""
+
+PLANNED = ("ID", "DIRECTORY", "ADDRESS", "CHANGE")
+REPLICA_FIELDS = ("id", "directory_id", "role", "lag", "last_caught_up_ms_ago", "address")
+REPLICAS = ("ID", "DIRECTORY", "ROLE", "LAG", "CAUGHT-UP-AGO", "ADDRESS")
+
+
+async def add(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Add a controller to the voters."""
+    try:
+        new = voter_of(arguments.controller)
+    except (ValueError, CorruptDataError):
+        raise ConfigError(
+            "ID@HOST:PORT:DIRECTORY",
+            f"is {arguments.controller!r}; 'ottla quorum replicas' shows id and directory of a "
+            "controller that follows the leader",
+        ) from None
+    quorum = await _quorum(admin)
+    found = _voter_in(quorum, new.id)
+    directory = uuid_to_text(new.directory_id)
+    if found is not None and found.directory_id != directory:
+        raise RefusedError(
+            ErrorCode.DUPLICATE_VOTER,
+            f"controller {new.id} is a voter with directory {found.directory_id}; if that "
+            f"directory is lost, 'ottla quorum remove {new.id}' comes first",
+        )
+    if found is not None:
+        _report(arguments, new.id, directory, f"controller {new.id} is a voter already", added=True)
+        return 0
+    endpoint = new.endpoints[0]
+    if not arguments.yes:
+        address = f"{endpoint.host}:{endpoint.port}"
+        show(arguments, PLANNED, [(new.id, Identifier(directory), address, "add")])
+    if not await confirm_in_loop(arguments, f"add controller {new.id} to the voters?"):
+        return 0
+
+    async def request() -> None:
+        listeners = {endpoint.name: (endpoint.host, endpoint.port)}
+        await admin.add_voter(new.id, new.directory_id, listeners)
+
+    await _change(admin, request, lambda known: _has(known, new), arguments.timeout)
+    _report(arguments, new.id, directory, f"controller {new.id} is a voter now", added=True)
+    return 0
+
+
+async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Remove a controller from the voters."""
+    quorum = await _quorum(admin)
+    gone = _voter_to_remove(quorum, NodeId(arguments.id), arguments.directory)
+    _check_majority_without(quorum, gone)
+    if not arguments.yes:
+        show(
+            arguments,
+            PLANNED,
+            [(gone.id, Identifier(gone.directory_id), gone.address or None, "remove")],
+        )
+    if not await confirm_in_loop(arguments, f"remove controller {gone.id} from the voters?"):
+        return 0
+    key = Voter(id=NodeId(gone.id), directory_id=uuid_from_text(gone.directory_id))
+
+    async def request() -> None:
+        await admin.remove_voter(key.id, key.directory_id)
+
+    await _change(admin, request, lambda known: not _has(known, key), arguments.timeout)
+    said = f"controller {gone.id} is no voter any longer; stop it, or it goes on as an observer"
+    _report(arguments, gone.id, gone.directory_id, said, removed=True)
+    return 0
+
+
+async def replicas(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Print every voter and observer.  Returns exit code 2 if there is no leader."""
+    quorum = await quorum_of(admin)
+    if quorum.failure:
+        note(f"ottla quorum: the controllers do not answer ({quorum.failure})")
+        return UNKNOWN_STATE
+    rows = [_row(one, "leader" if one.id == quorum.leader_id else "voter") for one in quorum.voters]
+    rows += [_row(one, "observer") for one in quorum.observers]
+    if arguments.format == "json":
+        print_json([dict(zip(REPLICA_FIELDS, row, strict=True)) for row in rows])
+    else:
+        print_table(REPLICAS, rows)
+    return 0
+
+
+def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
+    ago_ms = replica.last_caught_up_ms_ago
+    return (
+        replica.id,
+        Identifier(replica.directory_id) if replica.directory_id else None,
+        role,
+        replica.lag,
+        None if ago_ms is None else Milliseconds(ago_ms),
+        replica.address or None,
+    )
+
+
+async def _quorum(admin: Admin) -> SurveyedQuorum:
+    quorum = await quorum_of(admin)
+    if quorum.failure:
+        raise RefusedError(
+            ErrorCode.NOT_CONTROLLER, f"the controllers do not answer ({quorum.failure})"
+        )
+    return quorum
+
+
+def _voter_in(quorum: SurveyedQuorum, node: NodeId) -> SurveyedReplica | None:
+    return next((one for one in quorum.voters if one.id == node), None)
+
+
+def _voter_to_remove(
+    quorum: SurveyedQuorum, node: NodeId, directory: str | None
+) -> SurveyedReplica:
+    """Return the voter with an id and, if it is given, a directory.  Raises RefusedError if there
+    is none."""
+    found = _voter_in(quorum, node)
+    ids = ", ".join(str(one.id) for one in quorum.voters)
+    if found is None:
+        raise RefusedError(
+            ErrorCode.VOTER_NOT_FOUND, f"controller {node} is no voter; the voters are {ids}"
+        )
+    if directory is not None and directory != found.directory_id:
+        raise RefusedError(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"controller {node} is a voter with directory {found.directory_id}, not {directory}",
+        )
+    if not found.directory_id:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"the directory of controller {node} is unknown: its voters were configured by "
+            "controller.quorum.voters alone, and cannot be changed",
+        )
+    if len(quorum.voters) == 1:
+        raise RefusedError(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"controller {node} is the last voter; add another before it is removed",
+        )
+    return found
+
+
+def _check_majority_without(quorum: SurveyedQuorum, gone: SurveyedReplica) -> None:
+    """Refuse a change that the remaining voters could not commit."""
+    left = [one for one in quorum.voters if one.id != gone.id]
+    silent = [one.id for one in left if not _is_heard(one)]
+    if len(left) - len(silent) > len(left) // 2:
+        return
+    raise RefusedError(
+        ErrorCode.INVALID_REQUEST,
+        f"without controller {gone.id} there is no majority: of the voters left, "
+        f"{', '.join(map(str, silent))} does not fetch; start it, or remove it first",
+    )
+
+
+def _is_heard(voter: SurveyedReplica) -> bool:
+    ago_ms = voter.last_fetch_ms_ago
+    return ago_ms is not None and ago_ms <= SILENT_AFTER_MS
+
+
+def _has(quorum: QuorumDescription, voter: Voter) -> bool:
+    return (voter.id, voter.directory_id) in {(one.node, one.directory_id) for one in quorum.voters}
+
+
+async def _change(
+    admin: Admin,
+    request: Callable[[], Awaitable[None]],
+    is_made: Callable[[QuorumDescription], bool],
+    timeout_s: float,
+) -> None:
+    """Request a change until it is committed.  Raises the last refusal after `timeout_s`."""
+    ends_at_s = trio.current_time() + timeout_s
+    reason = ""
+    while True:
+        try:
+            await request()
+        except RefusedError as error:
+            refusal = error
+        except ConnectionLostError as error:
+            refusal = RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
+        else:
+            return
+        if refusal.code not in UNDECIDED | MADE_BEFORE:
+            raise refusal
+        if await _is_committed(admin, is_made, ends_at_s):
+            return
+        if refusal.code not in UNDECIDED or trio.current_time() >= ends_at_s:
+            raise refusal
+        if refusal.message != reason:
+            reason = refusal.message
+            note(f"ottla quorum: {reason.rstrip('.')}; trying again")
+        await trio.sleep(ASK_AGAIN_S)
+
+
+async def _is_committed(
+    admin: Admin, is_made: Callable[[QuorumDescription], bool], ends_at_s: float
+) -> bool:
+    """Return whether the quorum has a change, and wait until it is committed.
+
+    The voters that the leader describes may not be committed yet. They are, once the high watermark
+    reaches the log end that the same leader reported with them.
+    """
+    epoch, end_offset = -1, 0
+    while True:
+        quorum = await admin.describe_quorum()
+        if not is_made(quorum):
+            return False
+        if quorum.leader_epoch != epoch:
+            epoch = quorum.leader_epoch
+            end_offset = max(one.end_offset for one in (*quorum.voters, *quorum.observers))
+        if quorum.high_watermark >= end_offset:
+            return True
+        if trio.current_time() >= ends_at_s:
+            raise RefusedError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the leader has the change, but a majority of the new voters has not "
+                "acknowledged it; see 'ottla quorum replicas'",
+            )
+        await trio.sleep(ASK_AGAIN_S)
+
+
+def _report(
+    arguments: argparse.Namespace, node: int, directory: str, said: str, **made: bool
+) -> None:
+    if arguments.format == "json":
+        print_json({"id": node, "directory_id": directory, **made})
+    else:
+        say(said)
+
+
+TIMEOUT = option(
+    "--timeout SECONDS",
+    "longest time to try, while the controllers cannot make the change",
+    type=float,
+    default=TIMEOUT_S,
+)
+
+VOTER_VERBS = (
+    admin_verb(
+        "add",
+        "add a controller, which runs and has caught up, to the voters",
+        add,
+        option(
+            "controller ID@HOST:PORT:DIRECTORY",
+            "node.id, address of the controller listener, and id of the metadata directory",
+        ),
+        CONFIRMATION,
+        TIMEOUT,
+        description="The controller runs as an observer first; 'ottla quorum replicas' shows its "
+        "directory and how far it is behind. A change that timed out is looked up before it is "
+        "requested again.",
+    ),
+    admin_verb(
+        "remove",
+        "remove a controller from the voters",
+        remove,
+        option("id ID", "node.id of the controller", type=int),
+        option("--directory ID", "id of its metadata directory (default: looked up)"),
+        CONFIRMATION,
+        TIMEOUT,
+        description="The last voter stays, and so does one without which the others are no "
+        "majority. A change that timed out is looked up before it is requested again.",
+    ),
+    admin_verb("replicas", "list voters and observers with lag and directory", replicas),
+)

@@ -1,0 +1,19 @@
+"""A controller as text, `id@host:port:directoryId`, as in Kafka's `--initial-controllers`."""
+
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_address
+from ottla.node.identity import CONTROLLER_LISTENER
+from ottla.raft.voters import Voter, VoterEndpoint
+from ottla.storage.directories.meta_properties import uuid_from_text
+
+
+def voter_of(text: str) -> Voter:
+    """Parse one controller.  Raises ValueError or CorruptDataError for another form."""
+    identity, _, rest = text.strip().partition("@")
+    address, _, directory = rest.rpartition(":")
+    host, port = parse_address(address)
+    return Voter(
+        id=NodeId(int(identity)),
+        directory_id=uuid_from_text(directory),
+        endpoints=(VoterEndpoint(CONTROLLER_LISTENER, host, port),),
+    )
