@@ -44,7 +44,7 @@ MISSING = {
 FEATURES = (
     ("produce, fetch, all five codecs, idempotent producers", "yes", "record bytes never change"),
     ("replication: acks=all, in-sync sets, ELR (KIP-966), unclean elections", "yes", ""),
-    ("KRaft quorum", "yes", "static voters; gRPC between nodes, not Kafka's own requests"),
+    ("KRaft quorum", "yes", "voters change while it runs (KIP-853); gRPC between nodes"),
     ("consumer groups: classic and KIP-848", "yes", "groups may move from one to the other"),
     ("retention by time and size, DeleteRecords, segments as Kafka's tools read them", "yes", ""),
     ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
@@ -249,10 +249,11 @@ def compatibility_page() -> str:
     ]
     named = {key for keys in MISSING.values() for key in keys}
     others = [
-        (API[key].name,)
+        API[key].name
         for key in API
         if key not in BROKER_KEYS | named and API[key].on_broker and not API[key].is_own
     ]
+    also = f"Also not served on a broker's listener: {', '.join(others)}.\n\n" if others else ""
     return (
         f"{NOTICE}# Compatibility\n\n{features_table()}\n## By decision\n\n"
         f"{table(('what differs', 'why'), DEPARTURES)}\n## The protocol\n\n"
@@ -261,8 +262,7 @@ def compatibility_page() -> str:
         "\n\n### Served\n\n"
         f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
         f"{table(('capability', 'APIs'), missing)}\n"
-        f"Also not served on a broker's listener: {', '.join(name for (name,) in others)}.\n\n"
-        f"### Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
+        f"{also}### Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
     )
 
 

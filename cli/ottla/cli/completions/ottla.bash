@@ -385,11 +385,26 @@ _ottla_row() {
       values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'quorum')
-      verbs='status'
+      verbs='status add remove replicas'
       options='-h --help'
       values=''
       argument='' ;;
     'quorum status')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum add')
+      verbs=''
+      options='-h --help --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum remove')
+      verbs=''
+      options='-h --help --directory --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--directory= --timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum replicas')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'

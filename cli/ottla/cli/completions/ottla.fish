@@ -10,13 +10,13 @@ function __ottla_row
     switch "$argv"
         case ''
             set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
             set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'controller' 'broker' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -465,12 +465,30 @@ function __ottla_row
             set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'quorum'
-            set -g __ottla_verbs 'status'
-            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers'
+            set -g __ottla_verbs 'status' 'add' 'remove' 'replicas'
+            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers' 'add a controller, which runs and has caught up, to the voters' 'remove a controller from the voters' 'list voters and observers with lag and directory'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'quorum status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum add'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum remove'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--directory' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--directory=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum replicas'
             set -g __ottla_verbs
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
