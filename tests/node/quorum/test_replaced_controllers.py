@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, Offset
 from ottla.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -58,14 +58,14 @@ async def test_three_voters_are_replaced_one_by_one_under_commits(tmp_path: Path
             nursery.cancel_scope.cancel()
         offset = await quorum.commit("last", "x")
         for member in quorum.members.values():
-            await member.wait_applied(offset + 1)
+            await member.wait_applied(Offset(offset + 1))
             assert member.identity.voters.ids == (201, 202, 203)
             assert {*committed, "last"} <= set(member.image.config(TOPIC, "otters"))
 
         for node_id in tuple(quorum.members):
             await quorum.stop(node_id)
-        for node_id in (201, 202, 203):
-            await quorum.start(NodeId(node_id))
+        for new in (201, 202, 203):
+            await quorum.start(NodeId(new))
         await quorum.commit("after the restart", "x")
         assert {*committed, "last"} <= set((await quorum.leader()).image.config(TOPIC, "otters"))
 
@@ -79,7 +79,7 @@ async def test_a_snapshot_contains_the_voters_of_its_offset(tmp_path: Path) -> N
         await change(quorum, AddVoterRequest(cluster_id=CLUSTER_ID, voter=voter))
         offset = await quorum.commit("a", "1")
         for member in quorum.members.values():
-            await member.wait_applied(offset + 1)
+            await member.wait_applied(Offset(offset + 1))
             await member.write_snapshot()
         name = f"{offset + 1:020d}-"
         written = [
