@@ -36,7 +36,7 @@ async def change(quorum: Quorum, request: VoterChangeRequest) -> None:
 
 async def test_three_voters_are_replaced_one_by_one_under_commits(tmp_path: Path) -> None:
     async def body(quorum: Quorum) -> None:
-        committed = []
+        committed: list[str] = []
 
         async def commit_on() -> None:
             while True:
