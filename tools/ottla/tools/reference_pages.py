@@ -262,7 +262,8 @@ def compatibility_page() -> str:
         "\n\n### Served\n\n"
         f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
         f"{table(('capability', 'APIs'), missing)}\n"
-        f"{also}### Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
+        f"{also}### Our own\n\nNo client lists these; `ottla` uses them.\n\n"
+        f"{table(('key', 'API'), own)}"
     )
 
 
