@@ -102,12 +102,7 @@ class Broker:
         self._clock = clock
         self._rng = rng
         self.parts = PartRegistry(clock)
-        self.controller = ControllerClient(
-            rpc,
-            config.controller_quorum_voters,
-            lambda: member.leader_id,
-            lambda: addresses_of(member.identity.voters),
-        )
+        self.controller = _controller_client(rpc, config, member)
         self.lifecycle = LifecycleDriver(
             lifecycle,
             config,
@@ -382,3 +377,13 @@ class Broker:
     def _bound_connections(self, bounds: ConnectionBounds) -> None:
         self.connections.bounds = bounds
         self.server.resume_accepting()
+
+
+def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> ControllerClient:
+    """Return the client of the active controller, which finds it by the voters in the log."""
+    return ControllerClient(
+        rpc,
+        config.controller_quorum_voters,
+        lambda: member.leader_id,
+        lambda: addresses_of(member.identity.voters),
+    )
