@@ -124,7 +124,10 @@ def machines(
                 terminal.type("systemctl stop-all")
 
 
-NOT_TRIED = {"In containers": "needs a container engine and images from the network"}
+NOT_TRIED = {
+    "In containers": "needs a container engine and images from the network",
+    "Change the controllers": "tests/controller/test_voter_requests_of_clients.py changes voters",
+}
 """Sections that are not replayed."""
 
 NOT_REPLAYED = {
