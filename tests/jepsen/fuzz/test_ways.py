@@ -325,7 +325,7 @@ async def test_no_way_of_a_failover_gets_longer(autojump_clock: MockClock) -> No
         "ottla.controller.replication.partition_change.elect",
         "ottla.broker.replicas.partition.Partition._begin_leading",
     )
-    found.check((*handlers, *APPLIED), 69)
+    found.check((*handlers, *APPLIED), 71)
 
 
 async def test_no_way_of_a_new_topic_gets_longer(autojump_clock: MockClock) -> None:
@@ -338,7 +338,7 @@ async def test_no_way_of_a_new_topic_gets_longer(autojump_clock: MockClock) -> N
         "ottla.controller.replication.topics.create_topics",
         "ottla.broker.replicas.replica_manager.ReplicaManager._open_log",
     )
-    found.check((*handlers, *APPLIED), 91)
+    found.check((*handlers, *APPLIED), 93)
 
 
 # --- pushes of clients' metrics ----------------------------------------------------------------
