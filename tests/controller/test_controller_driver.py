@@ -106,6 +106,8 @@ class PlayedQuorum:
     identity: QuorumIdentity = IDENTITY
     batches: list[tuple[Record, ...]] = field(default_factory=list)
     has_majority: bool = True
+    voter_sets_due: int = 0
+    """Number of voter sets that raft appends before the next batch."""
     append_takes_s: float = 0
     committed: MetadataImage = EMPTY
     high_watermark: Offset = START
@@ -141,9 +143,11 @@ class PlayedQuorum:
     def batch_of(self, records: Sequence[Record]) -> bytes:
         return batch_of(records, timestamp_ms=0)
 
-    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
+    async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
         await trio.sleep(self.append_takes_s)
-        if epoch != self.epoch:
+        self.end_offset = Offset(self.end_offset + self.voter_sets_due)
+        self.voter_sets_due = 0
+        if epoch != self.epoch or at not in (None, self.end_offset):
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         records = records_of(batch)
         self.batches.append(records)
@@ -266,6 +270,23 @@ async def test_a_new_cluster_begins_with_the_users_it_was_formatted_with(
         await played.register(1)
         assert played.quorum.committed.scram_credentials[1]["al"] == credential
         assert played.quorum.committed.features
+
+
+async def test_a_decision_for_an_offset_that_a_voter_set_has_taken_is_not_appended(
+    autojump_clock: MockClock,
+) -> None:
+    """EpochOfRegistration: a broker's epoch is the offset of its registration."""
+    async with playing() as bench:
+        await bench.register(1)
+        count = len(bench.quorum.batches)
+        bench.quorum.voter_sets_due = 1
+
+        with pytest.raises(RefusedError) as refused:
+            await bench.register(2)
+
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        assert len(bench.quorum.batches) == count
+        await bench.register(2)
 
 
 async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) -> None:

@@ -359,7 +359,7 @@ class Controller:
                 if self.epoch != epoch:
                     raise not_controller() from None  # it was decided on an image that was dropped
                 raise
-            await self._append(steps, epoch)
+            await self._append(steps, epoch, at=next_offset)
             last_offset = self.last_appended
             self.counts.decided.observe(self.now_ns() - begun_ns)
         try:
@@ -411,18 +411,23 @@ class Controller:
             await self._append(self._prepared(first, self.image)[1], epoch)
         return epoch
 
-    async def _append(self, steps: "Sequence[_Step]", epoch: Epoch) -> None:
+    async def _append(
+        self, steps: "Sequence[_Step]", epoch: Epoch, *, at: Offset | None = None
+    ) -> None:
+        """Append the batches of a decision. `at` is the offset for which it was made: broker epochs
+        are offsets of records."""
         # If the request is cancelled, its decision must not be left half written.
         with trio.CancelScope(shield=True):
             for step in steps:
-                await self._append_step(step, epoch)
+                await self._append_step(step, epoch, at)
+                at = None
 
-    async def _append_step(self, step: "_Step", epoch: Epoch) -> None:
+    async def _append_step(self, step: "_Step", epoch: Epoch, at: Offset | None) -> None:
         if self.epoch != epoch:
             raise not_controller()
         assert self.image is step.before
         try:
-            last_offset = await self._member.append(step.batch, epoch)
+            last_offset = await self._member.append(step.batch, epoch, at=at)
         except RefusedError as refusal:
             if refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise not_controller() from refusal

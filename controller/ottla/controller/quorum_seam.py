@@ -70,10 +70,11 @@ class Quorum(Protocol):
         """
         ...
 
-    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
+    async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
         """Append one batch and return the offset of its last record.
 
-        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node is not the leader of `epoch`.
+        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node is not the leader of `epoch`, or if
+        the first record would not have the offset `at`.
         """
         ...
 

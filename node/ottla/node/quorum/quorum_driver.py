@@ -312,14 +312,17 @@ class QuorumMember:
         """
         return batch_of(records, timestamp_ms=self._clock.wall_ms())
 
-    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
+    async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
         """Append one batch of records and return the offset of the last one, without waiting for
         the commit.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER), and appends nothing, if this node is not the
-        leader of `epoch`.
+        leader of `epoch`, or if the first record would not have the offset `at`, because the voters
+        have changed meanwhile.
         """
         async with self._lock:
+            if at is not None and self._log.end_offset != at:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the voters have changed")
             await self._step_locked(AppendRequested(epoch=epoch, records=batch))
             if self._log.is_out_of_space:
                 raise RefusedError(
