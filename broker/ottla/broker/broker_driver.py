@@ -383,7 +383,7 @@ def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> 
     """Return the client of the active controller, which finds it by the voters in the log."""
     return ControllerClient(
         rpc,
-        config.controller_quorum_voters,
+        config.controllers,
         lambda: member.leader_id,
         lambda: addresses_of(member.identity.voters),
     )

@@ -138,7 +138,7 @@ async def open_broker(
     ):
         properties = await _metadata_identity(disk, config, logs, rng)
         identity = await quorum_identity(
-            disk, config.metadata_directory, properties, config.controller_quorum_voters
+            disk, config.metadata_directory, properties, config.controllers
         )
         lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
@@ -297,7 +297,7 @@ async def _cluster_id(
                 return None
     found: str | None = None
     timeout_ms = config.initial_registration_timeout_ms
-    voters = config.controller_quorum_voters
+    voters = config.controllers
     try:
         async with trio.open_nursery() as nursery:
             if is_stopping is not None:
@@ -344,7 +344,7 @@ async def _checked_cluster(
         offers_telemetry=lambda: False,
     )
     theirs = joined or await cluster_id_of_quorum(
-        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
+        rpc, config.controllers, timeout_ms=config.initial_registration_timeout_ms
     )
     if theirs != cluster_id:
         raise ConfigError(

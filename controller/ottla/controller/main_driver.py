@@ -17,6 +17,7 @@ from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import probe_nothing
 from ottla.node.identity import (
+    endpoints_of,
     prepare_controller_directory,
     quorum_identity,
     read_first_records,
@@ -88,8 +89,9 @@ async def serve_controller(
                 disk,
                 directory,
                 properties,
-                config.controller_quorum_voters,
+                config.controllers,
                 is_controller=True,
+                endpoints=endpoints_of(config),
                 joins_automatically=config.quorum_auto_join_enable,
             )
             await _serve(seams, disk, config, identity, ready, is_stopping, errors, opened)

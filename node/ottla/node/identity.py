@@ -231,6 +231,7 @@ async def quorum_identity(
     configured: Sequence[ConfiguredVoter],
     *,
     is_controller: bool = False,
+    endpoints: tuple[VoterEndpoint, ...] = (),
     joins_automatically: bool = False,
 ) -> QuorumIdentity:
     """Return the identity of this node in the quorum, and the voters at its start.
@@ -238,12 +239,15 @@ async def quorum_identity(
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters knows none: it finds the leader by the settings, and reads
     the voters from the log. The addresses in the settings are tried after those in the log.
+    `endpoints` are the addresses of this controller if `configured` does not name it.  Controllers
+    with negative ids are bootstrap servers, which are only contacted.
     """
-    in_settings = tuple(Voter(id=one.id, endpoints=_endpoints(one)) for one in configured)
+    contacts = tuple(Voter(id=one.id, endpoints=_endpoints(one)) for one in configured)
+    in_settings = tuple(voter for voter in contacts if voter.id >= 0)
     node_id = properties.node_id
     snapshot_id, stored = await _stored_voters(disk, metadata_log_dir)
     voters = stored
-    if voters is None and not in_settings:
+    if voters is None and not contacts:
         raise ConfigError("controller.quorum.voters", "is not set; name the controllers")
     if voters is None:
         is_joining = is_controller and snapshot_id is not None
@@ -255,8 +259,8 @@ async def quorum_identity(
         cluster_id=properties.cluster_id,
         voters=voters,
         is_controller=is_controller,
-        endpoints=next(own, ()) if is_controller else (),
-        bootstrap=tuple(one for one in in_settings if one.id != node_id and one.id not in voters),
+        endpoints=next(own, endpoints) if is_controller else (),
+        bootstrap=tuple(one for one in contacts if one.id != node_id and one.id not in voters),
         fallbacks=in_settings,
         joins_automatically=joins_automatically,
     )
@@ -284,6 +288,13 @@ async def _stored_voters(
             if voters is not None:
                 return each, voters
     return readable, None
+
+
+def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
+    """Return the endpoints of a controller in its own settings. Empty if its listener has no host,
+    and neither the voters nor the advertised listeners name it."""
+    address = config.own_address
+    return () if address is None else (VoterEndpoint(CONTROLLER_LISTENER, *address),)
 
 
 def _endpoints(voter: ConfiguredVoter) -> tuple[VoterEndpoint, ...]:

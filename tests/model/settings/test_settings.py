@@ -95,6 +95,35 @@ def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(
     assert sentence in str(caught.value)
 
 
+def test_bootstrap_servers_are_controllers_of_unknown_ids() -> None:
+    servers = {"controller.quorum.bootstrap.servers": "one:9093,two:9094"}
+    unnamed = (ConfiguredVoter(NodeId(-2), "one", 9093), ConfiguredVoter(NodeId(-3), "two", 9094))
+    broker, _unknown = load_broker_config({"node.id": "1", **servers})
+    assert broker.controllers == unnamed
+    controller, _unknown = load_controller_config({"node.id": "101", **servers})
+    assert controller.controllers == unnamed
+    assert controller.own_address is None
+
+
+@pytest.mark.parametrize(
+    ("more", "address"),
+    [
+        ({"listeners": "CONTROLLER://three:9095"}, ("three", 9095)),
+        (
+            {
+                "listeners": "CONTROLLER://:9095",
+                "advertised.listeners": "CONTROLLER://outside:9096",
+            },
+            ("outside", 9096),
+        ),
+    ],
+)
+def test_a_controller_knows_its_own_address(more: dict[str, str], address: tuple[str, int]) -> None:
+    texts = {"node.id": "101", "controller.quorum.bootstrap.servers": "one:9093", **more}
+    controller, _unknown = load_controller_config(texts)
+    assert controller.own_address == address
+
+
 def test_a_broker_without_id_or_controllers_names_the_missing_keys() -> None:
     with pytest.raises(ConfigError, match=r"node\.id: is not set"):
         load_broker_config({"controller.quorum.voters": "101@localhost:9093"})
@@ -312,10 +341,6 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
             for kind in ("copy", "fetch")
             for key in ("max.bytes.per.second", "quota.window.num", "quota.window.size.seconds")
         },
-        "controller.quorum.bootstrap.servers": (
-            "the quorum is found by controller.quorum.voters",
-            (),
-        ),
         "transaction.two.phase.commit.enable": (
             "transactions that another resource manager ends are refused",
             ("true",),

@@ -13,6 +13,7 @@ from ottla.metadata.records import config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
+from ottla.model.settings.endpoints import controllers_of
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.address_probe import Probe, ProbeResult, probe_nothing
 from ottla.node.address_probe_driver import probe_address
@@ -23,9 +24,10 @@ from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import EndQuorumEpochRequest
-from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.storage.directories.meta_properties import MetaProperties
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire.batch import batches
@@ -67,6 +69,8 @@ class Quorum:
         self._scopes: dict[NodeId, trio.CancelScope] = {}
         self._stopped: dict[NodeId, trio.Event] = {}
         self._configured: tuple[ConfiguredVoter, ...] = ()
+        self.has_ids_in_settings = True
+        """False if nodes find the quorum by addresses without ids."""
 
     async def format(self) -> None:
         rng = RealRng()
@@ -138,6 +142,22 @@ class Quorum:
         del self.members[node_id]
         self._stopped[node_id].set()
 
+    async def _identity(
+        self, disk: RealDisk, path: str, properties: MetaProperties
+    ) -> QuorumIdentity:
+        known = self._configured
+        own = [one for one in known if one.id == properties.node_id]
+        if not self.has_ids_in_settings:
+            known = controllers_of((), ((one.host, one.port) for one in known))
+        return await quorum_identity(
+            disk,
+            path,
+            properties,
+            known,
+            is_controller=True,
+            endpoints=tuple(VoterEndpoint("CONTROLLER", one.host, one.port) for one in own),
+        )
+
     @asynccontextmanager
     async def _open(self, node_id: NodeId, runtime: RpcRuntime) -> AsyncIterator[QuorumMember]:
         disk, path = RealDisk(), self.path(node_id)
@@ -146,9 +166,7 @@ class Quorum:
         async with open_quorum_member(
             disk=disk,
             metadata_log_dir=path,
-            identity=await quorum_identity(
-                disk, path, properties, self._configured, is_controller=True
-            ),
+            identity=await self._identity(disk, path, properties),
             config=self.config,
             rpc=runtime,
             clock=SkewedClock(self.skews_ms.get(node_id, 0)),

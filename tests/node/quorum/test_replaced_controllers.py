@@ -3,6 +3,7 @@ committed."""
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from ottla.model.errors import ErrorCode
@@ -34,8 +35,12 @@ async def change(quorum: Quorum, request: VoterChangeRequest) -> None:
         await trio.sleep(0.02)
 
 
-async def test_three_voters_are_replaced_one_by_one_under_commits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_ids", [True, False], ids=["voters", "bootstrap servers"])
+async def test_three_voters_are_replaced_one_by_one_under_commits(
+    tmp_path: Path, has_ids: bool
+) -> None:
     async def body(quorum: Quorum) -> None:
+        quorum.has_ids_in_settings = has_ids
         committed: list[str] = []
 
         async def commit_on() -> None:

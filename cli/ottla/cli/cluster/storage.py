@@ -17,13 +17,13 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import ControllerConfig, load_controller_config
 from ottla.node.clock_driver import RealClock, RealRng
-from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.identity import endpoints_of, format_directories
 from ottla.node.local.private_files_driver import restrict_umask
 from ottla.node.properties import parse_properties
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.voter_opening import damages_of
 from ottla.raft.transitions import Standing
-from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.raft.voters import Voter, VoterSet
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_text
 from ottla.storage.disk.real_disk_driver import RealDisk
@@ -147,9 +147,12 @@ def _quorum_flags(arguments: argparse.Namespace) -> dict[str, bool]:
 
 def _standalone(config: ControllerConfig) -> VoterSet:
     """Return the set of this controller alone, with its address in the settings."""
-    own = next(one for one in config.controller_quorum_voters if one.id == config.node_id)
-    endpoint = VoterEndpoint(CONTROLLER_LISTENER, own.host, own.port)
-    voter = Voter(id=own.id, directory_id=RealRng().uuid(), endpoints=(endpoint,))
+    endpoints = endpoints_of(config)
+    if not endpoints:
+        raise ConfigError(
+            "--standalone", "needs the host of this controller in listeners or advertised.listeners"
+        )
+    voter = Voter(id=config.node_id, directory_id=RealRng().uuid(), endpoints=endpoints)
     return VoterSet((voter,))
 
 

@@ -13,6 +13,7 @@ from ottla.model.settings.declare import SettingKind, definitions, setting, valu
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
+    controllers_of,
     parse_bootstrap,
     parse_listeners,
     parse_voters,
@@ -120,11 +121,10 @@ class BrokerConfig:
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
         (),
         key="controller.quorum.bootstrap.servers",
-        has_no_effect_yet="the quorum is found by controller.quorum.voters",
         parse=parse_bootstrap,
         text="",
-        doc="Controllers from which to discover the quorum, as host:port each; by default the "
-        "voters.",
+        doc="Controllers from which to discover the quorum, as host:port each, in addition to the "
+        "voters or in place of them.",
     )
     rack: str | None = setting(
         None,
@@ -424,6 +424,13 @@ class BrokerConfig:
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of every key in the file, for DescribeConfigs."""
 
+    @property
+    def controllers(self) -> tuple[ConfiguredVoter, ...]:
+        """Controllers from which this broker finds the quorum."""
+        return controllers_of(
+            self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
+        )
+
     def __post_init__(self) -> None:
         if self.session_timeout_ms <= self.heartbeat_interval_ms:
             raise ConfigError(
@@ -509,9 +516,13 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     cleaner, unknown_to_cleaner = values_of(CleanerConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this broker a number of its own")
-    if not values.get("controller_quorum_voters"):
+    if not values.get("controller_quorum_voters") and not values.get(
+        "controller_quorum_bootstrap_servers"
+    ):
         raise ConfigError(
-            "controller.quorum.voters", "is not set; name the controllers as id@host:port"
+            "controller.quorum.voters",
+            "is not set; name the controllers as id@host:port, or some of them as host:port in"
+            " controller.quorum.bootstrap.servers",
         )
     sasl = _sasl(values, texts)
     config = BrokerConfig(

@@ -9,6 +9,8 @@ from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
     ListenAddress,
+    controllers_of,
+    parse_bootstrap,
     parse_listeners,
     parse_voters,
 )
@@ -63,6 +65,22 @@ class ControllerConfig:
         parse=parse_voters,
         text="",
         doc="The controllers, as id@host:port each, including this one.",
+    )
+    controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
+        (),
+        key="controller.quorum.bootstrap.servers",
+        parse=parse_bootstrap,
+        text="",
+        doc="Controllers from which to discover the quorum, as host:port each, in addition to the "
+        "voters or in place of them.",
+    )
+    advertised_listeners: tuple[ListenAddress, ...] = setting(
+        (),
+        key="advertised.listeners",
+        parse=parse_listeners,
+        is_null_by_default=True,
+        doc="Address of this controller for the other nodes, if controller.quorum.voters does not "
+        "name it; by default the address in listeners.",
     )
     quorum_auto_join_enable: bool = setting(
         False,
@@ -141,6 +159,23 @@ class ControllerConfig:
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of every key in the file."""
 
+    @property
+    def controllers(self) -> tuple[ConfiguredVoter, ...]:
+        """Controllers from which this controller finds the quorum."""
+        return controllers_of(
+            self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
+        )
+
+    @property
+    def own_address(self) -> tuple[str, int] | None:
+        """Host and port of this controller for other nodes: in the voters, else advertised, else of
+        its listener. None if its listener has no host."""
+        for voter in self.controller_quorum_voters:
+            if voter.id == self.node_id:
+                return voter.host, voter.port
+        listener = (*self.advertised_listeners, *self.listeners)[0]
+        return (listener.host, listener.port) if listener.host else None
+
 
 def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, set[str]]:
     """Return a controller's settings from the keys of its file, and the unknown keys.
@@ -169,7 +204,8 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
-    if values["node_id"] not in {voter.id for voter in voters}:
+    is_named = values["node_id"] in {voter.id for voter in voters}
+    if not is_named and (voters or not values.get("controller_quorum_bootstrap_servers")):
         raise ConfigError(
             "controller.quorum.voters",
             f"does not name this controller; add {values['node_id']}@host:port",

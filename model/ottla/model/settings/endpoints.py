@@ -14,6 +14,9 @@ PRINTABLE = (0x21, 0x7E)
 """First and last byte allowed in a host name: neither spaces nor control characters."""
 LISTENER_PREFIX = "listener.name."
 """Prefix of the keys of settings for one listener."""
+FIRST_UNNAMED_ID = -2
+"""Id under which the first bootstrap server is contacted (Kafka's convention); the next ones are
+lower."""
 SASL_SSL = "SASL_SSL"
 CLIENT_FILE = "client.properties"
 """File with settings for clients of a secure local cluster, in the cluster's directory."""
@@ -81,6 +84,18 @@ def parse_address(text: str) -> tuple[str, int]:
     if host and not is_host(host):
         raise ValueError(text)
     return host, int(port)
+
+
+def controllers_of(
+    voters: Iterable[ConfiguredVoter], bootstrap: Iterable[tuple[str, int]]
+) -> tuple[ConfiguredVoter, ...]:
+    """Return the controllers in a node's settings: the voters, and the bootstrap servers under
+    negative ids, because the ids of these controllers are unknown."""
+    unnamed = (
+        ConfiguredVoter(NodeId(FIRST_UNNAMED_ID - at), host, port)
+        for at, (host, port) in enumerate(bootstrap)
+    )
+    return (*voters, *unnamed)
 
 
 def parse_listeners(text: str) -> tuple[ListenAddress, ...]:

@@ -104,7 +104,11 @@ class PeerTroubles:
                 return None
 
     def _peer(self, node_id: NodeId) -> str:
-        endpoints = self._identity.voters.endpoints_of(node_id)
+        identity = self._identity
+        unnamed = (one.endpoints for one in identity.bootstrap if one.id == node_id)
+        endpoints = identity.voters.endpoints_of(node_id) or next(unnamed, ())
+        if node_id < 0 and endpoints:
+            return f"the controller at {endpoints[0].host}:{endpoints[0].port}"
         at = f" at {endpoints[0].host}:{endpoints[0].port}" if endpoints else ""
         return f"controller {node_id}{at}"
 
