@@ -176,7 +176,7 @@ _ottla_row() {
       argument='@groups' ;;
     'group lag')
       verbs=''
-      options='-h --help --watch --isolation-level --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --watch --partitions --isolation-level --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--isolation-level=read_uncommitted|read_committed --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'group reset')

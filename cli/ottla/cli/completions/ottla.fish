@@ -190,7 +190,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'group'
             set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
-            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show the lag of each partition' 'show and move a group’s committed offsets' 'delete groups without members, with their offsets'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show how far a group, or each of all groups, is behind, in records and in time' 'show and move a group’s committed offsets' 'delete groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -215,7 +215,7 @@ function __ottla_row
         case 'group lag'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--watch' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--watch' '--partitions' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'group reset'

@@ -156,7 +156,7 @@ _ottla_row() {
       ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'group')
-      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show the lag of each partition' 'reset:show and move a group’s committed offsets' 'delete:delete groups without members, with their offsets')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show how far a group, or each of all groups, is behind, in records and in time' 'reset:show and move a group’s committed offsets' 'delete:delete groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -177,7 +177,7 @@ _ottla_row() {
       ottla_argument='@groups' ;;
     'group lag')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--watch' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--watch' '--partitions' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'group reset')

@@ -9,11 +9,12 @@ from typing import Any
 import trio
 
 from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
+from ottla.cli.groups.all_lags import GroupLag, all_lags, group_lag
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
-from ottla.cli.tables import print_table
+from ottla.cli.tables import Milliseconds, print_table
 from ottla.cli.terminal import clear_screen, note, say
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
@@ -35,6 +36,8 @@ MOVING = (
     ErrorCode.NOT_COORDINATOR,
 )
 LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+ALL_COLUMNS = ("GROUP", "TOPICS", "PARTITIONS", "LAG", "BEHIND")
+TIMED_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "BEHIND")
 TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "COMMITTED", "LAG")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
@@ -165,7 +168,7 @@ def _host(member: GroupMemberDescription) -> str:
 
 
 async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the lag of a group, once or until interrupted."""
+    """Show the lag of a group or of all groups, once or until interrupted."""
     while arguments.watch:
         clear_screen()
         await show_lag(admin, arguments)
@@ -175,10 +178,72 @@ async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each partition for which the group has a committed offset or a member with an
-    assignment."""
+    assignment; without a group, the lag of all groups."""
+    if arguments.group is None:
+        return await _show_all(admin, arguments)
     group = await described(admin, arguments.group)
-    _show(arguments, LAG_COLUMNS, await _lag_rows(admin, group, arguments))
+    rows = await _lag_rows(admin, group, arguments)
+    timed = await group_lag(admin, group.group_id, isolation_level=arguments.isolation_level)
+    ages = {(*one.at,): one.seconds for one in timed.partitions}
+    if arguments.format == "json":
+        objects = _objects(LAG_COLUMNS, rows)
+        print_json(
+            [row | {"seconds": ages.get((row["topic"], row["partition"]))} for row in objects]
+        )
+    else:
+        shown = [(*row[:-1], _age(ages.get(row[:2])), row[-1]) for row in rows]
+        print_table((*LAG_COLUMNS[:-1], "BEHIND", LAG_COLUMNS[-1]), shown)
     return 0
+
+
+async def _show_all(admin: Admin, arguments: argparse.Namespace) -> int:
+    found, refusals = await all_lags(admin, isolation_level=arguments.isolation_level)
+    if arguments.format == "json":
+        print_json(list(map(_lag_object, found)))
+    elif arguments.partitions:
+        print_table(
+            TIMED_COLUMNS,
+            [
+                (of.group, *one.at, one.committed, one.end, one.lag, _age(one.seconds))
+                for of in found
+                for one in of.partitions
+            ],
+        )
+    else:
+        print_table(ALL_COLUMNS, map(_lag_row, found))
+    for refusal in refusals[:-1]:
+        note(f"ottla group: {refusal}")
+    for refusal in refusals[-1:]:
+        raise refusal
+    return 0
+
+
+def _lag_row(of: GroupLag) -> tuple[object, ...]:
+    topics = {one.at.topic for one in of.partitions}
+    return of.group, len(topics), len(of.partitions), of.lag, _age(of.seconds)
+
+
+def _lag_object(of: GroupLag) -> dict[str, Any]:
+    return {
+        "group": of.group,
+        "lag": of.lag,
+        "seconds": of.seconds,
+        "partitions": [
+            {
+                "topic": one.at.topic,
+                "partition": one.at.partition,
+                "committed": one.committed,
+                "end": one.end,
+                "lag": one.lag,
+                "seconds": one.seconds,
+            }
+            for one in of.partitions
+        ],
+    }
+
+
+def _age(seconds: float | None) -> Milliseconds | None:
+    return None if seconds is None else Milliseconds(seconds * 1_000)
 
 
 async def _lag_rows(
@@ -272,10 +337,14 @@ VERBS = (
     ),
     _verb(
         "lag",
-        "show the lag of each partition",
+        "show how far a group, or each of all groups, is behind, in records and in time",
         lag,
         option("--watch", "refresh until Ctrl-C"),
-        GROUP,
+        option(
+            "--partitions",
+            "without GROUP: show each partition instead of the sums (JSON always has both)",
+        ),
+        option("group GROUP", "id of a group (default: all groups)", nargs="?"),
         ISOLATION,
     ),
     _verb(

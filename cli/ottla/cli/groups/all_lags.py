@@ -1,0 +1,158 @@
+"""Lag of all groups in one call, in records and in seconds, by group and by partition.
+
+The end offsets of all partitions are requested together, the committed offsets of each group from
+its coordinator. A group's partitions are those with a committed offset.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import trio
+
+from ottla.cli.groups.first_unread import Unread, seconds_behind
+from ottla.cli.groups.group_view import committed_offsets
+from ottla.cli.terminal import draw, is_watched, wipe
+from ottla.cli.topics.offsets import offsets_at
+from ottla.client.admin import Admin
+from ottla.model.errors import RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
+
+GROUPS_AT_ONCE = 8
+NO_LEADER = -1
+
+
+class TimedLag(NamedTuple):
+    """Lag of a group in one partition. `end` is None if the partition is gone or has no leader."""
+
+    at: TopicPartition
+    committed: int
+    end: int | None
+    seconds: float | None
+    """Age of the first record that was not consumed; 0 if all were, None if it is unknown."""
+
+    @property
+    def lag(self) -> int | None:
+        """Number of offsets that are still to be read, or None if it is unknown."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+
+class GroupLag(NamedTuple):
+    """Lag of one group."""
+
+    group: str
+    partitions: list[TimedLag]
+
+    @property
+    def lag(self) -> int | None:
+        """Sum over the partitions whose lag is known, or None if there are none."""
+        known = [one.lag for one in self.partitions if one.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Longest lag of a partition in seconds, or None if all are unknown."""
+        return max(
+            (one.seconds for one in self.partitions if one.seconds is not None), default=None
+        )
+
+
+async def all_lags(
+    admin: Admin, *, isolation_level: str
+) -> tuple[list[GroupLag], list[RefusedError]]:
+    """Return the lag of every group in order of ids, and the refusals of groups whose offsets could
+    not be read."""
+    groups = [one.group_id for one in await admin.list_groups()]
+    committed, refusals = await _committed_of(admin, groups)
+    try:
+        return [
+            GroupLag(group, found)
+            for group, found in (await _timed(admin, committed, isolation_level)).items()
+        ], refusals
+    finally:
+        if is_watched():
+            wipe()
+
+
+async def group_lag(admin: Admin, group: str, *, isolation_level: str) -> GroupLag:
+    """Return the lag of one group."""
+    committed = {group: await committed_offsets(admin, group)}
+    return GroupLag(group, (await _timed(admin, committed, isolation_level))[group])
+
+
+async def _committed_of(
+    admin: Admin, groups: Iterable[str]
+) -> tuple[dict[str, dict[TopicPartition, int]], list[RefusedError]]:
+    wanted = sorted(groups)
+    found: dict[str, dict[TopicPartition, int]] = {}
+    refusals: dict[str, RefusedError] = {}
+    limit = trio.CapacityLimiter(GROUPS_AT_ONCE)
+
+    async def ask(group: str) -> None:
+        async with limit:
+            try:
+                found[group] = await committed_offsets(admin, group)
+            except RefusedError as refusal:
+                refusals[group] = refusal
+        _report("groups", len(found) + len(refusals), len(wanted))
+
+    async with trio.open_nursery() as nursery:
+        for group in wanted:
+            nursery.start_soon(ask, group)
+    return (
+        {group: found[group] for group in wanted if group in found},
+        [refusals[group] for group in sorted(refusals)],
+    )
+
+
+async def _timed(
+    admin: Admin, committed: dict[str, dict[TopicPartition, int]], level: str
+) -> dict[str, list[TimedLag]]:
+    partitions = sorted(await _led(admin, {at for offsets in committed.values() for at in offsets}))
+    starts = await offsets_at(admin.cluster, partitions, EARLIEST)
+    ends = await offsets_at(admin.cluster, partitions, LATEST, isolation_level=level)
+
+    def unread(at: TopicPartition, offset: int) -> Unread | None:
+        if at not in ends or offset >= ends[at]:
+            return None
+        # Retention may have deleted the first record that was not consumed.
+        return Unread(at, max(offset, starts[at]))
+
+    places = [
+        unread(at, offset) for offsets in committed.values() for at, offset in offsets.items()
+    ]
+    ages = await seconds_behind(
+        admin.cluster,
+        filter(None, places),
+        isolation_level=level,
+        report=lambda done, total: _report("partitions", done, total),
+    )
+
+    def timed(at: TopicPartition, offset: int) -> TimedLag:
+        end, place = ends.get(at), unread(at, offset)
+        if end is None:
+            return TimedLag(at, offset, None, None)
+        return TimedLag(at, offset, end, 0.0 if place is None else ages[place])
+
+    return {
+        group: [timed(at, offsets[at]) for at in sorted(offsets)]
+        for group, offsets in committed.items()
+    }
+
+
+async def _led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
+    """Return those partitions that exist and have a leader. The others would hold up all."""
+    if not wanted:
+        return set()
+    metadata = await admin.cluster.metadata({at.topic for at in wanted})
+    return wanted & {
+        TopicPartition(topic.name or "", row.partition_index)
+        for topic in metadata.topics
+        for row in topic.partitions
+        if row.leader_id != NO_LEADER
+    }
+
+
+def _report(noun: str, done: int, total: int) -> None:
+    if is_watched():
+        draw(f"{done} of {total} {noun}")
