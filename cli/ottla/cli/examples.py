@@ -33,6 +33,7 @@ EXAMPLES = {
     "ottla group members": "ottla group members billing",
     "ottla group lag": "ottla group lag billing",
     "ottla group reset": "ottla group reset billing --topic orders --to-earliest",
+    "ottla group offset-delete": "ottla group offset-delete billing --topic orders:0,1 --dry-run",
     "ottla group delete": "ottla group delete billing",
     "ottla txn list": "ottla txn list",
     "ottla txn describe": "ottla txn describe billing-1",

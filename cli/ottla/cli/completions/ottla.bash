@@ -155,7 +155,7 @@ _ottla_row() {
       values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'group')
-      verbs='list describe members lag reset delete'
+      verbs='list describe members lag reset offset-delete delete'
       options='-h --help'
       values=''
       argument='' ;;
@@ -181,8 +181,13 @@ _ottla_row() {
       argument='@groups' ;;
     'group reset')
       verbs=''
-      options='-h --help --topic --to-earliest --to-latest --to-offset --to-datetime --shift-by --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--topic=@topics --to-offset= --to-datetime= --shift-by= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --topic --to-earliest --to-latest --to-offset --to-datetime --by-duration --shift-by --to-current --from-file --export --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --to-offset= --to-datetime= --by-duration= --shift-by= --from-file=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'group offset-delete')
+      verbs=''
+      options='-h --help --topic --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'group delete')
       verbs=''

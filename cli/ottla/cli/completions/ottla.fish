@@ -189,8 +189,8 @@ function __ottla_row
             set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'group'
-            set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'delete'
-            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show how far a group, or each of all groups, is behind, in records and in time' 'show and move a group’s committed offsets' 'delete groups without members, with their offsets'
+            set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'offset-delete' 'delete'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show how far a group, or each of all groups, is behind, in records and in time' 'show and move a group’s committed offsets' 'show and delete committed offsets of topics or partitions' 'delete groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -221,8 +221,14 @@ function __ottla_row
         case 'group reset'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
-            set -g __ottla_values '--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--by-duration' '--shift-by' '--to-current' '--from-file' '--export' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--to-offset=' '--to-datetime=' '--by-duration=' '--shift-by=' '--from-file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group offset-delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'group delete'
             set -g __ottla_verbs

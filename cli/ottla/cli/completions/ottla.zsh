@@ -156,7 +156,7 @@ _ottla_row() {
       ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'group')
-      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show how far a group, or each of all groups, is behind, in records and in time' 'reset:show and move a group’s committed offsets' 'delete:delete groups without members, with their offsets')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show how far a group, or each of all groups, is behind, in records and in time' 'reset:show and move a group’s committed offsets' 'offset-delete:show and delete committed offsets of topics or partitions' 'delete:delete groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -182,8 +182,13 @@ _ottla_row() {
       ottla_argument='@groups' ;;
     'group reset')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--shift-by' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--topic=@topics' '--to-offset=' '--to-datetime=' '--shift-by=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--by-duration' '--shift-by' '--to-current' '--from-file' '--export' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--to-offset=' '--to-datetime=' '--by-duration=' '--shift-by=' '--from-file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group offset-delete')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'group delete')
       ottla_verbs=()

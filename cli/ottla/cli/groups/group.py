@@ -1,4 +1,4 @@
-"""`ottla group list|describe|members|lag|reset|delete`."""
+"""`ottla group list|describe|members|lag|reset|offset-delete|delete`."""
 
 import argparse
 from collections import defaultdict
@@ -12,6 +12,7 @@ from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
 from ottla.cli.groups.all_lags import GroupLag, all_lags, group_lag
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
+from ottla.cli.groups.offset_delete import OFFSET_DELETE_OPTIONS, offset_delete
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import Milliseconds, print_table
@@ -353,6 +354,13 @@ VERBS = (
         reset,
         GROUP,
         *RESET_OPTIONS,
+    ),
+    _verb(
+        "offset-delete",
+        "show and delete committed offsets of topics or partitions",
+        offset_delete,
+        GROUP,
+        *OFFSET_DELETE_OPTIONS,
     ),
     _verb(
         "delete",

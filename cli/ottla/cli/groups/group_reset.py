@@ -1,13 +1,22 @@
 """`ottla group reset`: shows the new offsets of a group, and commits them once confirmed."""
 
 import argparse
+import time
 from datetime import datetime
+from pathlib import Path
 
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.groups.group_view import committed_offsets
+from ottla.cli.groups.reset_plans import (
+    format_plan,
+    parse_places,
+    parse_plan,
+    parse_reset_duration,
+)
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.tables import print_table
+from ottla.cli.terminal import note, reason_of, say_block
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -20,7 +29,8 @@ COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO", "DIFFERENCE")
 
 RESET_OPTIONS: tuple[Declared, ...] = (
     option(
-        "--topic TOPIC ...", "topic; may be repeated (default: all topics with committed offsets)"
+        "--topic TOPIC[:PARTITION,…] ...",
+        "topic, or single partitions of it; may be repeated (default: all with committed offsets)",
     ),
     one_of(
         option("--to-earliest", "first available record"),
@@ -30,9 +40,20 @@ RESET_OPTIONS: tuple[Declared, ...] = (
             "--to-datetime TIME",
             "time of the first record to read, such as 2026-01-31T12:00 (UTC) or with +01:00",
         ),
+        option(
+            "--by-duration DURATION",
+            "first record of the last DURATION, such as PT5M, P1DT2H30M or 36h",
+        ),
         option("--shift-by COUNT", "number of records forward, or -N back", type=int),
+        option("--to-current", "committed offset; the end where there is none"),
+        option(
+            "--from-file FILE",
+            "offsets of a CSV file with lines TOPIC,PARTITION,OFFSET, as --export and "
+            "kafka-consumer-groups write them",
+        ),
         required=True,
     ),
+    option("--export", "print the new offsets as CSV for --from-file, in place of the table"),
     CONFIRMATION,
 )
 
@@ -42,23 +63,22 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     confirmed."""
     group = arguments.group
     before = await committed_offsets(admin, group)
-    partitions = sorted(before)
+    given = _from_file(arguments, group)
+    partitions = sorted(before if given is None else given)
     if arguments.topic:
-        partitions = [
-            TopicPartition(topic, index)
-            for topic in arguments.topic
-            for index in await admin.cluster.partitions_of(topic)
-        ]
+        partitions = await _named(admin, arguments.topic)
     if not partitions:
         raise ConfigError("--topic", f"is not given, and group {group!r} has committed nothing")
-    after = await _wanted(admin, arguments, before, partitions)
+    after = await _wanted(admin, arguments, before, partitions, given)
     if arguments.yes:
         await _commit(admin, group, after)
     rows = [
         (at.topic, at.partition, before.get(at), to, None if at not in before else to - before[at])
         for at, to in after.items()
     ]
-    if arguments.format == "json":
+    if arguments.export:
+        say_block(format_plan(after))
+    elif arguments.format == "json":
         print_json([dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows])
     else:
         print_table(COLUMNS, rows)
@@ -68,11 +88,39 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _from_file(arguments: argparse.Namespace, group: str) -> dict[TopicPartition, int] | None:
+    """Return the offsets in the file of --from-file, or None without the option."""
+    if arguments.from_file is None:
+        return None
+    if arguments.topic:
+        raise ConfigError("--topic", "excludes --from-file, whose lines name the partitions")
+    try:
+        text = Path(arguments.from_file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("--from-file", f"cannot be read: {reason_of(error)}") from None
+    return parse_plan(text, group)
+
+
+async def _named(admin: Admin, texts: list[str]) -> list[TopicPartition]:
+    """Return the partitions that --topic names. Raises RefusedError if one does not exist."""
+    found: dict[TopicPartition, None] = {}
+    for topic, indexes in (parse_places("--topic", text) for text in texts):
+        there = await admin.cluster.partitions_of(topic)
+        for index in there if indexes is None else indexes:
+            at = TopicPartition(topic, index)
+            if index not in there:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise RefusedError(code, f"there is no partition {at}")
+            found[at] = None
+    return list(found)
+
+
 async def _wanted(
     admin: Admin,
     arguments: argparse.Namespace,
     before: dict[TopicPartition, int],
     partitions: list[TopicPartition],
+    given: dict[TopicPartition, int] | None,
 ) -> dict[TopicPartition, int]:
     """Return the new offset of each partition, limited to the range from its first offset to its
     end offset."""
@@ -82,15 +130,42 @@ async def _wanted(
         return starts
     if arguments.to_latest:
         return ends
-    if arguments.to_datetime is not None:
-        wanted = await offsets_at(admin.cluster, partitions, _milliseconds(arguments.to_datetime))
+    since_ms = _since_ms(arguments)
+    if since_ms is not None:
+        wanted = await offsets_at(admin.cluster, partitions, since_ms)
         # No record is as late as the given time, so the group continues at the end.
         return {at: ends[at] if to == NO_OFFSET else to for at, to in wanted.items()}
-    if arguments.shift_by is not None:
+    if arguments.to_current:
+        wanted = {at: before.get(at, ends[at]) for at in partitions}
+    elif given is not None:
+        wanted = given
+    elif arguments.shift_by is not None:
         wanted = {at: before.get(at, starts[at]) + arguments.shift_by for at in partitions}
     else:
         wanted = dict.fromkeys(partitions, arguments.to_offset)
-    return {at: min(max(to, starts[at]), ends[at]) for at, to in wanted.items()}
+    return {at: _limited(at, wanted[at], starts[at], ends[at]) for at in partitions}
+
+
+def _limited(at: TopicPartition, to: int, start: int, end: int) -> int:
+    found = min(max(to, start), end)
+    if found != to:
+        place = "after the end" if to > end else "before the first"
+        note(f"ottla group: offset {to} of {at} is {place} offset {found}, which is taken instead")
+    return found
+
+
+def _since_ms(arguments: argparse.Namespace) -> int | None:
+    """Return the time of the first record to read, if an option names one."""
+    if arguments.to_datetime is not None:
+        return _milliseconds(arguments.to_datetime)
+    if arguments.by_duration is not None:
+        back_ms = parse_reset_duration("--by-duration", arguments.by_duration)
+        return max(0, _wall_ms() - back_ms)
+    return None
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _milliseconds(text: str) -> int:
