@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.controller.controller_metrics import ControllerCounts, controller_registry
 from ottla.controller.main_driver import serve_controller
 from ottla.controller.mutation_quotas import MutationQuotas
+from ottla.controller.own_telemetry_driver import unready_reason
 from ottla.jepsen.in_memory_controller import InMemoryController
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import partition_change_record
@@ -121,6 +122,10 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
         with urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as response:
             return str(response.read(), "utf-8")
 
+    def probe() -> int:
+        with urlopen(f"http://127.0.0.1:{metrics_port}/readyz") as response:
+            return int(response.status)
+
     async def run() -> None:
         await serve_controller(config, ready=is_ready.set, is_stopping=is_stopping)
 
@@ -129,6 +134,7 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
             nursery.start_soon(run)
             await is_ready.wait()
             found = numbers(await trio.to_thread.run_sync(ask))
+            assert await trio.to_thread.run_sync(probe) == 200
             is_stopping.set()
 
     assert found[f"{PREFIX}activecontrollercount"] == 1
@@ -179,3 +185,14 @@ def test_clients_that_owe_mutations_have_a_series_until_they_saved_up_again() ->
     assert shown("controllermutation_throttle_time") == [(("", "loader"), 0)]
     now_ms = 16_000
     assert shown("controllermutation_tokens") == []
+
+
+def test_a_controller_is_ready_when_it_leads_or_follows() -> None:
+    def reason(*, is_leader: bool = False, knows: bool = True, is_caught_up: bool = True) -> str:
+        found = unready_reason(is_leader=is_leader, knows_leader=knows, is_caught_up=is_caught_up)
+        return found or "ready"
+
+    assert reason() == reason(is_leader=True) == "ready"
+    assert "knows no leader" in reason(knows=False)
+    assert "not caught up" in reason(is_caught_up=False)
+    assert "not loaded" in reason(is_leader=True, is_caught_up=False)

@@ -33,7 +33,7 @@ from ottla.broker.logs.replica_apis import register_replica_apis
 from ottla.broker.logs.verification_requests_driver import VerificationRequests
 from ottla.broker.metrics.log_metrics import register_log_metrics
 from ottla.broker.metrics.network_metrics import register_network_metrics
-from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry
+from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry, unready_reason
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
@@ -134,6 +134,7 @@ class Broker:
             cluster_id=cluster_id,
             clients=self.telemetry,
             dispatcher=dispatcher,
+            unready=self._unready,
             clock=clock,
             rng=rng,
         )
@@ -262,6 +263,15 @@ class Broker:
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Address of each listener by its name."""
         return self.server.addresses
+
+    def _unready(self) -> str | None:
+        lifecycle = self.lifecycle.lifecycle
+        return unready_reason(
+            lifecycle.state.name,
+            is_fenced=lifecycle.is_fenced,
+            is_serving=self.is_ready.is_set(),
+            is_caught_up=self.member.is_caught_up,
+        )
 
     def _metadata_offset(self) -> Offset:
         return Offset(self.member.applied_end_offset - 1)

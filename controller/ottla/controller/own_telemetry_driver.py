@@ -25,6 +25,17 @@ from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own
 from ottla.telemetry.metrics.prometheus_text import render
 
 
+def unready_reason(*, is_leader: bool, knows_leader: bool, is_caught_up: bool) -> str | None:
+    """Return the reason why a controller is not ready, or None if it leads or follows."""
+    if is_caught_up and (is_leader or knows_leader):
+        return None
+    if is_leader:
+        return "The controller leads the quorum and has not loaded its metadata yet."
+    if not knows_leader:
+        return "The controller knows no leader of the quorum."
+    return "The controller has not caught up with the leader."
+
+
 class ControllerTelemetry:
     """The metrics of one controller, and the tasks that export them."""
 
@@ -96,7 +107,16 @@ class ControllerTelemetry:
             host=self._config.metrics.prometheus_host,
             port=self._config.metrics.prometheus_port,
             access=self._config.metrics.prometheus_access,
+            unready=self._unready,
             task_status=task_status,
+        )
+
+    def _unready(self) -> str | None:
+        member = self._member
+        return unready_reason(
+            is_leader=member.is_leader,
+            knows_leader=member.leader_id is not None,
+            is_caught_up=member.is_caught_up,
         )
 
     async def _send(self, exporters: Sequence[Exporter]) -> None:

@@ -13,6 +13,7 @@ import trio.testing
 
 from ottla.model.errors import ConfigError, ProtocolError
 from ottla.model.settings.security.tls import TlsConfig
+from ottla.model.settings.telemetry.metrics_access import MetricsAccess
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.metrics.metrics_http_driver import (
     ANSWER_PATIENCE_S,
@@ -314,3 +315,39 @@ def test_a_request_with_a_body_is_the_last_of_its_connection() -> None:
     assert not parse_head(b"GET /metrics HTTP/1.1\r\nContent-Length: 3").is_kept_alive
     with pytest.raises(ProtocolError):
         parse_head(b"GET /metrics HTTP/1.1\r\nno field")
+
+
+async def test_probes_are_answered_without_credentials_and_with_a_reason(
+    nursery: trio.Nursery,
+) -> None:
+    reasons: list[str | None] = ["The broker is RECOVERY."]
+
+    async def serve_guarded(task_status: trio.TaskStatus[int]) -> None:
+        await serve_metrics(
+            render,
+            host=HOST,
+            port=0,
+            access=MetricsAccess(token="secret"),
+            unready=lambda: reasons[0],
+            task_status=task_status,
+        )
+
+    port: int = await nursery.start(serve_guarded)
+
+    async def probe(path: str, method: str = "GET") -> tuple[bytes, bytes]:
+        head = f"{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        first, _, body = (await ask(port, head.encode())).partition(b"\r\n\r\n")
+        return first.split(b"\r\n")[0].removeprefix(b"HTTP/1.1 "), body
+
+    assert await probe("/healthz") == (b"200 OK", b"ok\n")
+    assert await probe("/readyz") == (b"503 Service Unavailable", b"The broker is RECOVERY.\n")
+    reasons[0] = None
+    assert await probe("/readyz?verbose") == (b"200 OK", b"ok\n")
+    assert (await probe("/metrics"))[0] == b"401 Unauthorized"
+    assert (await probe("/readyz", "POST"))[0] == b"405 Method Not Allowed"
+
+
+async def test_a_probe_keeps_its_connection(port: int) -> None:
+    one = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    assert (await ask(port, one + last)).count(b"HTTP/1.1 200 OK") == 2

@@ -23,9 +23,29 @@ from ottla.telemetry.clients.exporter import Exporter
 from ottla.telemetry.exporters.otel_sdk_driver import check_otel_sdk
 from ottla.telemetry.metrics.instruments import MetricKind
 from ottla.telemetry.metrics.loop_pause_driver import LoopPauseMeter
-from ottla.telemetry.metrics.metrics_http_driver import serve_metrics
+from ottla.telemetry.metrics.metrics_http_driver import Unready, serve_metrics
 from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own_metrics
 from ottla.telemetry.metrics.prometheus_text import render_all
+
+RUNNING = "RUNNING"
+"""Name of the state of a broker that serves."""
+
+
+def unready_reason(
+    state: str, *, is_fenced: bool, is_serving: bool, is_caught_up: bool
+) -> str | None:
+    """Return the reason why a broker is not ready, or None if it is.
+
+    A broker that does not reach the controllers stays ready: it serves what it leads, and if all
+    brokers left a load balancer during an outage of the controllers, clients would find none.
+    """
+    if state != RUNNING:
+        return f"The broker is {state}."
+    if is_fenced:
+        return "The controller has fenced the broker."
+    if not is_serving:
+        return "The broker has not applied the metadata in which it is active."
+    return None if is_caught_up else "The broker's metadata is behind the controllers'."
 
 
 class BrokerTelemetry:
@@ -39,6 +59,7 @@ class BrokerTelemetry:
         cluster_id: str,
         clients: ClientTelemetry,
         dispatcher: Dispatcher,
+        unready: Unready,
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -65,6 +86,7 @@ class BrokerTelemetry:
         """Port of the endpoint /metrics; None if it is not served."""
         self._config = config
         self._clients = clients
+        self._unready = unready
         self._dispatcher = dispatcher
         self._errors = dispatcher.errors
         self._clock = clock
@@ -101,6 +123,7 @@ class BrokerTelemetry:
             port=settings.prometheus_port,
             access=settings.prometheus_access,
             errors=self._errors,
+            unready=self._unready,
             task_status=task_status,
         )
 

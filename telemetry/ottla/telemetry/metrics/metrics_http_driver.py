@@ -1,10 +1,13 @@
-"""HTTP server for Prometheus: GET /metrics over HTTP or HTTPS, and no other requests.
+"""HTTP server for Prometheus and for probes: GET /metrics, /healthz and /readyz over HTTP or HTTPS.
 
 The text is rendered in slices of some milliseconds, between which other tasks of the process run,
 and is sent as it is rendered.  A scrape therefore neither blocks the event loop nor holds the whole
 text in memory.  The size and duration of requests, and the number of connections, are limited.  If
 there are too many connections, the connection that has been idle longest is closed.  If a token or
-users are configured, requests without valid credentials are refused.
+users are configured, requests for /metrics without valid credentials are refused.
+
+/healthz shows that the event loop answers, /readyz whether the node does its work; a refusal is 503
+with a sentence.  Both need no credentials, which probes seldom have, and reveal no names.
 """
 
 import logging
@@ -28,6 +31,8 @@ from ottla.telemetry.metrics.prometheus_text import CONTENT_TYPE
 _LOGGER = logging.getLogger(__name__)
 
 PATH = "/metrics"
+HEALTH_PATH = "/healthz"
+READY_PATH = "/readyz"
 
 SLICE_NS = 2_000_000
 """Time in ns for which one slice of rendering blocks the event loop.  A lower value delays clients
@@ -62,6 +67,15 @@ Render = Callable[[], Iterator[bytes]]
 chance to run."""
 
 
+Unready = Callable[[], str | None]
+"""Function that returns the reason why the node is not ready, as a sentence, or None if it is."""
+
+
+def always_ready() -> str | None:
+    """Return None: the node is ready as soon as it answers."""
+    return None
+
+
 class Head(NamedTuple):
     """The request line and header fields that the server uses."""
 
@@ -80,6 +94,7 @@ async def serve_metrics(
     port: int,
     access: MetricsAccess = OPEN_ACCESS,
     errors: UnexpectedErrors | None = None,
+    unready: Unready = always_ready,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled. `task_status.started` reports the port; with port 0, the system
@@ -95,7 +110,7 @@ async def serve_metrics(
             "metrics.prometheus.port", f"{address} cannot be opened ({error.strerror or error})"
         ) from error
     tls = None if access.tls is None else MetricsTls(access.tls)
-    server = MetricsServer(render, errors or UnexpectedErrors(), access, tls)
+    server = MetricsServer(render, errors or UnexpectedErrors(), access, tls, unready)
     bound: int = listeners[0].socket.getsockname()[1]
     task_status.started(bound)
     await trio.serve_listeners(server.serve, listeners)
@@ -150,11 +165,13 @@ class MetricsServer:
         errors: UnexpectedErrors,
         access: MetricsAccess = OPEN_ACCESS,
         tls: MetricsTls | None = None,
+        unready: Unready = always_ready,
     ) -> None:
         self._render = render
         self._errors = errors
         self._access = access
         self._tls = tls
+        self._unready = unready
         self._callers: dict[MetricsCaller, None] = {}
 
     async def serve(self, socket: trio.abc.HalfCloseableStream) -> None:
@@ -209,22 +226,37 @@ class MetricsServer:
             if head is None:
                 return
             caller.turn_to(is_answered=True)
-            if head.path != PATH:
+            if head.path not in (PATH, HEALTH_PATH, READY_PATH):
                 await _refuse(stream, "404 Not Found")
                 return
             if head.method != "GET":
                 await _refuse(stream, "405 Method Not Allowed", "Allow: GET\r\n")
                 return
-            if not self._access.allows(head.authorization):
+            if head.path != PATH:
+                await self._answer_probe(stream, head)
+            elif not self._access.allows(head.authorization):
                 fields = f"WWW-Authenticate: {self._access.challenge}\r\n"
                 await _refuse(stream, "401 Unauthorized", fields)
                 return
-            await self._answer(stream, head)
+            else:
+                await self._answer(stream, head)
             if not head.is_kept_alive:
                 with trio.fail_after(REQUEST_TIMEOUT_S):
                     await _end(stream)
                 return
             is_kept = True
+
+    async def _answer_probe(self, stream: trio.abc.Stream, head: Head) -> None:
+        reason = self._unready() if head.path == READY_PATH else None
+        body = f"{reason or 'ok'}\n".encode()
+        fields = (
+            "HTTP/1.1 200 OK" if reason is None else "HTTP/1.1 503 Service Unavailable",
+            "Content-Type: text/plain; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            "Cache-Control: no-store",
+            "Connection: keep-alive" if head.is_kept_alive else "Connection: close",
+        )
+        await _send(stream, "\r\n".join((*fields, "", "")).encode() + body)
 
     async def _answer(self, stream: trio.abc.Stream, head: Head) -> None:
         fields = [

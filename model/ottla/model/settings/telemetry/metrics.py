@@ -25,8 +25,8 @@ class MetricsConfig:
         key="metrics.prometheus.port",
         at_least=OFF,
         at_most=65_535,
-        doc="Ottla's own: port on which GET /metrics returns this process's metrics to Prometheus; "
-        "-1 for none, 0 for any free port.",
+        doc="Ottla's own: port on which GET /metrics returns this process's metrics to Prometheus, "
+        "and GET /healthz and /readyz answer probes; -1 for none, 0 for any free port.",
     )
     prometheus_host: str = setting(
         "",
