@@ -1,6 +1,11 @@
-"""Output of `ottla status` for a broker that is not serving yet."""
+"""Output of `ottla status`: progress of a recovery, versions, under-replicated partitions."""
 
-from ottla.cli.cluster.status import recovery_text
+import trio
+
+from ottla.cli.cluster.status import recovery_text, shown, status_of, under_replicated
+from ottla.client.admin import open_admin
+from ottla.client.testing import open_test_cluster
+from ottla.model.version import VERSION
 from ottla.wire.messages.describe_node_response import RecoveringLogDir
 
 
@@ -19,3 +24,26 @@ def test_no_remaining_time_is_estimated_without_progress_or_remaining_work() -> 
     assert recovery_text(recovering(400), 400) == "recovered 40 %, 3 segments left"
     assert recovery_text(recovering(1_000, segments=0), 900) == "recovered 100 %"
     assert recovery_text(recovering(1_100, segments=0), 900) == "recovered 100 %"
+
+
+async def test_brokers_show_their_versions_and_partitions_what_they_miss() -> None:
+    with trio.fail_after(60):
+        async with (
+            open_test_cluster(broker_count=2) as cluster,
+            open_admin(cluster.bootstrap) as admin,
+        ):
+            await admin.create_topic("orders", partition_count=2, replication_factor=2)
+            assert await under_replicated(admin) == []
+            found = await status_of(admin)
+            assert [one["version"] for one in found["brokers"]] == [VERSION, VERSION]
+            assert "VERSION" in shown(found) and VERSION in shown(found)
+
+            await cluster.stop(2)
+
+            while len(missing := await under_replicated(admin)) < 2:
+                await trio.sleep(0.01)
+            assert [one[:2] for one in missing] == [("orders", 0), ("orders", 1)]
+            assert {tuple(one.missing) for one in missing} == {(2,)}
+            assert all(one.isr == [1] and sorted(one.replicas) == [1, 2] for one in missing)
+            (_, stopped) = (await status_of(admin))["brokers"]
+            assert stopped["version"] is None

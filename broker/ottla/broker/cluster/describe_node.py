@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
+from ottla.model.version import VERSION
 from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.losses.log_losses import LogLoss
@@ -116,6 +117,7 @@ class DescribeNodeApi:
         return DescribeNodeResponse(
             node_id=self._node_id,
             state=self._state(),
+            version=VERSION,
             recovery=[RecoveringLogDir(**found._asdict()) for found in self._recovery()],
             problems=[*problems, *self._problems()][:PROBLEMS_MAX],
             warnings=[warning for one in free_spaces for warning in one.warnings],

@@ -4,15 +4,21 @@ import argparse
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from math import ceil
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import trio
 
 from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
-from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedQuorum, survey
+from ottla.cli.cluster.survey import (
+    Survey,
+    SurveyedBroker,
+    SurveyedQuorum,
+    partitions_of,
+    survey,
+)
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, print_json, run_async
-from ottla.cli.options import Declared, option
-from ottla.cli.tables import table
+from ottla.cli.options import Declared, one_of, option
+from ottla.cli.tables import print_table, table
 from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
@@ -21,6 +27,9 @@ from ottla.model.errors import ConfigError, RefusedError, code_of
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, RecoveringLogDir
 
+T = TypeVar("T")
+
+LAGGARD_COLUMNS = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "MISSING")
 HEALTHY = 0
 UNHEALTHY = 2
 TIMEOUT_S = 10.0
@@ -41,7 +50,14 @@ rate a guess; more makes the user wait."""
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,
     FORMAT,
-    option("--watch", f"refresh every {WATCH_S:g} s until Ctrl-C"),
+    one_of(
+        option("--watch", f"refresh every {WATCH_S:g} s until Ctrl-C"),
+        option(
+            "--under-replicated",
+            "show only the partitions with replicas that are not in sync; exit code 2 if there are "
+            "any",
+        ),
+    ),
 )
 
 
@@ -52,6 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--watch", "shows a table only; leave out --format json")
 
     async def body() -> int:
+        if arguments.under_replicated:
+            missing = await _asked(arguments, under_replicated)
+            if arguments.format == "json":
+                print_json([one._asdict() for one in missing])
+            else:
+                print_table(LAGGARD_COLUMNS, missing)
+            return UNHEALTHY if missing else HEALTHY
         if arguments.watch:
             await _watch(lambda: _found(arguments))
         found = await _found(arguments)
@@ -77,12 +100,43 @@ async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
 
 
 async def _found(arguments: argparse.Namespace) -> dict[str, Any]:
+    return await _asked(arguments, status_of)
+
+
+async def _asked(arguments: argparse.Namespace, question: Callable[[Admin], Awaitable[T]]) -> T:
     try:
         with trio.fail_after(TIMEOUT_S):
             async with open_admin(bootstrap_of(arguments)) as admin:
-                return await status_of(admin)
+                return await question(admin)
     except trio.TooSlowError:
         raise ConnectionLostError(f"the cluster did not answer in {TIMEOUT_S:g} s") from None
+
+
+class UnderReplicated(NamedTuple):
+    """A partition with replicas that are not in sync: `missing`."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    missing: list[int]
+
+
+async def under_replicated(admin: Admin) -> list[UnderReplicated]:
+    """Return the partitions with replicas that are not in sync, in order of topics."""
+    return [
+        UnderReplicated(
+            topic=one.topic,
+            partition=int(one.name.rpartition("-")[2]),
+            leader=one.leader_id if one.leader_id >= 0 else None,
+            replicas=one.replicas,
+            isr=one.isr,
+            missing=[node for node in one.replicas if node not in one.isr],
+        )
+        for one in partitions_of(await admin.cluster.metadata())
+        if one.is_under_replicated
+    ]
 
 
 async def status_of(admin: Admin) -> dict[str, Any]:
@@ -132,6 +186,7 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
         "rack": broker.rack,
         "standing": broker_standing(broker),
         "state": broker.state,
+        "version": broker.version or None,
         "epoch": broker.epoch,
         "directories": [asdict(directory) for directory in broker.directories],
         "metrics": broker.metrics,
@@ -182,7 +237,7 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 def shown(found: dict[str, Any]) -> str:
     """Return the state as text for people."""
     quorum, partitions = found["quorum"], found["partitions"]
-    columns = ("id", "address", "standing", "state")
+    columns = ("id", "address", "standing", "state", "version")
     rows = [
         (*(broker.get(column) for column in columns), _free_space(broker.get("directories", [])))
         for broker in found["brokers"]
@@ -198,7 +253,7 @@ def shown(found: dict[str, Any]) -> str:
         f"partitions  {partitions['total']}, {partitions['leaderless']} without leader, "
         f"{partitions['under_replicated']} under-replicated",
         "",
-        table(("BROKER", "ADDRESS", "STANDING", "STATE", "FREE"), rows),
+        table(("BROKER", "ADDRESS", "STANDING", "STATE", "VERSION", "FREE"), rows),
     ]
     return "\n".join(lines)
 

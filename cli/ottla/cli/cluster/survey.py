@@ -88,6 +88,8 @@ class SurveyedBroker:
     rack: str | None
     is_fenced: bool
     state: str = "unreachable"
+    version: str = ""
+    """Version of Ottla; empty if the broker did not answer or is too old to report it."""
     failure: str = ""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -260,6 +262,7 @@ async def _ask_node(broker: SurveyedBroker) -> None:
         broker.failure = f"{broker.address} is broker {node.node_id}"
         return
     broker.state = node.state
+    broker.version = node.version
     broker.problems = list(node.problems)
     broker.warnings = list(node.warnings)
     broker.directories = [

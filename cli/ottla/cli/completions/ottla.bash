@@ -26,7 +26,7 @@ _ottla_row() {
       argument='' ;;
     'status')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format --watch'
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format --watch --under-replicated'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'topic')

@@ -27,7 +27,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'status')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch')
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch' '--under-replicated')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'topic')

@@ -115,6 +115,7 @@ class DescribeNodeResponse(Message):
         "warnings",
         "directories",
         "replicas",
+        "version",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -135,6 +136,7 @@ class DescribeNodeResponse(Message):
         warnings: list[str] = EMPTY,
         directories: list[NodeDirectory] = EMPTY,
         replicas: list[NodeReplica] = EMPTY,
+        version: str = "",
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -147,3 +149,4 @@ class DescribeNodeResponse(Message):
         self.warnings = [] if warnings is EMPTY else warnings
         self.directories = [] if directories is EMPTY else directories
         self.replicas = [] if replicas is EMPTY else replicas
+        self.version = version
