@@ -151,7 +151,7 @@ class BrokerCore:
         the metadata in `publish`."""
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings, at the start, about clients with too many permissions."""
+        """Yield the warnings to log at broker startup, about clients with too many permissions."""
         if (warning := OwnRequests(self.config).warning()) is not None:
             yield warning
         yield from self.authenticators.warnings(

@@ -1,5 +1,5 @@
-"""Recovers the logs of a starting broker, and registers the broker at the controller. This happens
-after it has read the metadata and before its first heartbeat."""
+"""Recovers the logs of a starting broker, and registers the broker at the controller. Both happen
+after the broker has read the metadata and before its first heartbeat."""
 
 import socket
 from pathlib import Path

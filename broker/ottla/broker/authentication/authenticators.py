@@ -31,13 +31,13 @@ from ottla.model.settings.security.sasl import ENABLED_MECHANISMS, PLAIN, SaslCo
 RIGHTS_WARNING = (
     "authorizer.class.name is not set: every authenticated user has every right on this cluster"
 )
-"""Warning at the start of a broker that has users but no authorizer."""
+"""Warning at the startup of a broker that has users but no authorizer."""
 
 NODES_WARNING = (
     "what one node says to another, a forwarded request's principal included, is not "
     "authenticated and can be forged by anyone who reaches the controllers' port"
 )
-"""Warning that is logged at the start of a broker that has users but no TLS certificate."""
+"""Warning at the startup of a broker that has users but no TLS certificate."""
 
 UNSECURED_WARNING = (
     "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
@@ -126,7 +126,7 @@ class Authenticators:
         )
 
     def warnings(self, *, has_authorizer: bool, shows_certificate: bool) -> Iterator[str]:
-        """Yield warnings for the operator about insecure settings, at the start of the broker."""
+        """Yield the warnings about insecure settings to log at broker startup."""
         if self.guards and not has_authorizer:
             yield RIGHTS_WARNING
         if (self.guards or has_authorizer) and not shows_certificate:

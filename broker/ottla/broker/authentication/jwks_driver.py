@@ -1,4 +1,4 @@
-"""Reads the keys that verify tokens: at the start, periodically, and when a token names an unknown
+"""Reads the keys that verify tokens: at startup, periodically, and when a token names an unknown
 key.
 
 A worker thread sends the request, so that the event loop continues. Keys stay valid until newer

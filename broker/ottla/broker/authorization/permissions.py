@@ -95,7 +95,7 @@ class CurrentAuthorizer:
     def nothing_allowed(self) -> PermissionCache:
         """Return an empty cache for the current version of the ACLs.
 
-        It stays empty if each decision must be logged.
+        The cache stays empty if each decision must be logged.
         """
         return PermissionCache(self.version, is_keeping=not self.authorizer.logs_allowed)
 

@@ -1,8 +1,9 @@
 """Admin requests that this broker forwards to the active controller.
 
-Pure but for awaiting the controller.  After a change the response waits until this broker has
-applied its records.  A client that created a topic thus finds it at this broker.  The response does
-not wait for the logs, since requests that name them do (`logs/early_requests`).
+Pure but for awaiting the controller.  The response to a change waits until this broker has applied
+the records of the change.  A client that created a topic thus finds the topic at this broker.  The
+response does not wait until the topic's logs are open.  Later requests for its partitions wait for
+that (`logs/early_requests`).
 """
 
 from collections.abc import Callable, Coroutine
@@ -138,10 +139,10 @@ class AdminApi:
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the response if this broker's image has the change, otherwise complete the
-        response later.
+        """Return the response if this broker's image has the change. Otherwise return None, and
+        complete the slot when the image has the change or the timeout ends.
 
-        An encoded response is always completed here.
+        Returns None for an encoded response in any case.
         """
         metadata = self._metadata
 

@@ -18,8 +18,8 @@ CLUSTER_DEFAULT = -1
 
 
 class Attempt:
-    """Request for the creation of topics that the controller has not answered; `refused` contains
-    the names that were refused."""
+    """Request to the controller to create topics. `refused` contains the topic names that were
+    refused, all of them if the request failed. It is empty until the outcome is known."""
 
     __slots__ = ("refused",)
 

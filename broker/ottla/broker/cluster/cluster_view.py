@@ -75,10 +75,10 @@ class ClusterView:
 
     @property
     def controller_id(self) -> NodeId:
-        """Id of the broker to which admin requests should be sent. Every broker forwards them, so
-        it is this broker.
+        """Id of the broker to which clients should send admin requests: this broker, since every
+        broker forwards them to the controller.
 
-        While this broker is not live, it is the first live one.
+        While this broker is not live, the id is that of the first live broker, or NO_NODE.
         """
         local_id = self._config.node_id
         live = [broker.node_id for broker in self.brokers()]

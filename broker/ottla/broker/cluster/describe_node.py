@@ -1,4 +1,4 @@
-"""DescribeNode (Ottla's own, key 20000): the state of this process, available before it serves.
+"""DescribeNode (Ottla's own, key 20000): the state of this process, also during startup.
 Pure."""
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: the users with a SCRAM credential, and its number of iterations."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms and iteration counts of users."""
 
 from collections import Counter
 

@@ -2,8 +2,8 @@
 
 Without an authorizer, the decision depends only on the connection.  Requests that only read are
 open to every client.  Those that change state follow `ottla.admin.requests`: allowed from this
-machine alone (`loopback`), from `any` client, or from `none`.  With an authorizer, their rows in
-`wire/apis` decide instead, wherever the client is.
+machine alone (`loopback`), from `any` client, or from `none`.  With an authorizer, a client needs
+the ACL operation that the API's row in `wire/apis` names, wherever the client is.
 """
 
 from collections.abc import Callable
@@ -76,8 +76,11 @@ class OwnRequests:
         )
 
     def warning(self) -> str | None:
-        """Return a warning for the operator at the start, or None if only clients on this machine
-        can connect."""
+        """Return a warning to log at broker startup about clients that are not authenticated.
+
+        Returns None if there is an authorizer, or if all listeners without authentication are on
+        loopback addresses.
+        """
         if self._config.authorizer.is_on:
             return None
         asking = self._config.sasl.listeners

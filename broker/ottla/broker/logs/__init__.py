@@ -14,7 +14,6 @@ list_offsets.py            handler of ListOffsets
 leader_epochs.py           handler of OffsetForLeaderEpoch
 delete_records.py          handler of DeleteRecords
 producer_ids.py            producer ids from blocks that the controller allocates
-transactions.py            refusal of transactional requests
 transactional_appends.py   verification of transactional batches before their append
 verification_requests.py   verification requests to transaction coordinators (KIP-890)
 write_txn_markers.py       handler of WriteTxnMarkers: commit and abort markers

@@ -1,4 +1,4 @@
-"""File ranges being loaded into the page cache, for fetches that found them missing there.
+"""File ranges being loaded into the page cache, for fetches whose records are not cached.
 
 Pure; the function that loads a range is a parameter. The event loop never waits for a disk. A fetch
 whose records are not in the page cache starts a load and reads its other partitions. It reads again
@@ -69,7 +69,7 @@ class ColdReads:
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
         """Start loading a missing range.  Returns True if the range is cached by now and can be
-        read at once."""
+        read at once, or False if the fetch must wait for a load."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:

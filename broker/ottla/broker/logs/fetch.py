@@ -592,9 +592,9 @@ class FetchApi:
         return None
 
     def _session_of(self, request: FetchForm, limits: FetchLimits) -> FetchSession | None:
-        """Return the session that a request continues, or None for a full request, which closes the
-        session that it names.
+        """Return the session that an incremental request continues.
 
+        Returns None for a full request, and closes the session that the full request names.
         Raises RefusedError if the session cannot be continued.
         """
         if request.session_epoch in FULL_EPOCHS:
@@ -608,9 +608,9 @@ class FetchApi:
     def _targets_of(
         self, request: FetchForm, limits: FetchLimits, session: FetchSession | None
     ) -> Steps[list[FetchTarget]]:
-        """Return the steps that read the partitions of a full request from it, or apply an
-        incremental request to its session. They return the partitions to read.
+        """Return the targets of a full request, in steps.
 
+        An incremental request is applied to its session, and the result is an empty list.
         Raises RefusedError if the session is closed in the meantime.
         """
         if session is None:

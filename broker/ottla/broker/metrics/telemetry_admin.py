@@ -1,8 +1,8 @@
 """DescribeClientInstances and TailClientMetrics (Ottla's own, keys 20002 and 20003).  Pure.
 
-They report the clients that push metrics to this broker, and their latest pushes.  Each response is
-bounded, so that a query about ten thousand clients takes many short requests and does not block the
-event loop.  The tail returns the pushed bytes, which the caller decodes.
+These APIs report the clients that push metrics to this broker, and the latest pushes.  Each
+response is bounded, so that a query about ten thousand clients takes many short requests and does
+not block the event loop.  The tail returns the pushed bytes, which the caller decodes.
 """
 
 from collections.abc import Iterable

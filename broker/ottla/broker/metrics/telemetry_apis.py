@@ -2,7 +2,7 @@
 
 Pure. A push is checked inline, except for its content. An accepted push is answered when its
 content has been processed, which happens elsewhere. If a request arrives too early, the response
-reports in `throttle_time_ms` that it did, unlike Kafka's response.
+has a `throttle_time_ms`, unlike Kafka's response.
 """
 
 from collections.abc import Callable

@@ -56,8 +56,8 @@ class TelemetryTail:
     ) -> TailPage:
         """Return pushes from a number on: of all clients, or of those with the given names.
 
-        They are at most `bytes_max` bytes, or one push.  If the number is unknown (from before a
-        restart of this process), they begin with the oldest.
+        Returns pushes of at most `bytes_max` bytes in total, or one larger push.  If the number is
+        unknown (from before a restart of this process), the page begins with the oldest push.
         """
         if cursor == FROM_NOW:
             return TailPage(self._next, 0, [])

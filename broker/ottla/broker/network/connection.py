@@ -172,7 +172,8 @@ class Connection:
         """Process received bytes.  `data` may be reused after the call, unless `has_lent_buffer` is
         set.
 
-        Raises ProtocolError if they are not Kafka's protocol; the connection must then be closed.
+        Raises ProtocolError if the bytes violate Kafka's protocol.  The caller must then close the
+        connection.
         """
         self.last_active_ms = now_ms
         if self._held.end:

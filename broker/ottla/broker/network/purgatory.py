@@ -113,7 +113,7 @@ class Purgatory:
     """Waiting entries under their keys, and one heap of their deadlines.
 
     `on_earlier_deadline` is called when an entry is due before all others, so that the driver can
-    reset its alarm.  An unexpected error in an entry or a listener ends only that one.
+    reset its alarm.  An unexpected error in one entry or listener affects no other.
     """
 
     __slots__ = (

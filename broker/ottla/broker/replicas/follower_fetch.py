@@ -259,7 +259,7 @@ class FollowerFetch:
         """Leave throttled partitions that are not in sync out of requests while the quota is
         exceeded.
 
-        They all return to the requests when the rate has fallen to the limit.
+        All of these partitions are fetched again when the rate has fallen to the limit.
         """
         delay_ms = self._quota.delay_ms()
         if not delay_ms:
@@ -409,9 +409,9 @@ class FollowerFetch:
 def log_end_of(log: Log) -> tuple[Offset, Epoch]:
     """Return the end of a log and its last epoch, or -1 twice if the log has a hole.
 
-    A leader counts a follower that fetches from its end as in sync, and leaves a partition without
-    news out of an incremental answer.  No log contains offset -1, so every leader answers with
-    OFFSET_OUT_OF_RANGE and counts nothing.
+    A leader counts a follower as in sync if it fetches from the leader's log end, and leaves a
+    partition without news out of an incremental response.  No log contains offset -1, so every
+    leader answers with OFFSET_OUT_OF_RANGE and counts nothing.
     """
     if log.hole_offset is None:
         return log.end_offset, log.last_epoch

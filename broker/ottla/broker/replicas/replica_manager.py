@@ -493,8 +493,8 @@ class ReplicaManager:
         return _assigned_directory_of(state, self._local_id)
 
     async def placements_of(self, image: MetadataImage) -> list[ReplicaPlacement]:
-        """Return the replicas that an image assigns to this broker. At the start they are compared
-        with the logs on disk to find lost ones."""
+        """Return the replicas that an image assigns to this broker. At broker startup they are
+        compared with the logs on disk, to find lost ones."""
         placements = []
         for count, (found, state) in enumerate(image.partitions_of(self._local_id), 1):
             is_new = state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
@@ -532,7 +532,8 @@ class ReplicaManager:
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
-        """Return whether a log found on disk at the start is no longer a replica of this broker."""
+        """Return whether a log that was found on disk at broker startup is no longer a replica of
+        this broker."""
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True

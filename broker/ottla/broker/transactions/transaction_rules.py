@@ -51,7 +51,9 @@ def decide_init(
     """Begin the step that assigns an id and epoch to a producer, or that aborts its open
     transaction.
 
-    The abort leads to PrepareAbort, and the client retries.
+    Returns the state after the step.  An abort leads to PrepareAbort, and the client retries.
+    Raises RefusedError with CONCURRENT_TRANSACTIONS while another step is pending or the
+    transaction is being ended, or with PRODUCER_FENCED for an outdated producer.
     """
     facts = transaction.facts
     if transaction.pending is not None:
@@ -132,7 +134,8 @@ def decide_add(
     client_version: int,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that adds partitions.  Returns None if all are in the transaction already."""
+    """Begin the step that adds partitions.  Returns the state after the step, or None if all
+    partitions are in the transaction already."""
     # Check this before the producer id: after an overflow of epochs the new id may be pending.
     if transaction is not None and transaction.pending is not None:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)

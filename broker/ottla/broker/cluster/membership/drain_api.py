@@ -17,9 +17,9 @@ from ottla.wire.refusals import refuse
 
 
 class Drainable(Protocol):
-    """The methods of a broker that drain it.
+    """Interface of a broker that can be drained.
 
-    Both raise RefusedError if the controller refuses or takes too long.
+    Both methods raise RefusedError if the controller refuses or takes too long.
     """
 
     def drain(self) -> Awaitable[None]:

@@ -201,8 +201,8 @@ class LifecycleDriver:
     async def wait_unfenced(self) -> None:
         """Request to be unfenced, and return when the controller has agreed.
 
-        A broker that was asked to stop during recovery no longer serves.  It waits here until its
-        start is cancelled.
+        A broker that was asked to stop during recovery no longer serves.  This method then
+        waits until the broker's startup is cancelled.
         """
         if self.lifecycle.is_leaving:
             await trio.sleep_forever()

@@ -284,8 +284,8 @@ class ClassicGroup(CoordinatedGroup):
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics to which the members subscribe, or None if they are unknown.
 
-        They are known for a group of consumers that has a generation: the coordinator reads the
-        subscriptions in the members' metadata.
+        The topics are known for a group of consumers that has a generation: the coordinator
+        reads the subscriptions in the members' metadata.
         """
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None

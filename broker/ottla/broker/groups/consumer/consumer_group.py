@@ -6,8 +6,8 @@ The coordinator computes the assignment.  Three epochs describe its progress:
     target_epoch   the group epoch for which the target was computed
     member_epoch   (of each member) the target epoch that the member has reached
 
-A partition that moves between members belongs to the old owner until that one has reported its
-revocation.  Only then is it assigned to the new one.  Other members are checked by
+A partition that moves between members belongs to the old owner until the old owner has reported its
+revocation.  Only then is it assigned to the new owner.  Other members are checked by
 `owner_epoch_of`.
 
 Invariant: OneOwner.  No two members own a partition, whether it is assigned or being revoked.

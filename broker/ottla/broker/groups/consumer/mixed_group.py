@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: online upgrade and downgrade.  Pure.
 
-When the first member of the consumer protocol joins a classic group of consumers, it becomes a
-consumer group.  Its members stay, with their partitions.  Members of the classic protocol join,
+When the first member of the consumer protocol joins a classic group of consumers, the group becomes
+a consumer group.  Its members stay, with their partitions.  Members of the classic protocol join,
 sync, send heartbeats and leave as before.  But none of them is the leader, the generation is the
 member's own epoch, and the coordinator reads their embedded subscriptions.  When the last member of
 the consumer protocol leaves, the group becomes a classic one.  `group.consumer.migration.policy`
@@ -278,7 +278,8 @@ class MixedGroups:
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
         """Restart the session timeout of a classic member. Returns REBALANCE_IN_PROGRESS if the
-        member must join again to take its next step."""
+        member must join again to take its next step, NONE if it need not, or the error code of a
+        refusal."""
         try:
             member, _ = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)

@@ -1,8 +1,9 @@
 """Regular expressions of subscriptions, in RE2's syntax as in Kafka's coordinator.  Pure.
 
-Clients write them and the broker matches them with every topic, so their cost must be bounded.  RE2
-takes time linear in the length of the name, whatever the expression, and for that reason has no
-back references and no look-around.  This module bounds the size of an expression.
+Clients write the expressions, and the broker matches each with every topic.  The cost of a match
+must therefore be bounded.  RE2 takes time linear in the length of the name, whatever the
+expression, and for that reason has no back references and no look-around.  This module bounds the
+size of an expression.
 """
 
 from collections.abc import Iterable

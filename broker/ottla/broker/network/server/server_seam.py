@@ -31,8 +31,8 @@ class Admission(Protocol):
         ...
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Decide about an accepted connection. Returns None to serve it, which is then counted, or
-        the milliseconds after which to close it."""
+        """Decide whether to serve an accepted connection. If so, count the connection and return
+        None. Otherwise return the milliseconds after which to close the connection."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class AdmitAll:
         self._count = 0
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return 0 while there are descriptors, else None."""
+        """Return 0 while fewer connections than `count_allowed` are open, otherwise None."""
         return 0 if self._count < self.count_allowed else None
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
