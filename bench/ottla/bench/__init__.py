@@ -4,16 +4,16 @@ commands.py         `ottla bench`: runs a benchmark and prints its result: start
 processes.py        CPU seconds and memory of local processes, from /proc
 result.py           figures of one run
 tables.py           tables of figures
-helper_process.py   a load in a process of its own beside a measurement
+helper_process.py   a load in a process of its own during a measurement
 topics.py           topics of one run, deleted at its end
 load.py             produce, consume and end-to-end load, driven by librdkafka
 requests.py         small requests over raw sockets
 groups.py           offset commits, and rebalances of many members
 scrape.py           cost of Prometheus scrapes to a broker
-clients.py          compares Ottla's client with others; the clients take turns
+clients.py          compares Ottla's client with other clients, which take turns
 client_work.py      the work that is compared, in a process of its own for each client
 aio_cost.py         compares `ottla.client.aio` with `ottla.client`
-clusters.py         start, failover, replication and heartbeats of a local cluster
+clusters.py         startup, failover, replication and heartbeats of a local cluster
 local_cluster.py    a local cluster: `ottla up` in a process
 many_partitions.py  failover of 1,000 partitions
 storage.py          appends, recovery, and a broker with many partitions

@@ -107,8 +107,8 @@ def _controller_failover(cluster: StartedCluster) -> float:
 
 
 def replication(rounds: int, progress: Progress) -> Figures:
-    """Compare acks=1 with acks=all, and one replica with three, by throughput and by the latency of
-    one record.
+    """Compare acks=1 with acks=all, and one replica with three. Returns the throughput and the
+    latency of one record.
 
     The combinations take turns within each round, on one cluster, so that other load of the machine
     affects all of them.

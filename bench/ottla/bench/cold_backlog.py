@@ -49,7 +49,7 @@ class Phase(NamedTuple):
 
 def cold(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure a producer's p99 latency in three cases: without a consumer of a backlog, with a cold
-    backlog, and with a cached backlog."""
+    backlog, and with a cached backlog. Returns the figures."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(path, controllers=1, brokers=1) as cluster:
@@ -99,8 +99,8 @@ def _figures(phases: dict[str, list[Phase]], waited: list[RequestLatency]) -> di
 
 
 def prepare(directory: Path, kind: str) -> None:
-    """Flush all log files below a directory. Then evict them from the page cache, or read them into
-    it, depending on `kind`."""
+    """Flush all log files below a directory. Then evict the files from the page cache, or load them
+    into the page cache, depending on `kind`."""
     for path in directory.rglob("*.*"):
         if path.suffix in (".log", ".index", ".timeindex"):
             fd = os.open(path, os.O_RDONLY)

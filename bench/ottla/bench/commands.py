@@ -151,7 +151,8 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
-    """Let Ottla's client and other clients do the same work in turns, and print their figures."""
+    """Let Ottla's client and other clients do the same work in turns, and print their figures.
+    Returns the exit code."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
@@ -178,7 +179,8 @@ def _print_clients(figures: dict[str, Any]) -> None:
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:
-    """Create a new group of many members in each round, rebalance it, and print the durations."""
+    """Create a new group of many members in each round, rebalance it, and print the durations.
+    Returns the exit code."""
     with _progress(arguments.verb, arguments.rounds) as progress:
         figures = run_rebalances(
             _address(arguments.bootstrap_server),
@@ -192,7 +194,8 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
 
 
 def _measure_authorizer(arguments: argparse.Namespace) -> int:
-    """Measure authorization decisions in this process, and print the cost of each kind."""
+    """Measure authorization decisions in this process, and print the cost of each kind.
+    Returns the exit code."""
     with _progress(arguments.verb, WAYS) as progress:
         figures = run_decisions(count=arguments.entries, rounds=arguments.rounds, progress=progress)
     _show_figures(figures, is_json=arguments.format == "json")
@@ -201,7 +204,7 @@ def _measure_authorizer(arguments: argparse.Namespace) -> int:
 
 def _measure_scrapes(arguments: argparse.Namespace) -> int:
     """Fetch a broker's metrics repeatedly, and measure the latency of small requests during the
-    fetches."""
+    fetches. Returns the exit code."""
     with _progress(arguments.verb, arguments.rounds) as progress:
         figures = run_scrapes(
             _address(arguments.bootstrap_server),
@@ -215,7 +218,7 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
     """Let many clients push metrics.  Returns exit code 2 if a push got no response, or an
-    error."""
+    error response, and 0 otherwise."""
     seconds = arguments.seconds
     if arguments.produce_rate:
         return _measure_telemetry_beside(arguments, seconds)
@@ -233,7 +236,7 @@ def _measure_telemetry(arguments: argparse.Namespace) -> int:
 
 def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> int:
     """Let many clients push metrics in every second phase, and measure the latency of a steady
-    producer with and without pushes."""
+    producer with and without pushes. Returns the exit code."""
     address = _address(arguments.bootstrap_server)
     with _topics(arguments) as topics, _progress(arguments.verb, int(seconds)) as progress:
         load = Load(bootstrap=arguments.bootstrap_server, topic=f"{topics.name}-beside")
@@ -283,7 +286,7 @@ def _address(bootstrap: str) -> tuple[str, int]:
 
 def _measure_clusters(arguments: argparse.Namespace) -> int:
     """Start a cluster of three controllers and three brokers for a measurement, and print the
-    figures."""
+    figures. Returns the exit code."""
     with _progress(arguments.verb, arguments.rounds) as progress:
         figures = MEASUREMENTS[arguments.verb](arguments.rounds, progress)
     _show_figures(figures, is_json=arguments.format == "json")
@@ -291,7 +294,8 @@ def _measure_clusters(arguments: argparse.Namespace) -> int:
 
 
 def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
-    """Compare Ottla with Apache Kafka. Both servers are started by this process."""
+    """Compare Ottla with Apache Kafka. Both servers are started by this process.
+    Returns the exit code."""
     rows = rows_of(arguments.rows)
     work = BesideWork(
         load=_load(arguments),
@@ -322,7 +326,7 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
 
 def _measure_performance(arguments: argparse.Namespace) -> int:
     """Measure groups of rows of docs/performance.md and store their values, or generate the page
-    from stored values."""
+    from stored values. Returns the exit code."""
     if arguments.kafka is not None:
         PerformanceRun(
             jars=arguments.kafka,
@@ -347,7 +351,7 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
 
 def _measure_security(arguments: argparse.Namespace) -> int:
     """Measure the cost of security to Ottla and Apache Kafka. Both servers are started by this
-    process."""
+    process. Returns the exit code."""
     work = SecurityWork(
         records=arguments.count,
         handshake_s=arguments.handshake_seconds,
@@ -371,7 +375,7 @@ def _measure_security(arguments: argparse.Namespace) -> int:
 
 def _measure_transactions(arguments: argparse.Namespace) -> int:
     """Measure transactions of Ottla.  With --kafka, also measure those of Apache Kafka; the servers
-    take turns."""
+    take turns. Returns the exit code."""
     if arguments.kafka is not None and arguments.brokers != 1:
         raise ConfigError("--brokers", "must be 1 beside Kafka, which has one node")
     servers = 1 if arguments.kafka is None else 2
@@ -390,8 +394,8 @@ def _measure_transactions(arguments: argparse.Namespace) -> int:
 
 
 def _measure_steady(arguments: argparse.Namespace) -> int:
-    """Write at a steady rate, then read all records back.  Returns exit code 2 if an acknowledged
-    record is missing."""
+    """Write at a steady rate, then read all records back.  Returns exit code 0 if every
+    acknowledged record is stored exactly once and in order, and 2 otherwise."""
     # The settings are parsed first, so that an invalid one creates no topic.
     settings = dict(_assignment(text) for text in arguments.set)
     with _topics(arguments) as topics:

@@ -1,9 +1,9 @@
 """Speed of `ottla export`: rows a second of one core, raw and JSON, fetching included.
 
 `python -m ottla.bench.exports --bootstrap HOST:PORT` produces records of some 90 bytes to a new
-topic, and exports it into a directory by a process each time, raw and JSON in turns.  The figures
-are those of the exporting process alone, without its start: CPU seconds are less noisy than the
-elapsed time.
+topic, and exports the topic alternately as raw bytes and as JSON, each time in a new process.  The
+figures are those of the exporting process alone, without its startup.  CPU seconds are less noisy
+than the elapsed time.
 """
 
 import argparse
@@ -39,7 +39,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True, slots=True)
 class ExportCost:
-    """Cost of one export."""
+    """Cost of one export: the rows written, the elapsed seconds and the CPU seconds."""
 
     rows: int
     seconds: float
@@ -80,7 +80,7 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 
 def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost:
-    """Export the topic by this process."""
+    """Export the topic in this process, and return the cost."""
     read = ReadOptions(bootstrap=bootstrap, isolation_level="read_committed")
     type_ = value_type_of("--schema", COLUMNS) if form == "json" else None
     options = ExportOptions(topic=topic, read=read, is_json=form == "json", value_type=type_)
@@ -92,7 +92,7 @@ def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost
 
 
 def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
-    """Export the topic by a process of its own."""
+    """Export the topic in a process of its own, and return the cost."""
     command = [sys.executable, "-m", "ottla.bench.exports", "--bootstrap", bootstrap]
     with tempfile.TemporaryDirectory() as directory:
         command += ["--topic", topic, "--form", form, "--directory", directory]
@@ -101,7 +101,8 @@ def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
 
 
 def compare(bootstrap: str, count: int, rounds: int) -> list[str]:
-    """Return a line of figures for each form."""
+    """Export `count` new records several times, and return a line of figures for each form (raw and
+    JSON)."""
     costs: dict[str, list[ExportCost]] = {form: [] for form in FORMS}
     topic = fresh_name()
     trio.run(produce, bootstrap, topic, count)
@@ -123,7 +124,7 @@ def compare(bootstrap: str, count: int, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    """Measure, or be the exporting process."""
+    """Print the figures of both forms. With `--form`, export once and print the cost as JSON."""
     parser = argparse.ArgumentParser(prog="python -m ottla.bench.exports")
     parser.add_argument("--count", type=int, default=COUNT, help="records (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns (default: %(default)s)")

@@ -1,4 +1,5 @@
-"""A load in a process of its own beside a measurement. It prints its latencies at the end."""
+"""A load in a process of its own during a measurement. The process prints the latencies at the
+end."""
 
 import subprocess
 import sys

@@ -46,11 +46,12 @@ T = TypeVar("T")
 
 
 def installed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables with which Python programs find the compiled bytecode of their
-    modules, from their second start on.
+    """Return a copy of the environment variables in which Python may write bytecode.
 
-    An installed package includes the bytecode.  If Python could not write it, every start would
-    compile some 700 modules, which takes longer than the rest of the start.
+    If PYTHONDONTWRITEBYTECODE is set, the copy lacks it, and PYTHONPYCACHEPREFIX is a temporary
+    directory unless it was set.  Programs then load bytecode from their second startup on, like
+    programs of an installed package.  Without bytecode, every startup compiles some 700 modules,
+    which takes longer than the rest of the startup.
     """
     found = dict(environment)
     if found.pop(NO_BYTECODE, ""):
@@ -94,7 +95,10 @@ class RunningCluster:
         return {name: round(usage_of([pid]).rss_bytes / MB, 1) for name, pid in self.pids.items()}
 
     def wait_for(self, ask: Callable[[Cluster], Awaitable[T | None]]) -> T:
-        """Call `ask` every few milliseconds until it returns a value."""
+        """Call `ask` every few milliseconds until the result is not None, and return the result.
+
+        Raises trio.TooSlowError after PATIENCE_S.
+        """
 
         async def body() -> T:
             with trio.fail_after(PATIENCE_S):

@@ -73,7 +73,7 @@ def fill(counters: Counters) -> None:
 
 
 def ours(registry: Registry) -> Iterator[None]:
-    """Encode the registry with `own_otlp`."""
+    """Encode the registry with `own_otlp`. Yields where other tasks may run."""
     resource = resource_of(ATTRIBUTES)
     for _ in messages_of(registry.collect(), resource, start_ns=START_NS, now_ns=time.time_ns()):
         yield

@@ -119,7 +119,7 @@ def repeat(
     progress: Callable[[int], None],
 ) -> Result:
     """Send `count` requests over several connections, one connection for each request in
-    `smalls`."""
+    `smalls`. Returns a result whose latency is that of a request."""
     clients = [_Client(address, small) for small in smalls]
     selector = DefaultSelector()
     for client in clients:

@@ -3,8 +3,8 @@ during a scrape.
 
 It measures from outside, so it works with any broker that exports its metrics.  While the metrics
 are fetched, another connection sends small requests one after the other.  The longest latency
-during a fetch is shown beside the longest latency without one.  The difference reveals whether
-scrapes block the broker.
+during a fetch is shown together with the longest latency without one.  The difference reveals
+whether scrapes block the broker.
 """
 
 import http.client

@@ -36,7 +36,7 @@ Figures = dict[str, Any]
 APPENDS = {KIB: 20_000, 16 * KIB: 10_000, 1024 * KIB: 300}
 """Number of batches to append, by their size in bytes."""
 RECOVERED_BYTES = 1280 * MIB
-"""Size in bytes of the logs to recover.  It is large enough that a start uses worker processes."""
+"""Size in bytes of the logs to recover.  It is large enough that recovery uses worker processes."""
 RECOVERED_LOGS = 8
 RECOVERED_BATCHES = (KIB, 64 * KIB)
 THREADS = (1, 2)
@@ -50,7 +50,7 @@ MB = 1_000_000
 
 
 def append(rounds: int, progress: Progress) -> Figures:
-    """Measure appends of one batch to a log, for batches of several sizes."""
+    """Measure appends of one batch to a log, for batches of several sizes. Returns the figures."""
     found: dict[int, list[float]] = {size: [] for size in APPENDS}
     for index in range(rounds):
         for size, count in APPENDS.items():
@@ -81,8 +81,8 @@ def recovery(rounds: int, progress: Progress) -> Figures:
 
 
 def partitions(rounds: int, progress: Progress) -> Figures:
-    """Measure one broker with many partitions: when they are created, when the broker is idle,
-    after a clean stop and a start, and after a kill and a start."""
+    """Measure one broker with many partitions: when the partitions are created, when the broker is
+    idle, after a clean restart, and after a kill and a restart. Returns the figures."""
     figures: Figures = {}
     for count in PARTITION_COUNTS:
         found: list[dict[str, float]] = []

@@ -106,8 +106,8 @@ def read_sittings(directory: Path) -> list[MeasuredGroup]:
 
 
 def read_reports(directory: Path) -> list[dict[str, Any]]:
-    """Return the JSON reports of other comparisons with Kafka, which are stored beside the
-    sittings.
+    """Return the JSON reports of other comparisons with Kafka, which are stored in the
+    same directory.
 
     Each report has "what" and "rows".  If a report has rows of fresh and of warm servers, only the
     rows of warm servers are returned.
@@ -346,9 +346,10 @@ def groups_of(text: str) -> list[str]:
 
 
 def forms_of(given: Sequence[str]) -> dict[str, str]:
-    """Return Python interpreters by label, from texts such as `compiled=/venv/bin/python`.
+    """Return the interpreter of each form in which Ottla is installed, by the form's label.
 
-    Raises ConfigError if a text has another form, or if a program does not exist.
+    Each given text is LABEL=PYTHON, such as `compiled=/venv/bin/python`.  Raises ConfigError if a
+    text is malformed, a label is reserved, or an interpreter is not executable.
     """
     found: dict[str, str] = {}
     for text in given:

@@ -274,7 +274,8 @@ def _admin_row(count: int, partitions: int = 1) -> PerformanceRow:
 
 
 def _under_quotas(row: PerformanceRow) -> PerformanceRow:
-    """Return the given row, but with a client that has quotas.  It does not reach them."""
+    """Return a copy of the given row in which the client has quotas that are too high to be
+    reached."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         set_quotas(cluster.bootstrap, QUOTAS)
