@@ -141,8 +141,8 @@ class InMemoryController:
         offline_log_dirs: tuple[UUID, ...] = (),
         cordoned_log_dirs: tuple[UUID, ...] | None = None,
     ) -> pb.HeartbeatResponse:
-        """Send a broker's heartbeat. Unless `metadata_offset` is given, it reports that the broker
-        has applied all metadata."""
+        """Send a broker's heartbeat. Unless `metadata_offset` is given, the heartbeat reports that
+        the broker has applied all metadata. Returns the response."""
         applied = self.next_offset - 1 if metadata_offset is None else metadata_offset
         request = pb.HeartbeatRequest(
             broker_id=broker,

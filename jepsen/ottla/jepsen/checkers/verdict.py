@@ -1,4 +1,4 @@
-"""The facts that a checker needs beside the history, and the verdict that it returns.
+"""The facts that a checker needs in addition to the history, and the verdict that it returns.
 
 Pure.  A verdict is True only if everything was checked and no anomaly was found. If that could not
 be decided, it is "unknown", which never counts as a pass.
@@ -92,7 +92,7 @@ class DirectoryCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """Facts about a run that a checker needs beside the history."""
+    """Facts about a run that a checker needs in addition to the history."""
 
     workload: str = "queue"
     idempotent: bool = True

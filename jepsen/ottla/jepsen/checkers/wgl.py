@@ -67,10 +67,10 @@ def linearize(
     *,
     steps_max: int,
 ) -> Linearization[State]:
-    """Search for a sequential order of the calls.
+    """Search for a sequential order of the calls, and return the result.
 
-    `step` returns the states that a call may lead to. It returns none if the call is impossible in
-    the given state.
+    `step` returns the states that a call may lead to, or no state if the call is impossible in the
+    given state.
     """
     return _Search(calls, initial, step, steps_max).run()
 

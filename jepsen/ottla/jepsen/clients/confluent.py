@@ -185,7 +185,7 @@ class ConfluentClient(ABC):
     async def _drop(self) -> None:
         """Drop every handle without closing it, so that librdkafka does not leave its groups.
 
-        That may take long or never end. In this case, the thread that drops them is abandoned.
+        Dropping the handles may take long or never end. The thread that does so is then abandoned.
         """
         handles, self.handles = self.handles, {}
         self._turn = trio.CapacityLimiter(1)

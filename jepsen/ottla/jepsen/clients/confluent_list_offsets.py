@@ -67,7 +67,7 @@ class ConfluentListOffsetsClient(ConfluentClient):
 
 
 def _extra(leader_epoch: int | None) -> dict[str, Json]:
-    """Return the extra facts of an end-offset response: `own_view` false, because not the producer
-    received the response, and the leader epoch if it is known."""
+    """Return the extra facts of an end-offset response: `own_view` false, because another
+    client object than the producer received the response, and the leader epoch if it is known."""
     extra: dict[str, Json] = {"own_view": False}
     return extra if leader_epoch is None else {**extra, "leader_epoch": leader_epoch}

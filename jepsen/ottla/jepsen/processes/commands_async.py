@@ -1,4 +1,4 @@
-"""System commands run beside a trio event loop."""
+"""System commands run in a worker thread, so that trio's event loop continues meanwhile."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,9 @@ from ottla.jepsen.processes.commands import run
 
 
 async def run_async(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
-    """Run a command beside the event loop, and return its output. Waits for the end of the command
-    even if the caller is cancelled."""
+    """Run a command in a worker thread. Returns its standard output and standard error.
+
+    Waits for the end of the command even if the caller is cancelled.
+    """
     call = partial(run, command, given=given, is_checked=is_checked)
     return await trio.to_thread.run_sync(call)

@@ -43,8 +43,8 @@ class Network(Protocol):
     """Function from a node to its current process id, set by the cluster."""
 
     async def apply(self) -> None:
-        """Apply the active faults in `links` to the nodes' connections, and end those that are no
-        longer in it."""
+        """Apply the active faults in `links` to the nodes' connections, and end faults that are
+        no longer in `links`."""
 
     async def reset(self, nodes: Iterable[str]) -> int:
         """Reset every TCP connection of the nodes. Returns the number of connections."""

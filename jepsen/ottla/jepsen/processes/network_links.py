@@ -1,8 +1,8 @@
 """The state of all links between nodes, which combines all active faults.  Pure.
 
-Each fault has a name and is removed by it. So if two nemeses cut the same pair of nodes, healing
-one cut does not heal the other.  A link is directed, from sender to receiver. `CLIENTS` stands for
-everything outside the nodes.
+Each fault has a name, by which the fault is removed. So if two nemeses cut the same pair of nodes,
+healing one cut does not heal the other.  A link is directed, from sender to receiver. `CLIENTS`
+stands for everything outside the nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """One node of the cluster: a real `ottla` process with its address, its disk and its log.
 
-The harness starts and stops the process. If it ends in any other way, that is recorded, because it
-is a finding.  Its output goes to a file of limited size.
+The harness starts and stops the process. If the process ends in any other way, its end is
+recorded as a finding.  The output of the process goes to a file of limited size.
 Invariant OneProcess: a node never has two processes at a time.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ottla.jepsen.processes.network import NodeEndpoint
 
 READY_TIMEOUT_S = 60.0
-"""Seconds that a start may take. Sufficient for six nodes at once that recover on two cores after a
-power cut."""
+"""Seconds that a startup may take. Sufficient for six nodes at once that recover on two cores after
+a power cut."""
 STOP_TIMEOUT_S = 30.0
 WORDS_BYTES = 2_000
 

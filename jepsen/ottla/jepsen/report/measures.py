@@ -29,7 +29,7 @@ class Windows:
     count: int
 
     def of(self, time_ns: int) -> int:
-        """Return the window that contains a moment."""
+        """Return the index of the window that contains a moment."""
         return min(self.count - 1, int(time_ns / 1e9 / self.step_s))
 
 

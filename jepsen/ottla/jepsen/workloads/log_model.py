@@ -1,6 +1,6 @@
 """A generator's model of its logs: the highest offsets written and read so far.
 
-Pure.  The model is updated from completions only. It does not judge them.
+Pure.  The model is updated from completions only, and does not judge the completions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -98,7 +98,7 @@ class Workload:
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:
-        """Return the facts that the checkers need beside the history."""
+        """Return the facts that the checkers need in addition to the history."""
         return {
             "workload": self.name,
             "idempotent": self.plan.idempotent,
@@ -109,8 +109,8 @@ class Workload:
     async def set_up(self, bootstrap: str) -> None:
         """Create the first topics. Raises RefusedError or ConnectionLostError if that fails.
 
-        It also makes the cluster create its topic of group coordinators, by a first FindCoordinator
-        request.
+        A first FindCoordinator request also makes the cluster create the topic of its group
+        coordinators.
         """
         self.plan = replace(self.plan, broker_count=await count_brokers(bootstrap))
         await make_topics(bootstrap, self.plan, self._generator.topics)

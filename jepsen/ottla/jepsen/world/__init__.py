@@ -15,7 +15,7 @@ corpus.py            failing runs worth keeping, as files
 walk/                engine `walk`: random walks without a clock
 whole/               engine `whole`: whole nodes and clients on trio, in virtual time
 invariants/          the invariants, one domain per file
-bugs/                the bug bank: mutants that the engines must find
+bugs/                mutants of Ottla's own code, which the engines must find
 rng.py               random numbers from a seed
 disk_waits.py        reads that wait for the disk
 disk.py              a disk in memory that loses, tears and fails writes on demand

@@ -154,7 +154,7 @@ def run_many(
     on_progress: OnProgress = lambda totals: None,
 ) -> RunTotals:
     """Run `count` seeds, beginning at `first_seed`, or as many as `seconds` of wall-clock time or
-    `cpu_seconds` of all processes allow."""
+    `cpu_seconds` of all processes allow. Returns the sums of their figures."""
     assert (count, seconds, cpu_seconds) != (None, None, None)
     seed_batches = SeedBatches(first_seed, count, seconds, cpu_seconds)
     totals = RunTotals()

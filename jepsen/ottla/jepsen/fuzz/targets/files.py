@@ -1,7 +1,7 @@
 """The small files of a node: checkpoints, identities, producer snapshots, settings.
 
-An input begins with the number of its reader. If the file format has a CRC, it is corrected before
-reading.
+An input begins with the number of its reader. If the file format has a CRC, the CRC is corrected
+before reading.
 """
 
 from collections.abc import Callable, Iterator

@@ -105,8 +105,8 @@ class Flip(Nemesis):
 class LostFiles(Nemesis):
     """Files of one broker's replicas are removed or truncated while it is down.
 
-    The broker detects that at its start and lists the replicas when it registers. They are copied
-    from complete ones, without an operator.
+    The broker detects the damage at its startup and lists the damaged replicas when it registers.
+    These are copied from complete replicas, without an operator.
     """
 
     name = "lost-files"

@@ -9,8 +9,8 @@ Read after all nodes have been shut down.  A directory is sound under these cond
   wherever both have a batch of the same leader epoch (log matching);
 - replicas of a compacted log have the same last values.
 
-A batch that a leader wrote alone during its shutdown may differ from the next leader's: it would be
-truncated at the next start.
+A batch that a leader wrote alone during its shutdown may differ from the next leader's. Such a
+batch would be truncated after the next startup.
 """
 
 import re

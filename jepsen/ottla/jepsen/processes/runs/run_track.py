@@ -59,7 +59,7 @@ class RunningWorkload:
         self._file.close()
 
     def facts(self, plan: RunPlan) -> RunFacts:
-        """Return the facts of the run that the checkers need beside its history."""
+        """Return the facts of the run that the checkers need in addition to the history."""
         return RunFacts.from_json(
             {
                 **self.workload.facts(),

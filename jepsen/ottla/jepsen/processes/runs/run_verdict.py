@@ -1,7 +1,7 @@
 """Checks that a run is meaningful: enough load, enough faults, a healthy cluster at the end,
 complete final reads.
 
-Pure.  Its findings make a run invalid or unknown, beside the checkers' findings in the history. A
+Pure.  Its findings make a run invalid or unknown, in addition to the checkers' findings. A
 cluster that had no faults or hardly any load shows nothing, so its verdict is unknown.
 """
 

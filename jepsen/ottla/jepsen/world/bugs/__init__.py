@@ -1,4 +1,4 @@
-"""The bug bank: mutants of Ottla's own code, each of which an engine must find.
+"""Mutants of Ottla's own code, each of which an engine must find.
 
 mutant.py             a mutant, and the temporary patch that applies it
 bank.py               the table of all mutants

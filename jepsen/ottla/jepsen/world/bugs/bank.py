@@ -25,7 +25,7 @@ DOMAINS: tuple[str, ...] = (
 
 
 def mutants() -> tuple[Mutant, ...]:
-    """Return every mutant of the bank."""
+    """Return the mutants of all modules in `DOMAINS`, in this order. Each has a unique name."""
     found: list[Mutant] = []
     for domain in DOMAINS:
         rows: tuple[Mutant, ...] = import_module(f"ottla.jepsen.world.bugs.{domain}").MUTANTS

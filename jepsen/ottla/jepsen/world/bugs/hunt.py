@@ -41,7 +41,8 @@ def hunt(mutant: Mutant, *, cpu_seconds: float, processes: int = 1) -> HuntResul
     """Run seeds with the mutant planted, until a run finds it or each process has computed for
     `cpu_seconds`. The first seed is the mutant's `first_seed`. Returns the result.
 
-    Wall-clock time would not do: on a busy machine it ended the search of rare bugs too early.
+    CPU time is limited, because a limit on wall-clock time ended the search for rare bugs too early
+    on a busy machine.
     """
     engine = make_engine(mutant.engine, mutant.subject)
     job = Job(

@@ -16,7 +16,7 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One mutant of the bug bank."""
+    """A bug to plant into the code under test, and the runs within which an engine finds it."""
 
     name: str
     sentence: str

@@ -72,7 +72,10 @@ class WalkedMember:
         """Do the next action of a consumer."""
 
     def revoke(self) -> None:
-        """Stop work on revoked partitions, and start work on new ones."""
+        """Remove revoked partitions from `owned`, and add newly assigned ones.
+
+        Does nothing for a classic member, whose `owned` changes in `look`.
+        """
 
     def lose_answer(self) -> None:
         """Close the member's connection, so that the response in flight is lost."""
@@ -138,11 +141,11 @@ class WalkedConsumerMember(WalkedMember):
             )
 
     def revoke(self) -> None:
-        """Work on the assigned partitions. Start work on new ones only if the response answers the
-        member's last report.
+        """Remove revoked partitions from `owned`. Add newly assigned ones only if the coordinator
+        has answered the member's last report.
 
-        A coordinator may assign a partition to another member once this one has reported that it
-        does not own it.
+        A coordinator may assign a partition to another member once this member has reported that
+        it does not own the partition.
         """
         self.owned = self.assigned if self._is_answered else self.owned & self.assigned
 

@@ -86,7 +86,7 @@ class GroupRequests(ABC):
         group_id: str = GROUP,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a ConsumerGroupHeartbeat."""
+        """Send a ConsumerGroupHeartbeat, and return the request with its later response."""
         asked = GroupRequest()
         parts = None
         if owned is not None:
@@ -122,7 +122,8 @@ class GroupRequests(ABC):
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a JoinGroup. In version 3 a new member may join without a member id."""
+        """Send a JoinGroup, and return the request with its later response. In version 3 a new
+        member may join without a member id."""
         asked = GroupRequest()
         request = JoinGroupRequest(
             group_id=group_id,
@@ -201,7 +202,7 @@ class GroupRequests(ABC):
         version: int = 10,
         group_id: str = GROUP,
     ) -> GroupRequest:
-        """Send an OffsetCommit of one partition."""
+        """Send an OffsetCommit of one partition, and return the request with its later response."""
         asked = GroupRequest()
         request = OffsetCommitRequest(
             group_id=group_id,

@@ -3,8 +3,8 @@ batches.
 
 Long tasks are stepped from one disk operation to the next. So appends, flushes, deletions and
 truncations overlap as in a broker, and the power fails or the process ends between any two
-operations. The disk fails, fills up, and loses unflushed data. The checkpoints found at a start may
-be of any age.
+operations. The disk fails, fills up, and loses unflushed data. The checkpoints found when
+a process starts may be of any age.
 """
 
 import errno

@@ -59,7 +59,7 @@ KEY_COUNT = 6
 IDEMPOTENT, TRANSACTIONAL = (1, 2), (11, 12)
 CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)
 DERIVED = (".snapshot", "producer-batches", "recovery-point-offset-checkpoint")
-"""Suffixes of derived files. If one of them is missing at a start, the log is read instead."""
+"""Suffixes of derived files. If a file is missing at a startup, the log is read instead."""
 
 SETTLED_S = 120.0
 """Time in seconds at the end of a run, within which all removable records must be removed."""
@@ -331,8 +331,8 @@ class _CompactionRun:
             await self._lose_snapshots()
 
     async def _lose_snapshots(self) -> None:
-        """Remove the producer snapshots, so that a start rebuilds the producers' state from their
-        batches."""
+        """Remove the producer snapshots, so that the next startup rebuilds the producers' state
+        from their batches."""
         for path in PATHS:
             for file in self._disk.files_in(path):
                 if file.endswith(

@@ -4,13 +4,14 @@ Either all brokers stop cleanly, or only one does. Files of one broker's replica
 emptied, truncated, flipped, or replaced by an older copy. Then all brokers start, in any order.
 Invariants:
 
-- LossIsFound: the start that finds a damaged replica reports, logs and counts it;
+- LossIsFound: a broker that finds a damaged replica at its startup reports, logs and
+  counts it;
 - EpochsOfBatchesAreKnown: a log knows the epoch of each of its batches, however old the copy of its
   epoch checkpoint is;
 - those of every run: no acknowledged record is missing, no reader gets other records than were
   written, and the cluster heals by itself, because another replica has all records.
 
-| damage | a start after a clean stop must |
+| damage | a startup after a clean stop must |
 |---|---|
 | directory removed; last `.log` emptied, truncated, or an older copy | report the replica as lost |
 | closed `.log` removed, emptied, halved, or an older copy | report the replica as lost |
@@ -18,13 +19,13 @@ Invariants:
 | one checkpoint is an older copy | report nothing: the log has all; epochs are read from batches |
 | a byte of a batch is flipped | report it only in the checked part: after the last index entry |
 
-A start does not read flushed and closed segments (nor does Kafka's). So a flipped byte there may
+A startup does not read flushed and closed segments, as in Kafka. So a flipped byte there may
 legitimately remain undetected: readers and followers find it by the CRC of its batch, report it,
 and stop there. New consumers read such partitions meanwhile. The byte is corrected later, as on a
 disk that misread it, since such a reader would otherwise never end.
 
 Bytes of a batch outside its CRC are not flipped. Neither are bytes of the brokers' internal topics,
-because the coordinators could not load meanwhile. The closed segments that a start after a kill
+because the coordinators could not load meanwhile. The closed segments that a startup after a kill
 checks are tested with recovery.
 """
 
@@ -230,7 +231,8 @@ class DiskLosses(ClusterFaults):
     async def _damage_one(
         self, victim: NodeId, machine: Machine, partition: str, logs: list[str]
     ) -> bool:
-        """Damage a replica. Returns whether a start must report missing records."""
+        """Damage a replica. Returns whether the broker must report missing
+        records at its next startup."""
         disk = machine.disk
         kind = self._chance.pick(DAMAGES)
         path = logs[-1]
@@ -278,7 +280,7 @@ class DiskLosses(ClusterFaults):
         return True
 
     async def _flip(self, machine: Machine, path: str) -> bool:
-        """Flip bits of one byte that a CRC covers. A start need not find the damage."""
+        """Flip bits of one byte that a CRC covers. A startup need not find the damage."""
         data = bytearray(await machine.disk.read_file(path))
         if data and not path.rsplit("/", 2)[1].startswith("__"):
             start, header = self._chance.pick(list(batches(data)))
@@ -322,7 +324,7 @@ class DiskLosses(ClusterFaults):
                 await trio.sleep(0.01)
 
     async def _demand_found(self, victim: NodeId, machine: Machine, count: int) -> None:
-        """Require that the start of the broker reports `count` damaged replicas. The check is
+        """Require that the broker reports `count` damaged replicas at its startup. The check is
         skipped if the broker's process ends first."""
         start_count, found_count = machine.start_count, 0
         with trio.move_on_after(FOUND_S_MAX):

@@ -33,13 +33,13 @@ HANDSHAKE_COST_MS = 1.0
 
 
 async def _at_once(work: Callable[[], T]) -> T:
-    """Do immediately the work that the real server does in a thread, and return its result. It
-    takes no virtual time."""
+    """Do the work that the real server does in a thread, immediately and in no virtual time.
+    Returns the result of the work."""
     return work()
 
 
 class _HandshakeCost:
-    """Stopwatch for the handshake steps. It advances at each reading."""
+    """Stopwatch for the handshake steps, which advances at each reading."""
 
     def __init__(self, step_ms: float) -> None:
         self._step_ns = int(step_ms * 1_000_000)

@@ -40,7 +40,7 @@ class Ports:
         self._acceptors: dict[tuple[str, int], Acceptor] = {}
 
     def open(self, host: str, port: int, acceptor: Acceptor) -> None:
-        """Start listening at an address. Raises OSError if it is in use."""
+        """Start listening at an address. Raises OSError if the address is in use."""
         if (host, port) in self._acceptors:
             raise OSError(errno.EADDRINUSE, "address in use")
         self._acceptors[host, port] = acceptor
