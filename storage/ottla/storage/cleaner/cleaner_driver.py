@@ -7,7 +7,7 @@ loop is never blocked by this work.
 
 A cleaning ends at once when another task changes the log (`pause`): segments that were swapped in
 are kept, and the rest is cleaned later. Before a cleaning begins the log is flushed, so that the
-data it relies on cannot be lost. The recovery point is checkpointed too, so that no start re-checks
+data it relies on cannot be lost. The recovery point is checkpointed too, so no startup re-checks
 cleaned segments.
 """
 

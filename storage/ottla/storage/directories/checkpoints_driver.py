@@ -144,7 +144,7 @@ class Checkpoints:
         self, name: str, partition: TopicPartition, topic_id: UUID
     ) -> Offset | None:
         """Return the offset that a file is certain to contain for a partition of this topic id,
-        even if the machine crashes now."""
+        even if the machine crashes now. Returns None if the file may lack such a line."""
         if self._topic_ids.get(partition) != topic_id:
             return None
         return self._durable.get(name, {}).get(partition)

@@ -20,7 +20,7 @@ FILE_NAME_LENGTH_MAX = 255
 
 
 class DirectoryKind(Enum):
-    """Kind of a directory, which decides how the broker treats it at a start."""
+    """Kind of a directory, which decides how the broker treats the directory at startup."""
 
     LOG = auto()
     DELETE = auto()

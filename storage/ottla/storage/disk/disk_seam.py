@@ -52,8 +52,8 @@ class DirectorySurvey(NamedTuple):
 class DiskFile(Protocol):
     """A handle on one file. There is no cursor: the owner gives the position of each write.
 
-    Its descriptor may be closed, in favour of other files, while it is not pinned and has no
-    unflushed writes. The next use reopens the file, even if `Disk.rename` changed its path.
+    The file's descriptor may be closed, in favour of other files, while the file is not pinned and
+    has no unflushed writes. The next use reopens the file, even if `Disk.rename` changed its path.
     """
 
     @property

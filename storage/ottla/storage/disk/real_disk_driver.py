@@ -1,6 +1,6 @@
 """The real disk: file descriptors, and one set of worker threads per directory.
 
-Each directory that was named at the start has its own workers, so a hanging directory delays no
+Each directory that is passed to `RealDisk` has its own workers, so a hanging directory delays no
 other. fsync has separate workers, so that the unlink of a huge segment never delays a commit.
 """
 

@@ -1,8 +1,8 @@
 """Consistency check of all files of a partition's directory, for `ottla log verify`.
 
 Pure and read-only. Corrupt data raises nothing: each problem is a `Flaw` with file and position,
-and the check continues wherever it can. Problems that a broker repairs at its start after a crash
-count as damage here. Temporary files that it only removes do not.
+and the check continues wherever it can. Problems that a broker repairs at startup after a crash
+count as damage here. Temporary files that the broker only removes do not.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -335,7 +335,7 @@ class _Partition:
                 yield Flaw(name, None, f"producer {producer_id} wrote offset {highest} later")
 
     def _names(self) -> Iterator[Flaw]:
-        """Yield a flaw for each temporary file, which a broker removes at its start, and for each
+        """Yield a flaw for each temporary file, which a broker removes at startup, and for each
         file with an unknown name."""
         passing = [name for name in self._files.names if name.endswith(PASSING_SUFFIXES)]
         orphans = [

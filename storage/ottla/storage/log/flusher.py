@@ -132,7 +132,7 @@ class LogFlusher:
                 names.change_count += not active.has_index_names
                 await names.sync()
             await files.producer_files.write_all(state.producers, state.end_offset, state.segments)
-            state.epochs.truncate_from_end(state.end_offset)  # a start drops epochs without records
+            state.epochs.truncate_from_end(state.end_offset)  # startup drops epochs without records
             await self._epoch_file.write(state.epochs)
         except OSError as error:
             self._health.refuse(error)

@@ -340,18 +340,21 @@ class Log:
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`."""
+        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`, or
+        None if there is none."""
         return await self._reader.offset_for_timestamp(timestamp_ms, end_offset)
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp (ListOffsets -3)."""
+        """Return the record with the largest timestamp (ListOffsets -3), or None if no record has a
+        timestamp."""
         return await self._reader.max_timestamp_offset(end_offset)
 
     # --- flushes ---
 
     @property
     def unflushed_since_ms(self) -> int | None:
-        """Time of the oldest unflushed append, from which `flush.ms` is measured."""
+        """Time of the oldest unflushed append, from which `flush.ms` is measured. None if every
+        append is flushed."""
         return self.state.unflushed_since_ms
 
     @property

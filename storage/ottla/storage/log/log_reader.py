@@ -268,7 +268,8 @@ class LogReader:
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`."""
+        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`, or
+        None if there is none."""
         return await self._look_up(
             lambda segments, start: first_at_or_after(
                 self._state.disk, segments, timestamp_ms, start_offset=start, end_offset=end_offset
@@ -276,7 +277,8 @@ class LogReader:
         )
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp (ListOffsets -3)."""
+        """Return the record with the largest timestamp (ListOffsets -3), or None if no record has a
+        timestamp."""
         return await self._look_up(
             lambda segments, start: with_largest_timestamp(
                 self._state.disk, segments, start_offset=start, end_offset=end_offset

@@ -99,7 +99,7 @@ class LogState:
         their files are durable).
 
         The recovery point may be higher, because it does not cover indexes, which are flushed when
-        a segment is sealed. A start checks whole segments, so the difference within a segment has
+        a segment is sealed. Startup checks whole segments, so the difference within a segment has
         no effect.
         """
         first = next((segment for segment in self.passed if not segment.is_sealed), None)

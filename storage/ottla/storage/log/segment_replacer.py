@@ -64,7 +64,7 @@ class SegmentReplacer:
                 await files.producer_files.remove(old.base_offset)
         except OSError as error:
             if is_swap_decided(state.disk, directory, base_offset):
-                health.fail_by(error, directory)  # only a start can find out the state on disk
+                health.fail_by(error, directory)  # only startup can find out the state on disk
             health.refuse(error)
 
     def _sources_of(self, cleaned: CleanedFiles) -> list[Segment]:

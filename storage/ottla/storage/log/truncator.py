@@ -126,7 +126,7 @@ class Truncator:
         await state.disk.truncate(active.file, position)
         await self._files.fsync(active)  # otherwise old bytes could return behind new ones
         self._health.check_online()  # its directory may have failed
-        active.cut_index_files()  # not earlier: until then a start may trust this segment
+        active.cut_index_files()  # not earlier: until then startup may trust this segment
         await self._epoch_file.write(state.epochs)
         await active.load_timestamps()
 

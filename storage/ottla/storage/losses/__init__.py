@@ -1,4 +1,4 @@
-"""Records whose loss a broker found at its start, stored on disk until the replica is complete
+"""Records whose loss a broker found at startup, stored on disk until the replica is complete
 again.
 
 log_losses.py           comparison of logs with their checkpoints and the metadata image

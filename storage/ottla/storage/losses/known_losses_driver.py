@@ -33,9 +33,9 @@ class KnownLosses:
     def __init__(self, disk: Disk) -> None:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
         self.found_counts: Counter[LossKind] = Counter()
-        """Number of losses found at this start, by kind. It never decreases."""
+        """Number of losses found at this startup, by kind. A number never decreases."""
         self.cut_bytes = 0
-        """Number of bytes removed from the ends of logs at this start, because they were not
+        """Number of bytes removed from the ends of logs at this startup, because they were not
         complete records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
@@ -66,7 +66,7 @@ class KnownLosses:
         *,
         is_every_directory_live: bool,
     ) -> None:
-        """Find the losses of this start, log each, and make them durable.
+        """Find the losses at this broker startup, log each, and make them durable.
 
         Raises OSError if a disk fails.
         """

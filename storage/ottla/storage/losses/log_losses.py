@@ -1,4 +1,4 @@
-"""Losses of a replica: records that its disk promised, and that a start of the broker did not find.
+"""Losses of a replica: records that its checkpoints promise but that broker startup did not find.
 
 Pure. The directory's own checkpoints and the cluster's metadata record how far a replica's log
 reached. A replica counts as damaged if its log ends below its checkpointed high watermark or
@@ -108,7 +108,7 @@ class ReplicaPlacement(NamedTuple):
 
 @frozen(kw_only=True)
 class DirectoryFindings:
-    """Logs and checkpoints that a start of the broker found in one log directory."""
+    """Logs and checkpoints that the broker found in one log directory at startup."""
 
     path: str
     directory_id: UUID | None
@@ -158,7 +158,8 @@ def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | 
 
 
 class StartFindings:
-    """Findings of a start in the online log directories, and their comparison with the promises."""
+    """Findings of one broker startup in all online log directories, compared with the offsets that
+    checkpoints and metadata promise."""
 
     def __init__(
         self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool

@@ -1,7 +1,7 @@
 """The `lost-logs` file of a log directory: losses of replicas that are not complete again yet.
 
 The format is JSON, so that an operator can read it: a version, and one object for each loss. If a
-broker finds a loss at its start, it writes the file before it continues. Otherwise the next start
+broker finds a loss at startup, it writes the file before it continues. Otherwise the next startup
 would consider the replica complete.
 """
 

@@ -1,7 +1,7 @@
 """All logs of a broker.
 
 log_manager_driver.py         creates, deletes, finds and checkpoints logs: start here
-log_start_driver.py           opens the logs at the start, and finds losses
+log_start_driver.py           opens the logs at broker startup, and finds losses
 log_recovery_driver.py        opens the logs of one directory
 recovery_processes_driver.py  recovers large logs in worker processes
 offline_recovery_driver.py    recovers a directory without a broker

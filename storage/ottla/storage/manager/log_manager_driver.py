@@ -1,7 +1,8 @@
 """The log manager: all logs of a broker in its log directories.
 
-It finds and recovers logs at the start, creates and deletes partitions, writes the checkpoints that
-make the next start short, and runs the periodic upkeep of each directory (`log_upkeep_driver`).
+It finds and recovers logs at broker startup, creates and deletes partitions, and writes the
+checkpoints that make the next startup short. It also runs the periodic upkeep of each directory
+(`log_upkeep_driver`).
 Invariants:
 
 - OneLogPerPartition: a partition never has logs in two directories.
@@ -149,7 +150,7 @@ class LogManager:
         return None
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory of a partition's log."""
+        """Return the directory of a partition's log, or None if the partition is not online."""
         placed = self._placed.get(partition)
         return None if placed is None else placed.directory
 
@@ -280,7 +281,8 @@ class LogManager:
         log.hooks.on_offsets_decreased = lambda: self._write_lower_checkpoints(directory)
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
-        """Take a partition's log out of use. Returns the log and its directory."""
+        """Take a partition's log out of use. Returns the log and its directory, or None if the
+        partition is not online."""
         placed = self._placed.pop(partition, None)
         if placed is not None:
             self._log_counts[placed.directory.path] -= 1
@@ -394,7 +396,10 @@ class LogManager:
         self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory that has files of a partition that is not online."""
+        """Return the online directory that contains a directory of this partition, or None.
+
+        Used for partitions that are not online.
+        """
         for directory in self.live_directories():
             if self._disk.exists(f"{directory.path}/{partition}"):
                 return directory

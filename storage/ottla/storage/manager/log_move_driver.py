@@ -164,8 +164,10 @@ class LogMove:
     # ---- steps
 
     async def _begin(self) -> Log:
-        """Create an empty log as the copy, in a directory whose name no start mistakes for a
-        partition's log. Returns the copy."""
+        """Create an empty log as the copy. Returns the copy.
+
+        No broker startup mistakes the name of its directory for that of a partition's log.
+        """
         name = future_name(self.partition, self._ports.rng.uuid())
         path = self._path = f"{self.target.path}/{name}"
         await self._disk.makedirs(path)

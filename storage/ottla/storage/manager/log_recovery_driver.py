@@ -1,10 +1,11 @@
-"""Opening of all partitions of one directory at the start, several at a time.
+"""Opening of all partition logs of one directory at broker startup, several at a time.
 
 After a clean shutdown logs are only opened; otherwise everything above the recovery point is
 checked (`recovery/recovery.py`). Interrupted deletions are listed, for the caller to complete. The
 metadata log is not opened, because the quorum opens it. If a log's directory has no readable topic
-id, the id is restored from the checkpoints. Without one there either, the directory is renamed to
-`-stray` if its topic id is missing, and the log is offline if its file is damaged.
+id, the id is restored from the checkpoints. If the checkpoints have no id either, the directory is
+renamed to `-stray` if `partition.metadata` is missing or unfinished. If that file is damaged, the
+log is offline.
 
 A damaged partition goes offline alone; a disk error takes the directory offline. A checkpoint line
 of a partition is used only if its topic id is that of the directory.
@@ -87,7 +88,7 @@ class RecoveryPlan:
 
 @frozen(kw_only=True)
 class DirectoryContents:
-    """Logs and other directories that a start found in one log directory."""
+    """Logs and other directories that the broker found in one log directory at startup."""
 
     logs: dict[TopicPartition, Log]
     corrupt: dict[TopicPartition, str]
@@ -272,7 +273,10 @@ async def _measure(
 
 
 def unchecked(survey: DirectorySurvey, recovery_point: Offset) -> tuple[int, int]:
-    """Return the number of segments and of bytes of a log that a start has to check."""
+    """Return the number and the total bytes of a log's segments that recovery has to check.
+
+    These are the segments that end above `recovery_point`, and in any case the last segment.
+    """
     bases = offsets_of(list(survey.sizes), LOG)
     below_count = sum(1 for end in bases[1:] if end <= recovery_point)
     sizes = [survey.sizes[file_name(base, LOG)] for base in bases[below_count:]]
@@ -427,7 +431,7 @@ async def _find_topic_id(
 async def _name_again(
     disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
 ) -> UUID | None:
-    """Restore a log's topic id from the checkpoints. Returns None if they do not have it.
+    """Restore and return a log's topic id from the checkpoints, or None if they lack the id.
 
     The checkpoint lines of a name are removed before another topic's log is created under it, so
     the line belongs to this log.

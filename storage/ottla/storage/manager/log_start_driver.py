@@ -1,4 +1,4 @@
-"""The start of a broker's logs: opens all logs, finds losses, and brings the right logs online.
+"""Startup of a broker's logs: opens all logs, finds losses, and brings the right logs online.
 
 There are two steps, and the broker registers with the controller between them. The controller must
 know the losses before it may elect this broker. The second step decides which logs are strays, for
@@ -47,7 +47,7 @@ TWO_LOGS = (
 
 
 class StartedLogs(Protocol):
-    """Interface of the log manager for its start."""
+    """Interface of the log manager that `LogStart` uses at broker startup."""
 
     directories: tuple[LogDirectory, ...]
     known_losses: KnownLosses
@@ -67,7 +67,8 @@ class StartedLogs(Protocol):
         ...
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
-        """Take a partition's log out of use. Returns the log and its directory."""
+        """Take a partition's log out of use. Returns the log and its directory, or None if the
+        partition is not online."""
         ...
 
     def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
@@ -94,7 +95,7 @@ class StartedLogs(Protocol):
 
 
 class LogStart:
-    """The start of one broker's logs: the logs that it has opened, and their losses."""
+    """Startup of one broker's logs: the logs opened so far, and their losses."""
 
     def __init__(
         self, logs: StartedLogs, disk: Disk, clock: Clock, rng: Rng, worker_count: int
@@ -212,7 +213,7 @@ class LogStart:
         self._note_holes()
 
     def _note_holes(self) -> None:
-        """Set the holes in logs that an earlier start found and no follower has filled yet."""
+        """Set the holes in logs that an earlier startup found and no follower has filled yet."""
         for loss in self._logs.known_losses.by_partition.values():
             for _, held in self._contents():
                 log = held.logs.get(loss.partition)
@@ -264,7 +265,10 @@ class LogStart:
 
 
 def findings_of(directory: LogDirectory, held: DirectoryContents) -> DirectoryFindings:
-    """Return the findings of a start in a directory, from which its losses are determined."""
+    """Return the logs and checkpoints that the broker found in one log directory at startup.
+
+    `StartFindings` compares them to determine the records that this directory has lost.
+    """
     checkpoints = directory.checkpoints
 
     def promise_of(partition: TopicPartition, topic_id: UUID) -> LogPromise:

@@ -1,7 +1,7 @@
-"""Recovery of a log directory without a broker. The effect is that of a start after a crash,
+"""Recovery of a log directory without a broker. The effect is that of a startup after a crash,
 followed by a clean shutdown.
 
-The recovery is that of a start (`log_recovery_driver`). Afterwards every log is closed, and
+The recovery is that of a broker startup (`log_recovery_driver`). Then every log is closed, and
 checkpoints and the clean shutdown marker are written, so that the next start has nothing to check.
 The marker contains no broker epoch. Otherwise the controller would assume that records survived
 which a crash may have lost. Interrupted deletions and the metadata log are left to the broker.
@@ -40,7 +40,7 @@ class OfflineRecovery:
     """True if the directory had a clean shutdown marker. The recovery then changed nothing."""
     end_offsets: dict[TopicPartition, Offset]
     corrupt: dict[TopicPartition, str]
-    """Partitions that a broker would take offline at its start, each with the reason."""
+    """Partitions that a broker would take offline at startup, each with the reason."""
 
 
 async def recover_offline(
@@ -52,8 +52,10 @@ async def recover_offline(
     is_all_checked: bool,
     on_start: Callable[[RecoveryProgress], None] = lambda progress: None,
 ) -> OfflineRecovery:
-    """Recover every log of a directory. Returns whether it was clean, and the partitions that are
-    corrupt. With `is_all_checked`, logs are checked from their first byte.
+    """Recover every log of a directory. Returns whether the directory had a clean shutdown marker,
+    the end offset of each log, and the corrupt partitions.
+
+    With `is_all_checked`, logs are checked from their first byte.
 
     Raises ConfigError if another process has locked the directory, or if it does not belong to a
     broker.

@@ -343,9 +343,9 @@ class LogLoader:
         """Return the producers of a cleanly closed log. A log without any snapshot has no
         producers.
 
-        In that case an empty snapshot is written, as in Kafka. Otherwise a start after a kill would
+        In that case an empty snapshot is written, as in Kafka. Otherwise startup after a kill would
         read all closed segments for their producers. A log of one segment needs no snapshot,
-        because a start after a kill reads that segment anyway.
+        because startup after a kill reads that segment anyway.
         """
         if offsets_of(await self._view.names(), SNAPSHOT):
             return await self._producers_at(segments, end_offset)

@@ -2,12 +2,12 @@
 segments.
 
 The new files are written and flushed as `.cleaned`. They are renamed to `.swap`, the log last; once
-the log is renamed, the swap is decided, and a start completes it. The old segments are renamed to
+the log is renamed, the swap is decided, and startup completes it. The old segments are renamed to
 `.deleted`, the oldest first, and the new files get their final names, again the log last. Each step
 is durable before the next.
 
 Invariants: SwapIsDecidedByTheLog (a `.swap` index is used only with a `.swap` log), and
-OldGoBeforeNewComes (no start finds a segment whose batches another segment contains as well).
+OldGoBeforeNewComes (no startup finds a segment whose batches another segment contains as well).
 """
 
 from typing import Protocol
@@ -111,7 +111,7 @@ async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
 
 
 async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Rename a cleaned segment's files to `.swap`. Once this returns, a start completes the swap.
+    """Rename a cleaned segment's files to `.swap`. Once this returns, startup completes the swap.
 
     If this raises OSError, the caller does not know whether the swap is decided.
     """
@@ -185,7 +185,7 @@ def _begins_without_timestamp(segment: Segment) -> bool:
     return len(header) > MAGIC_AT and max_timestamp_of(header) == NO_TIMESTAMP
 
 
-# ---- at the start
+# ---- at startup
 
 
 def is_tidy(names: list[str]) -> bool:

@@ -2,7 +2,7 @@
 segment's `.txnindex`.
 
 The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
-committed ones; only a walk over the segment's markers would detect it. Instead, a start compares
+committed ones; only a walk over the segment's markers would detect it. Instead, startup compares
 the digests, and rebuilds an index that differs. A log without aborts has no such file, and neither
 has a directory that Kafka wrote, whose indexes are accepted unchecked.
 

@@ -1,6 +1,6 @@
 """Contents of a partition's directory, answered from a survey without further calls to the disk.
 
-A start surveys many directories in one call, because each worker call costs more than its work. A
+Startup surveys many directories in one call, because each worker call costs more than its work. A
 log that was closed cleanly is then opened from its survey alone.
 """
 
@@ -22,7 +22,7 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
-    """Return the names of the files that a clean start reads as a whole."""
+    """Return those of the names whose files a clean startup reads as a whole."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
     found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)

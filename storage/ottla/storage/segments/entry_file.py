@@ -41,7 +41,7 @@ class EntryFile:
 
     entry_bytes: ClassVar[int] = 8
     is_rebuilt: ClassVar[bool] = True
-    """True if a start rebuilds the file of an unsealed segment. Nothing then depends on the file
+    """True if startup rebuilds the file of an unsealed segment. Nothing then depends on the file
     before `trim` has written it completely."""
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -156,7 +156,7 @@ class EntryFile:
     def write_if_due(self) -> None:
         """Write like `write_if_possible`: the first entry at once, later ones in groups.
 
-        Only entries that a start can rebuild may be delayed; all others are written at once.
+        Only entries that startup can rebuild may be delayed; all others are written at once.
         """
         assert self._memory is not None
         missing_bytes = len(self._memory) - self._written_bytes

@@ -2,7 +2,7 @@
 segment except the active one.
 
 The file is Ottla's own. If the segments' files have the listed sizes, a clean start opens none of
-them (KIP-263 has the same aim). The file also contains the largest timestamps, for which a start
+them (KIP-263 has the same aim). The file also contains the largest timestamps, for which startup
 would otherwise scan the indexes and the log. A segment whose `.log` is shorter than listed, or
 missing, is damaged. Its bytes alone may not show the damage, if the file was cut off at the end of
 a batch.

@@ -40,7 +40,7 @@ async def first_at_or_after(
     end_offset: Offset,
 ) -> TimestampedOffset | None:
     """Return the first record in `[start_offset, end_offset)` whose timestamp is at least
-    `timestamp_ms`."""
+    `timestamp_ms`, or None if there is none."""
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
@@ -68,7 +68,7 @@ async def with_largest_timestamp(
     disk: Disk, segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset
 ) -> TimestampedOffset | None:
     """Return the record below `end_offset` with the largest timestamp of all segments. If several
-    have it, the first is returned.
+    records have that timestamp, the first is returned. Returns None if no record has a timestamp.
 
     The timestamps in headers only decide where to search. A header that claims too large a
     timestamp does not hide other batches.
