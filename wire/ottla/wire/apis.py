@@ -736,7 +736,7 @@ def message_class(name: str) -> type[Message]:
 
 
 def message_module(name: str) -> ModuleType:
-    """Import and return the module of a message. If it has no file, it is created in memory."""
+    """Import and return the module of a message. A module without a file is created in memory."""
     file = f"ottla.wire.messages.{module_name(name)}"
     try:
         return import_module(file)

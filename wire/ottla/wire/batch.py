@@ -131,7 +131,7 @@ class BatchHeader(NamedTuple):
     @property
     def delete_horizon_ms(self) -> int | None:
         """Return the time from which the tombstones of the batch may be deleted (KIP-534), or None.
-        It is stored in the base timestamp."""
+        The batch stores this time as its base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
@@ -150,8 +150,8 @@ def header_of(fields: Sequence[Any]) -> BatchHeader:
 
 
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """Return the header at `at`. Raises CorruptDataError if it is truncated, not v2 or impossibly
-    short.
+    """Return the header at `at`. Raises CorruptDataError if the header is truncated or not v2, or
+    if its batch length is impossibly small.
 
     The batch may extend beyond `data`, and its CRC is not checked.
     """

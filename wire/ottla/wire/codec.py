@@ -52,7 +52,10 @@ _may_be_native = installed_form() == "compiled"
 
 
 def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0) -> M:
-    """Decode the message that fills `data` from `at` to the end of `data`."""
+    """Decode and return the message that fills `data` from `at` to the end.
+
+    Raises ProtocolError if the bytes are not exactly one such message.
+    """
     view = memoryview(data)
     value, end = decode_prefix(message, version, view, at)
     if end != len(view):

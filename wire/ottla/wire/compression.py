@@ -72,7 +72,8 @@ class Codec(IntEnum):
 
 
 def codec_of(number: int) -> Codec:
-    """Return the codec in a batch's attribute bits. Raises CorruptDataError if it is unknown."""
+    """Return the codec with this number, as in a batch's attribute bits. Raises CorruptDataError
+    if the number is unknown."""
     try:
         return Codec(number)
     except ValueError:
@@ -111,8 +112,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(
     codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """Return `data` decompressed. Raises CorruptDataError if it is corrupt or its decompressed size
-    exceeds the limit."""
+    """Return `data` decompressed. Raises CorruptDataError if `data` is corrupt or its decompressed
+    size exceeds the limit."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_large(codec, limit_bytes)

@@ -81,9 +81,9 @@ def timestamp_at(data: Buffer, at: int) -> int:
 
 
 def entry_header(data: Buffer, at: int) -> BatchHeader:
-    """Return the entry at `at` as the header of a batch that ends at its offset.
+    """Return the entry at `at` as the header of a batch whose last offset is the entry's offset.
 
-    Raises CorruptDataError if it is truncated, not of v0 or v1, or impossibly short.
+    Raises CorruptDataError if the entry is truncated, not of v0 or v1, or impossibly short.
     """
     if not is_entry_at(data, at):
         raise CorruptDataError(f"entry at {at}: cut off, or neither v0 nor v1")

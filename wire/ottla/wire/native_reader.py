@@ -108,7 +108,7 @@ class MessageReader:
         return value
 
     def uuid(self) -> UUID:
-        """Read an id."""
+        """Read a UUID of 16 bytes."""
         part = self._part(UUID_BYTES)
         found = find_uuid(part)
         return keep_uuid(part) if found is None else found
@@ -188,8 +188,8 @@ class MessageReader:
         return self.view[start:stop]
 
     def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
-        """Return the number of elements of an array. Raises an error if their encoded size or their
-        memory is too large.
+        """Return the number of elements of an array. Raises one of `native_codec.UNUSUAL` if the
+        elements would exceed the rest of the message or its memory bound.
 
         Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory.
         """

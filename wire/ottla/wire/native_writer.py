@@ -67,7 +67,7 @@ class MessageWriter:
         write_f64_be(self.out, value)
 
     def uuid(self, value: UUID) -> None:
-        """Write an id."""
+        """Write a UUID of 16 bytes."""
         self.out.write(value.int.to_bytes(16, "big"))
 
     def uvarint(self, value: i64) -> None:
@@ -138,7 +138,7 @@ class MessageWriter:
         self._size(count, is_compact)
 
     def tag(self, number: i64, value: "MessageWriter") -> None:
-        """Write a tagged field."""
+        """Write a tagged field: its tag, its size, and the bytes that `value` has written."""
         data = value.out.getvalue()
         self.uvarint(number)
         self.uvarint(len(data))

@@ -2,9 +2,9 @@
 size and the first record.
 
 Pure. In most batches all records have the same size, and their structure differs only in their
-deltas. A layout describes such a batch. All records are compared with the layout, with a few array
-operations for all batches together, to find out whether a batch has it. Invariant: NothingIsAssumed
-(every byte that encodes a length is compared).
+deltas. A layout describes such a batch. To find out whether a batch has a layout, all its records
+are compared with the layout. A few array operations compare all batches together. Invariant:
+NothingIsAssumed (every byte that encodes a length is compared).
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,8 @@ class AlikeRecords(NamedTuple):
 
 
 def short_step(first: int, second: int) -> int:
-    """Return the size of a record by its first two bytes, or 0 if they do not determine it."""
+    """Return the size in bytes of a record by its first two bytes, or 0 if these bytes do not
+    determine the size."""
     if first & 1:
         return 0
     if first < 0x80:
@@ -178,8 +179,8 @@ def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
     """Return the records of all bodies, which are in `view`, or None if they do not all have the
     same layout.
 
-    Batches may differ in their record counts, but not in the size of their first record and its
-    key.
+    Batches may differ in their record counts, but not in the size of their first record, nor in
+    the size of that record's key.
     """
     start = bodies[0].start
     if bodies[0].size_bytes < HEAD_BYTES:
