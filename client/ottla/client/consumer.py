@@ -556,7 +556,8 @@ class Consumer(ReportingClient):
         return frozenset(at.topic for at in self._positions if at.topic not in known)
 
     def _note_missing(self, now: int) -> int | None:
-        """Note which topics are missing.  Returns the time at which to request them, or None."""
+        """Record which of the wanted topics are missing.  Returns the time, in ms, at which their
+        metadata has to be requested again, or None."""
         if self._config.on_missing == "wait":
             return None
         unknown = self._unknown_subjects()

@@ -120,7 +120,8 @@ class RecordReader(Protocol):
         ...
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Continue at the first of these records in each partition that is still assigned."""
+        """Move the position of each partition that is still assigned back to the first of `records`
+        in that partition."""
         ...
 
 
@@ -276,9 +277,9 @@ class SerializingProducer(Generic[K, V]):
 class DeserializingConsumer(Generic[K, V]):
     """A consumer whose keys and values are deserialized by two functions or schema deserializers.
 
-    For example `DeserializingConsumer(consumer, key=from_text, value=from_json)`.  Read it by
-    `poll` or `async for`.  All other calls, such as `subscribe` and `commit`, are made on the
-    consumer itself.
+    For example `DeserializingConsumer(consumer, key=from_text, value=from_json)`.  `poll` and
+    `async for` return deserialized records.  All other calls, such as `subscribe` and `commit`, are
+    made on the consumer itself.
     """
 
     @overload

@@ -125,7 +125,11 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | RefusedError]:
-        """Return the effective settings of a resource: those named by `keys`, or all settings."""
+        """Return the settings in force of each resource, or the RefusedError of the resource.
+
+        The result contains the settings named by `keys`, or all settings.  A single request is
+        sent, without retries, to the broker that is responsible for the first resource.
+        """
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
             resources=[

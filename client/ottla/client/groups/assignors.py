@@ -160,8 +160,8 @@ def _least_loaded(members: Members, found: Assignment, topic: str) -> str:
 
 
 def _balance(members: Members, found: Assignment) -> None:
-    """Move partitions between members until the partition counts of any two members differ by at
-    most one."""
+    """Move partitions between members until their partition counts differ by at most one, as far as
+    the subscriptions allow."""
     has_moved = True
     while has_moved:
         has_moved = False

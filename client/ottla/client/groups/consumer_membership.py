@@ -87,8 +87,11 @@ class ConsumerMembership:
         return self.membership() if self.member.is_in_group else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused request should be repeated: True only if the member epoch has
-        become newer since."""
+        """Return whether a request that was refused with `code` should be repeated.
+
+        Returns True only if the member epoch is newer than that of `membership`, under which the
+        request was sent.  Waits for a newer epoch after STALE_MEMBER_EPOCH.
+        """
         await trio.lowlevel.checkpoint()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             self._make_heartbeat_due()

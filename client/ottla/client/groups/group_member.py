@@ -65,7 +65,7 @@ NO_MEMBER = Membership()
 
 
 class Step(Enum):
-    """Reaction to a response."""
+    """Reaction of a group member to a response of the coordinator."""
 
     GO_ON = auto()
     JOIN_AGAIN = auto()
@@ -210,8 +210,7 @@ class GroupMember:
         return step
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """Return the sync request.  The request of the leader contains the assignments of all
-        members."""
+        """Return the heartbeat request under the current generation."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,

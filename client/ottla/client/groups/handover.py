@@ -39,7 +39,7 @@ class Handover:
         """True if the application has polled since `silent_ms` was last called."""
         self.is_app_waiting = False
         self.wake_up = WakeUp()
-        """Rung when a handover starts."""
+        """Signal that is set when a handover starts."""
         self.on_assigned: Listener | None = None
         self.on_revoked: Listener | None = None
         self.on_lost: Listener | None = None

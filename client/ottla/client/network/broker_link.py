@@ -45,7 +45,7 @@ class BrokerLink(ABC):
     def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:
         self.node = node
         self.wake_up = WakeUp()
-        """Rung when there may be work."""
+        """Signal that is set when there may be work."""
         self._cluster = cluster
         self._settings = config
 

@@ -145,11 +145,13 @@ class Cluster:
         return answer
 
     def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
-        """Return the leader of a partition according to the last metadata, without a request."""
+        """Return the leader of a partition according to the last metadata, without a request, or
+        None if the leader is unknown."""
         return self._leaders.get(partition)
 
     def address_of(self, node: NodeId) -> tuple[str, int] | None:
-        """Return the address of a broker according to the last metadata, without a request."""
+        """Return the host and port of a broker according to the last metadata, without a request,
+        or None if the broker is unknown."""
         return self._addresses.get(node)
 
     def node_at(self, address: str) -> NodeId | None:

@@ -59,7 +59,7 @@ class RecordPlacement:
         available: Sequence[int],
     ) -> dict[int, Sequence[int]]:
         """Place the records of a chunk in the same way as `send` would place each record.  Returns
-        their positions by partition."""
+        the indexes of the records in the call, by partition."""
         everything = range(chunk.first, chunk.first + len(chunk.values))
         if partition is not None:
             return {partition: everything}

@@ -20,7 +20,7 @@ class _StoreTransport:
 def file_registry(directory: str | Path) -> SchemaRegistry:
     """Return the schema registry of a directory, which is created if it is missing.
 
-    It has the calls of `open_registry`, works in trio, asyncio and by `run_blocking`, and needs no
-    server.  `RestStore` describes its files.
+    The registry has the same calls as one of `open_registry`, and needs no server.  The calls work
+    in trio, in asyncio and by `run_blocking`.  `RestStore` describes the files.
     """
     return SchemaRegistry(_StoreTransport(RestStore(directory)))

@@ -84,9 +84,10 @@ def decode_frame(
 
 
 def decode_prefix(data: bytes, *, has_indexes: bool, where: str = "the data") -> FramedPayload:
-    """Return the schema id or GUID at the start of some bytes, and the message indexes behind it.
+    """Return the schema id or GUID at the start of `data`, and the message indexes after it.
 
-    Raises FramingError if the bytes do not begin with them.
+    Raises FramingError if `data` does not begin with a schema id or GUID, or if the message indexes
+    are malformed.
     """
     key: SchemaKey
     if len(data) >= _ID_PREFIX.size and data[0] == ID_MAGIC:
@@ -116,9 +117,9 @@ def encode_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def decode_indexes(data: bytes, start: int, *, where: str) -> tuple[tuple[int, ...], int]:
-    """Return the message indexes at a place in some bytes, and the place behind them.
+    """Return the message indexes at position `start` of `data`, and the position after them.
 
-    Raises FramingError if they are malformed.
+    Raises FramingError if the message indexes are malformed.
     """
     count, place = _read_zigzag(data, start, where)
     if count == 0:

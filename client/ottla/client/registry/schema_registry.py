@@ -66,13 +66,13 @@ class RegistryReply:
 
 
 class RegistryTransport(Protocol):
-    """A way to a registry."""
+    """Transport of the calls to a schema registry: HTTP, or a store in this process."""
 
     async def exchange(self, call: RegistryCall) -> RegistryReply:
         """Return the response to a call.
 
-        Raises RegistryUnavailableError if there is none, and SchemaTooLargeError if it is too
-        large.
+        Raises RegistryUnavailableError if the registry does not respond, and SchemaTooLargeError if
+        the response is too large.
         """
         ...
 
@@ -119,9 +119,9 @@ class SchemaRegistry:
     async def schema_of_version(
         self, subject: str, version: int, *, is_serialized: bool = False
     ) -> RegisteredSchema:
-        """Return one version of a subject, even if it was deleted.
+        """Return the schema of one version of a subject, even if that version was deleted.
 
-        Raises UnknownSchemaError if it never existed.
+        Raises UnknownSchemaError if the version never existed.
         """
         key = (subject, version, is_serialized)
         found = self._by_version.get(key)
@@ -132,13 +132,16 @@ class SchemaRegistry:
         return found
 
     async def latest_schema(self, subject: str) -> RegisteredSchema:
-        """Return the latest version of a subject.  Raises UnknownSchemaError if it has none."""
+        """Return the schema of the latest version of a subject.  Raises UnknownSchemaError if the
+        subject has no version."""
         return await self._version(subject, "latest", {})
 
     async def register(
         self, subject: str, schema: Schema, *, is_normalized: bool = False
     ) -> RegisteredSchema:
-        """Register a schema under a subject, unless it is registered there, and return it.
+        """Register a schema under a subject, and return the registered schema.
+
+        A schema that is already registered there keeps its id and version.
 
         With `is_normalized`, the registry first normalizes the schema.  Raises RegistryRefusedError
         if the schema is invalid or incompatible.
@@ -155,9 +158,10 @@ class SchemaRegistry:
     async def look_up(
         self, subject: str, schema: Schema, *, is_normalized: bool = False
     ) -> RegisteredSchema:
-        """Return a schema with its id, if it is registered under a subject.
+        """Return the id and version under which a schema is registered in a subject, with the
+        schema.
 
-        Raises UnknownSchemaError if it is not.
+        Raises UnknownSchemaError if the schema is not registered in the subject.
         """
         key = (subject, schema, is_normalized)
         found = self._by_schema.get(key)
@@ -180,7 +184,8 @@ class SchemaRegistry:
     ) -> dict[str, Schema]:
         """Return all schemas that a schema imports, by their names, imported ones first.
 
-        Raises ReferenceLimitError if they form a loop, are too deep or too many.
+        Raises ReferenceLimitError if the references form a loop, are nested too deeply, or are too
+        numerous.
         """
         imports = _ImportWalk(self, is_serialized)
         await imports.visit(schema)
@@ -298,7 +303,8 @@ def _registered(
     schema_id: SchemaId | None = None,
     schema: Schema | None = None,
 ) -> RegisteredSchema:
-    """Return the registered schema in a response.  Fields that it lacks are those of the call."""
+    """Return the registered schema in a response.  Fields that the response lacks are taken from
+    the arguments."""
     try:
         found_id = schema_id if schema_id is not None else SchemaId(int(reply.get("id", -1)))
         guid, version = reply.get("guid"), reply.get("version")

@@ -41,7 +41,7 @@ from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriter
 M = TypeVar("M", bound=Message)
 
 WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
-"""Files that are never registered, as Confluent's serializers decide it."""
+"""Files that are never registered, as in Confluent's serializers."""
 _WELL_KNOWN_FILE = re.compile(r"google/(?:protobuf|type)/[a-z][a-z0-9_]*\.proto")
 
 MessageClassAt = Callable[[tuple[int, ...]], type[Message]]

@@ -33,7 +33,7 @@ class SchemaReaders(Generic[T]):
         self._is_serialized = is_serialized
         self._readers: dict[SchemaKey, PayloadReader[T]] = {}
         self._failures: dict[SchemaKey, SchemaError] = {}
-        """Failures of the last `prepare`, at most one: records behind it are not returned now."""
+        """Failures of the last `prepare`: at most one, because `prepare` stops at the first."""
 
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]

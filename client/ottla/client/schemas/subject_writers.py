@@ -120,7 +120,8 @@ class SubjectWriters(Generic[T]):
 
 
 def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
-    """Return a schema of one format from its text.  Raises InvalidSchemaError for another."""
+    """Return `schema` as a Schema of the format `kind`.  Raises InvalidSchemaError if it is a
+    Schema of another format."""
     if isinstance(schema, str):
         return Schema(schema, kind)
     if schema.format is not kind:

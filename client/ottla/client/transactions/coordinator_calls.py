@@ -76,7 +76,8 @@ class CoordinatorCalls:
         return version
 
     async def end(self, deadline: float, *, is_commit: bool) -> CoordinatorAnswer:
-        """Commit or abort the open transaction."""
+        """Commit or abort the open transaction.  Returns the coordinator's last response, and its
+        meaning."""
         assert self.flow.identity is not None
         producer_id, epoch = self.flow.identity
         is_implicit = self.flow.protocol is TransactionProtocol.IMPLICIT
