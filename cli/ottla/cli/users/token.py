@@ -15,6 +15,7 @@ from ottla.model.amounts import moment
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.visible_text import visible
 
+CREATED = ("ID", "HMAC", "EXPIRES")
 COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
@@ -24,9 +25,13 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
     token = await admin.create_token(renewers=arguments.renewers or (), lifetime_s=lifetime_s)
-    hmac = Identifier(b64encode(token.hmac).decode())
-    row = (Identifier(token.token_id), hmac, moment(token.expires_ms))
-    show(arguments, ("ID", "HMAC", "EXPIRES"), [row], command="token")
+    row = (token.token_id, b64encode(token.hmac).decode(), moment(token.expires_ms))
+    if arguments.format == "json":
+        show(arguments, CREATED, [row], command="token")
+        return 0
+    # The HMAC is a password to be copied, and a table would break it at its edge.
+    for name, value in zip(CREATED, row, strict=True):
+        say(f"{name:{max(map(len, CREATED))}}  {value}")
     return 0
 
 
