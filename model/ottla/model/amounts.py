@@ -24,8 +24,8 @@ def amount(size_bytes: int) -> str:
 
 
 def duration(span_ms: float) -> str:
-    """Return a duration as text, in the largest unit of which there are two: `850 ms`, `12.3 s`,
-    `5 min`."""
+    """Return a duration as text: `850 ms`, `12.3 s`, `5 min`. Minutes and larger units are used
+    from two units on."""
     for unit_ms, name in SPANS:
         if span_ms >= 2 * unit_ms:
             return f"{int(span_ms // unit_ms):,} {name}"

@@ -2,7 +2,7 @@
 
 There are exactly five families: a peer's bytes violate the protocol (`ProtocolError`), a request is
 refused with one of Kafka's codes (`RefusedError`), data on disk is corrupt (`CorruptDataError`), a
-setting is wrong at the start (`ConfigError`), or there is a bug in Ottla (`AssertionError`). Each
+setting is invalid (`ConfigError`), or there is a bug in Ottla (`AssertionError`). Each
 code is one row of `ERRORS`, with its meaning and whether a client may retry.
 """
 

@@ -1,4 +1,4 @@
-"""The messages beside the error codes of one response, limited in number.
+"""Error messages of one response, limited in number. Each message explains one error code.
 
 A request may name any number of unknown topics or other items. With a message for each item, a
 response could be many times as large as its request. Every item still gets its error code, and the

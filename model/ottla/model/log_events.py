@@ -107,6 +107,6 @@ def event_of(record: logging.LogRecord) -> str:
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return the values that a log line has beside its message."""
+    """Return the values that a log line has in addition to its message, by name."""
     found = getattr(record, "fields", None)
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Layout of tables for people: aligned columns, at most as wide as asked for.
+"""Layout of tables for people: aligned columns, within a given width.
 
 Pure. A table that is too wide is fitted by one rule: the widest columns are narrowed, and a cell
 that is longer than its column continues on the next line. Texts are narrowed before numbers.
@@ -11,12 +11,13 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 TABLE_WIDTH = 120
-"""Widest table, in columns of text, where no terminal says otherwise. A narrower terminal is not
-reason enough to break numbers and words of headers: there, lines are broken by the terminal."""
+"""Default limit of a table's width, in characters. If a table fits a narrower terminal only with
+broken numbers or header words, it is fitted into this width, and the terminal breaks its lines."""
 
 GAP = "  "
 TEXT_WIDTHS_MIN = (16, 8)
-"""Widths that columns of text keep while numbers are whole: the first that fits counts."""
+"""Widths below which text columns are not narrowed as long as numbers stay whole. The first width
+with which the table fits is used."""
 
 JOINTS = frozenset(",;:/-._=…")
 """Characters after which a word may be broken."""
@@ -37,9 +38,9 @@ def lay_out(
     is_identifier: Sequence[bool] = (),
     width: int = TABLE_WIDTH,
 ) -> TableLines:
-    """Return the lines of a table: numbers to the right, texts to the left.
+    """Return the lines of a table, with numbers aligned to the right and texts to the left.
 
-    Identifiers stay whole as long as numbers do, so that they can be copied.
+    Identifiers are broken only if numbers have to be broken too, so that users can copy them.
     """
     is_whole = [
         one or other for one, other in zip_longest(is_number, is_identifier, fillvalue=False)
@@ -57,8 +58,8 @@ def fitted_widths(
     is_whole: Sequence[bool],
     width: int,
 ) -> list[int]:
-    """Return the widths of columns that fit into a table. Those marked as whole are narrowed
-    last."""
+    """Return the column widths with which a table fits into `width`. Columns marked in `is_whole`
+    are narrowed last."""
     cells = [max((len(row[at]) for row in rows), default=0) for at in range(len(headers))]
     natural = [max(len(header), cell) for header, cell in zip(headers, cells, strict=True)]
     room = max(len(headers), width - len(GAP) * (len(headers) - 1))
@@ -87,7 +88,8 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths under the largest common limit with which they fit."""
+    """Return the widths, limited by the largest common limit with which their sum fits into `room`.
+    No width is reduced below its value in `least`."""
     limit = min(max(natural), room)
     while True:
         found = [max(low, min(one, limit)) for one, low in zip(natural, least, strict=True)]
@@ -113,7 +115,10 @@ def _joined_parts(header: str) -> list[str]:
 
 
 def _header_parts(header: str, width: int) -> list[str]:
-    """Return the lines of a header: as many of its joined parts in each as fit."""
+    """Return a header as lines of at most `width` characters.
+
+    Lines are broken after a hyphen or slash, and within a part only if the part is wider.
+    """
     lines = [""]
     for part in _joined_parts(header):
         if len(lines[-1]) + len(part) > width and lines[-1]:

@@ -26,7 +26,8 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 def frozen(
     cls: type[T] | None = None, /, *, kw_only: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a class a value class: frozen, with slots, compared and hashed by its fields."""
+    """Return a class as a value class: frozen, with slots, compared and hashed by its fields.
+    Returns a decorator if only `kw_only` is given."""
     if cls is None:
         return lambda cls: _made(cls, is_kw_only=kw_only)
     return _made(cls, is_kw_only=kw_only)

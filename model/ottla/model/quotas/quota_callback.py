@@ -74,8 +74,8 @@ class CustomLimits(Limits):
         return True
 
     def tell(self, limits: Limits) -> None:
-        """Pass the limits that are set in the cluster to the callback, as far as they have
-        changed."""
+        """Pass limits of the cluster to the callback: those that were set, changed or removed since
+        the last call."""
         now = dict(limits.by_entity)
         for entity in self._reported.keys() - now.keys():
             self._guarded(None, self._callback.remove_quota, self._type, entity)
@@ -121,8 +121,8 @@ class CustomLimits(Limits):
 
 
 def load_callback(name: str, configs: Mapping[str, str]) -> QuotaCallback:
-    """Return the callback that a setting names, configured. Raises ConfigError if it cannot be
-    loaded."""
+    """Return a configured instance of the callback class `name`. Raises ConfigError if the class
+    cannot be loaded or refuses `configs`."""
     module_name, _, class_name = name.partition(":")
     try:
         callback: QuotaCallback = getattr(import_module(module_name), class_name)()

@@ -33,8 +33,8 @@ class WindowShape(NamedTuple):
 
     @property
     def credit_ms(self) -> int:
-        """Time in ms whose quota may be used at once: all windows but one, but at least one
-        window."""
+        """Time in ms whose quota may be used at once: that of all windows except one, or of the
+        only window."""
         return max(1, self.window_count - 1) * self.window_ms
 
 
@@ -77,8 +77,8 @@ class SampledRate:
         return self._total * 1_000 / measured_ms
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """Return the delay, in ms, after which the rate is back at a bound, without recording a
-        value."""
+        """Return the delay, in ms, after which the rate is back at a bound if no further value is
+        recorded."""
         if self._total * 1_000 <= bound * self._measured_ms_min:
             return 0  # the usual case, even if old windows still counted
         measured_ms = self.measured_ms(now_ms)

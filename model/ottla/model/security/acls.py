@@ -14,7 +14,8 @@ CLUSTER_NAME = "kafka-cluster"
 """Name of the only resource of type CLUSTER."""
 
 WILDCARD = "*"
-"""As a literal name, it stands for every resource of the type; as a host, for every host."""
+"""Wildcard in ACL entries. A literal resource name `*` matches every resource of the type, and a
+host `*` matches every host."""
 
 ANONYMOUS_USER = "ANONYMOUS"
 """The user of unauthenticated clients and nodes, as in Kafka."""
@@ -170,7 +171,7 @@ class AclFilter:
         operation: int,
         permission: int,
     ) -> "AclFilter":
-        """Return the filter of a request."""
+        """Return the filter for the codes and names in a request."""
         return cls(
             resource_type=of_code(ResourceType, resource_type),
             resource_name=resource_name,

@@ -22,7 +22,8 @@ number uses more memory."""
 
 @frozen(kw_only=True)
 class DelegationToken:
-    """One token. Principals are as Kafka writes them; times are relative to the Unix epoch."""
+    """One delegation token, without its HMAC. Principals are as Kafka writes them (`User:alice`);
+    times are in milliseconds since the Unix epoch."""
 
     id: str
     owner: str

@@ -14,7 +14,8 @@ SUBJECT_CHARS_MAX = 1_024
 """Maximum length of a subject; every broker shows it with each connection."""
 
 SECONDS_MAX = 1 << 40
-"""Maximum of a time in a claim. Larger ones would overflow when converted to milliseconds."""
+"""Maximum time in a claim, in seconds since the Unix epoch. Larger times would overflow when they
+are converted to milliseconds."""
 
 
 class TokenFault(Enum):

@@ -168,8 +168,11 @@ class ControllerConfig:
 
     @property
     def own_address(self) -> tuple[str, int] | None:
-        """Host and port of this controller for other nodes: in the voters, else advertised, else of
-        its listener. None if its listener has no host."""
+        """Host and port at which other nodes reach this controller.
+
+        The first of these that is set counts: its entry in `controller.quorum.voters`, its
+        advertised listener, its listener. None if that listener has no host.
+        """
         for voter in self.controller_quorum_voters:
             if voter.id == self.node_id:
                 return voter.host, voter.port

@@ -201,7 +201,7 @@ class Definition:
 
 
 def whole_number(text: str) -> int:
-    """Return an integer, accepting the same notation as Kafka. Raises ValueError.
+    """Return the integer in a text. Raises ValueError if Kafka would not accept the notation.
 
     Python alone would also accept `1_000`, and blanks that Java does not strip.
     """
@@ -211,7 +211,7 @@ def whole_number(text: str) -> int:
 
 
 def fraction(text: str) -> float:
-    """Return a decimal number with a fraction. Raises ValueError.
+    """Return the decimal number in a text. Raises ValueError if the text is not such a number.
 
     Python alone would also accept `1_0` and `inf`. Java's suffixes and hexadecimal digits are not
     accepted.
@@ -222,7 +222,7 @@ def fraction(text: str) -> float:
 
 
 def items(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list.  Raises ValueError if one is empty."""
+    """Return the items of a comma-separated list.  Raises ValueError if an item is empty."""
     parts = tuple(part.strip(BLANKS) for part in text.split(",")) if text else ()
     if "" in parts:
         raise ValueError(text)
@@ -348,7 +348,7 @@ def allowed_texts(
 def check_fields(config: Any) -> None:
     """Check the values of a config that was created by field names and not from texts.
 
-    Raises ConfigError, with the field and the key, for a value that no text stands for.
+    Raises ConfigError, with the field and the key, for a value that its setting does not allow.
     """
     check_texts(config)
     for definition in definitions(cast("type", type(config))).values():

@@ -111,7 +111,8 @@ def check_texts(
     groups: GroupConfig,
     is_of_all_brokers: bool = False,
 ) -> None:
-    """Raise an error for settings that the resource does not have, and for invalid values.
+    """Raise RefusedError if the resource does not have one of the settings, or if a value is
+    invalid.
 
     `given` are the settings that are being set; `in_all` are all settings that the resource will
     have afterwards.
@@ -135,7 +136,7 @@ def of_one_listener(key: str) -> Definition | None:
 
 
 def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> None:
-    """Refuse settings that a running broker does not accept, with INVALID_REQUEST.
+    """Raise RefusedError(INVALID_REQUEST) for a setting that a running broker does not accept.
 
     `is_of_all` means the cluster-wide default of all brokers. As in Kafka, an unknown name is
     accepted, unless it is the name of a security setting: the operator would rely on an effect that
@@ -170,8 +171,8 @@ to set them back."""
 
 @cache
 def _static_keys() -> frozenset[str]:
-    """Return the known keys that may only be set in a file, without the declared settings of
-    brokers."""
+    """Return the known keys that may only be set in a file. Keys that a broker's config classes
+    declare are not included."""
     parts = (ControllerConfig, MutationQuotaConfig, QuorumConfig)
     own = {key for part in parts for key in definitions(part)}
     return frozenset({*own, *SECURITY_KEYS, *UNKEPT_PROMISES, "log.dir", "process.roles"})

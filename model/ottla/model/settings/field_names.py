@@ -16,7 +16,11 @@ CONSTRUCTOR = "__init__"
 
 
 def suggests_fields(config: type[T]) -> type[T]:
-    """Have the constructor of a config name the field that was meant, if an argument is unknown."""
+    """Replace the constructor of a config class. Returns the class.
+
+    The TypeError of the new constructor for an unknown argument names the field that was probably
+    meant.
+    """
     construct: Callable[..., None] = getattr(config, CONSTRUCTOR)
 
     @wraps(construct)

@@ -62,7 +62,7 @@ def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSet
 
 
 def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
-    """Refuse all settings of a group, with INVALID_CONFIG, if one of them is invalid."""
+    """Raise RefusedError(INVALID_CONFIG) if one of a group's settings is unknown or invalid."""
     unknown = sorted(set(texts) - set(GROUP_DEFINITIONS))
     if unknown:
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")

@@ -264,7 +264,7 @@ def _text_of(config: TlsConfig, path: str, setting: str, conversion: str) -> str
 
 
 def _check_mode(config: TlsConfig, path: str, setting: str) -> None:
-    """Refuse a private key that all users of the machine can read."""
+    """Raise ConfigError if all users of the machine can read the private key at `path`."""
     if os.stat(path).st_mode & READABLE_BY_ALL:
         raise ConfigError(
             config.spelling(setting),
@@ -305,10 +305,10 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def check_own_trust(config: TlsConfig, material: TlsMaterial) -> None:
-    """Refuse a certificate that this node would not accept from another node.
+    """Raise ConfigError if this node would not accept its own certificate from another node.
 
-    Nodes that share a configuration connect to each other. The ConfigError gives the reason why
-    they could not.
+    Nodes that share a configuration connect to each other. The error gives the reason why the
+    connection would fail.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(replace(config, checks_names=False), material)

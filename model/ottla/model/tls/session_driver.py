@@ -240,9 +240,9 @@ class TlsSession:
         return at
 
     def _next_record_bytes(self, data: memoryview, at: int) -> int:
-        """Return how many bytes of the record at an offset were not passed to OpenSSL yet.
+        """Return the number of bytes of the record at an offset that OpenSSL has not received yet.
 
-        A header that arrives in two parts counts as a piece of its own.
+        If the header has arrived only in part, the number is that of the bytes that have arrived.
         """
         split = self._split_header
         header = split + bytes(data[at : at + HEADER_BYTES - len(split)])

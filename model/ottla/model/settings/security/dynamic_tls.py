@@ -88,7 +88,8 @@ def tls_in_force(config: BrokerConfig, listener: str, overrides: Mapping[str, st
 
 
 def check_listener(config: BrokerConfig, key: str) -> None:
-    """Refuse a setting for a listener that this broker does not have, or that does not use TLS."""
+    """Raise ConfigError if the key names a listener that this broker does not have, or a listener
+    without TLS."""
     listener, _ = split_listener(key)
     names = [name.lower() for name in config.listener_tls]
     if listener not in names:

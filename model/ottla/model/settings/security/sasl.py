@@ -222,7 +222,7 @@ def sasl_of(
 def _check_oauth_is_used(
     texts: Mapping[str, str], config: Mapping[str, SaslListener], login: SaslLogin | None
 ) -> None:
-    """Refuse token settings that would have no effect."""
+    """Raise ConfigError for an OAUTHBEARER setting that would have no effect."""
     is_taken = any(one.oauth for one in config.values())
     is_shown = login is not None and login.grant is not None
     for key, text in texts.items():
@@ -259,7 +259,8 @@ def is_sasl_key(key: str) -> bool:
 
 
 def _check_place(key: str, guarded: list[str]) -> None:
-    """Refuse a SASL setting for a listener that does not authenticate its clients."""
+    """Raise ConfigError if a SASL setting is for a listener without SASL, or if no listener has
+    SASL."""
     if not is_sasl_key(key):
         return
     listener, _, _ = split_key(key)

@@ -185,7 +185,8 @@ def reason_refused(key: str) -> str | None:
 
 
 def _check_protocols(texts: Mapping[str, str], served: tuple[str, ...]) -> None:
-    """Refuse a listener with an unsupported security protocol."""
+    """Raise ConfigError if a listener has an unsupported security protocol, or none in the protocol
+    map."""
     inter_broker = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if inter_broker not in ("", *served):
         raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only(served)}")

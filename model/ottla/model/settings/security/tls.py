@@ -381,7 +381,8 @@ def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str =
 
 
 def check_sources(config: TlsConfig, prefix: str = "") -> None:
-    """Refuse a certificate that is given twice or incompletely."""
+    """Raise ConfigError if a certificate, key or trust is given twice, or a certificate or key
+    incompletely."""
     spelling = config.spelling
     if config.certificate_location and (config.certificate_chain or config.key):
         other = CERTIFICATE_CHAIN if config.certificate_chain else KEY
@@ -406,8 +407,8 @@ def check_sources(config: TlsConfig, prefix: str = "") -> None:
 
 
 def check_server(config: TlsConfig, listener: str) -> None:
-    """Refuse a server without a certificate, or one that requires client certificates without
-    trusted CAs."""
+    """Raise ConfigError if a server has no certificate, or if it requests client certificates but
+    has no trusted CAs."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     if not config.has_certificate:
         raise ConfigError(
@@ -456,8 +457,8 @@ def _versions(given: TlsSettings, spellings: Mapping[str, str]) -> tuple[str, ..
 
 
 def _check_place(key: str, text: str, encrypted: Mapping[str, str]) -> None:
-    """Refuse a TLS setting for a listener without TLS, or one that cannot apply to a single
-    listener."""
+    """Raise ConfigError if a TLS setting is not supported, is for a listener without TLS, or would
+    apply to no listener."""
     reason = reason_tls_refused(key, text)
     if reason is not None:
         raise ConfigError(key, f"is set, and {reason}; remove it")

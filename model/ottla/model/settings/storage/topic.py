@@ -373,8 +373,8 @@ UNSET_DEFAULTS: Mapping[str, str | None] = {
     "log.roll.jitter.hours": "0",
     "log.flush.interval.ms": None,
 }
-"""Kafka's defaults of those broker keys of which several supply the same topic setting. Only one of
-them has a default."""
+"""Kafka's defaults of broker keys that differ from the default of the topic setting. If several
+broker keys supply one topic setting, at most one of these keys has a default."""
 
 RETENTION_TIMES = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """Broker keys whose negative values all mean "unlimited"; zero is refused."""
@@ -405,7 +405,8 @@ DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
 
 
 def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic defaults in broker settings, by topic key. Checks every value."""
+    """Return the topic defaults that broker settings supply, by topic key. Raises ConfigError if
+    one of them is invalid."""
     found: dict[str, str] = {}
     for definition in definitions(TopicConfig).values():
         for broker_key in definition.broker_keys:
@@ -429,7 +430,7 @@ def as_topic_text(broker_key: str, text: str) -> str:
 
 
 def check_topic_texts(texts: Mapping[str, str | None]) -> None:
-    """Refuse (INVALID_CONFIG) a topic setting that is unknown or has an invalid value."""
+    """Raise RefusedError(INVALID_CONFIG) if a topic setting is unknown or has an invalid value."""
     for key, text in texts.items():
         definition = TOPIC_DEFINITIONS.get(key)
         if definition is None:
@@ -445,7 +446,7 @@ def check_topic_texts(texts: Mapping[str, str | None]) -> None:
 
 
 def check_topic_as_a_whole(texts: Mapping[str, str | None]) -> None:
-    """Refuse topic settings that contradict each other, with INVALID_CONFIG.
+    """Raise RefusedError(INVALID_CONFIG) if topic settings contradict each other.
 
     `texts` are all settings that will be set on the topic itself. Each of them is valid by itself.
     """

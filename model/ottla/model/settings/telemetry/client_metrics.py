@@ -60,9 +60,10 @@ CLIENT_METRICS_DEFINITIONS: Mapping[str, Definition] = definitions(SubscriptionC
 
 
 def check_subscription_texts(texts: Mapping[str, str]) -> None:
-    """Refuse invalid settings of a subscription with INVALID_REQUEST.
+    """Raise RefusedError if a setting of a subscription is invalid.
 
-    A malformed setting, or a client property that does not exist, is an INVALID_CONFIG.
+    The code is INVALID_REQUEST for an unknown key or an interval out of bounds, and INVALID_CONFIG
+    for a malformed value or an invalid `match`.
     """
     for key, text in texts.items():
         definition = CLIENT_METRICS_DEFINITIONS.get(key)

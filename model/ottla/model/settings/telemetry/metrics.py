@@ -82,7 +82,7 @@ class MetricsConfig:
     )
 
     def __post_init__(self) -> None:
-        """Refuse access rules for an endpoint that is not enabled, and incomplete access rules."""
+        """Raise ConfigError if access rules are incomplete, or if the endpoint is not enabled."""
         if self.prometheus_access != OPEN_ACCESS and not self.is_prometheus_served:
             raise ConfigError(
                 "metrics.prometheus.port",

@@ -91,8 +91,8 @@ def metrics_access(
     token: str | None,
     users: Mapping[str, str],
 ) -> MetricsAccess:
-    """Return the access rule from settings. Raises ConfigError if one lacks another that it
-    requires."""
+    """Return the access rule from settings. Raises ConfigError if a setting is given without
+    another setting that it requires."""
     if trust is not None and certificate is None:
         raise ConfigError(
             PREFIX + TRUSTSTORE_LOCATION,
