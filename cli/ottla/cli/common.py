@@ -191,7 +191,8 @@ def use_login(texts: Mapping[str, str], source: str = "") -> None:
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
-    """Read the cluster file that 'ottla up' wrote."""
+    """Return the content of the cluster file that 'ottla up' wrote. Raises ConfigError if the file
+    has another content."""
     try:
         found = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
@@ -234,8 +235,8 @@ def print_json(value: Any) -> None:
 
 
 def number_of(text: str) -> float | None:
-    """Parse a number such as 12.5, 5M (millions) or 5Mi (of 1,048,576).  Returns None for another
-    text."""
+    """Return the number in a text such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).  Returns
+    None if the text is not such a number."""
     digits = text.rstrip("kKmMgGiI")
     unit = UNITS.get(text[len(digits) :].lower())
     try:

@@ -13,7 +13,7 @@ def importing() -> Iterator[None]:
     """Disable garbage collection within the block. Otherwise collections would scan all objects
     repeatedly while a node imports its modules.
 
-    This saves a tenth of the CPU time of a start.
+    This saves a tenth of the CPU time of a node's startup.
     """
     with collection_paused():
         yield

@@ -37,7 +37,7 @@ class Command(NamedTuple):
     summary: str
     verbs: tuple[str, ...] = ()
     verbs_module: str = ""
-    """Module that is used instead if a verb of this command follows its name."""
+    """Module that is used in place of `module` if one of `verbs` follows the command's name."""
 
 
 COMMANDS = {
@@ -195,7 +195,7 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except BrokenPipeError:
         return _without_reader()
     except BaseExceptionGroup as group:
-        # Several tasks may raise it in a group: the reader of the output closed the pipe.
+        # The reader of the output closed the pipe, and a nursery has put the error into a group.
         if isinstance(only_error(group), BrokenPipeError):
             return _without_reader()
         raise

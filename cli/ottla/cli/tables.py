@@ -1,8 +1,8 @@
 """The one printer of tables, with one form for bytes, durations and times.
 
 A header is one word in upper case, its parts joined by hyphens. A table is at most 120 columns
-wide, or as wide as the terminal or COLUMNS says; `ottla.model.text_tables` has the rule by which a
-wider one is fitted. Terminals show headers in bold. Cells of the types below are numbers in JSON.
+wide, or as wide as COLUMNS or the terminal specifies. `ottla.model.text_tables` fits wider tables
+into that width. Terminals show headers in bold. Cells of the types below are numbers in JSON.
 """
 
 import os
@@ -17,7 +17,7 @@ from ottla.model.visible_text import visible
 
 HEADER = re.compile(r"[A-Z0-9][A-Z0-9%/]*(-[A-Z0-9%/]+)*")
 WIDTH_MIN = 40
-"""Narrowest table, in columns of text."""
+"""Smallest value of `output_width`, in columns of text."""
 
 UNKNOWN = "-"
 
@@ -35,7 +35,8 @@ class Moment(int):
 
 
 class Identifier(str):
-    """An id that is copied into other commands: it is broken only where even numbers are."""
+    """An id that users copy into other commands. It is broken across lines only if the table is so
+    narrow that numbers are broken too."""
 
     __slots__ = ()
 
@@ -101,7 +102,8 @@ def header_of(name: str) -> str:
 
 
 def output_width() -> int:
-    """Return the width of tables on standard output."""
+    """Return the maximum width of tables on standard output, in columns of text: COLUMNS, or else
+    the width of the terminal, or else TABLE_WIDTH."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return max(WIDTH_MIN, int(asked))

@@ -125,7 +125,7 @@ def wipe() -> None:
 
 
 def draw_lines(lines: Iterable[str], *, line_count_before: int) -> None:
-    """Replace the progress lines that were drawn before."""
+    """Draw progress lines over the `line_count_before` lines that were drawn before."""
     back = f"\033[{line_count_before}A\r" if line_count_before else ""
     text = "".join(f"\033[K{visible(line)}\n" for line in lines)
     _steer(f"{back}{text}\033[J")

@@ -9,7 +9,8 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Parse a duration such as 90s, 10m or 1h. Returns seconds."""
+    """Return the seconds in a duration such as 90s, 10m or 1h. Raises ConfigError, with the name of
+    the option, if the text is not a duration."""
     found = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
     if found is None:
         raise ConfigError(option, f"is {text!r}; it must be a duration such as 90s, 10m or 1h")
@@ -20,7 +21,7 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
     """Parse a point in time. Returns milliseconds since 1970.
 
     The text is one of: a date; a date and time (UTC if no zone is given, as in Kafka's tools); a
-    duration before now; milliseconds since 1970.
+    duration before now; milliseconds since 1970. Raises ConfigError if it is none of these.
     """
     if text.isdecimal():
         return int(text)

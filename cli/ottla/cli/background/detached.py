@@ -25,7 +25,8 @@ LOG_BYTES_MAX = 16 << 20
 disk."""
 LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
-"""Number of bytes shown from the log of the start. More would flood the terminal."""
+"""Maximum number of bytes of the new log lines that the command shows. More would flood the
+terminal."""
 LOOK_S = 0.1
 """Interval, in seconds, at which the displayed elapsed time is updated."""
 

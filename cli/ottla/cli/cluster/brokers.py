@@ -51,8 +51,8 @@ COLUMNS = (
 )
 SIZES = ("bytes", "free_bytes")
 DRAIN_TIMEOUT_S = 40.0
-"""Longest wait for the answer to a drain.  With less, the command gives up before the broker can
-report that the controller is slow."""
+"""Longest wait, in seconds, for the response to a DrainBroker request.  With a shorter wait, the
+command would give up before the broker can report that the controller is slow."""
 SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
@@ -94,7 +94,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     """Make a broker hand over its leaderships or, with --undo, accept leaderships again. Returns
-    when that is done."""
+    exit code 0 when the broker has done so.
+
+    Raises RefusedError if a partition would be left without a leader, unless --force is given.
+    """
     broker = await _find(admin, arguments.id)
     if not (arguments.undo or arguments.force):
         _check_leaders_remain(broker, partitions_of(await admin.cluster.metadata()))
@@ -132,8 +135,8 @@ async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
 
 
 async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
-    """Wait until the broker that answers our requests also knows the new state, so that the next
-    command sees it."""
+    """Wait until the broker that answers our requests knows that `broker_id` is fenced or unfenced,
+    but no longer than SEEN_TIMEOUT_S. The next command then finds the new state."""
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(
             broker.id == broker_id and broker.is_fenced != is_fenced

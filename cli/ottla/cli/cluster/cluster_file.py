@@ -75,8 +75,8 @@ class ClusterPlan:
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
-    """True after the first format.  The controllers are never formatted again: one that lost its
-    directory lost its vote."""
+    """True once the controllers have been formatted.  They are never formatted again: a controller
+    that lost its directory does not know its vote, and must not vote a second time."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
     """Certificates and users of a secure cluster; None for a cluster without authentication."""
@@ -179,8 +179,9 @@ def make_plan(
     brokers: int | None,
     is_secure: bool = False,
 ) -> ClusterPlan:
-    """Plan a cluster in `directory`, or load the plan that exists there, which stays secure if it
-    was created so.
+    """Return the plan in `directory`, or a new plan if the directory has none. An existing secure
+    plan stays secure without `is_secure`. Raises ConfigError if an existing plan does not match the
+    arguments.
 
     Without a `port`, the first broker keeps its previous port or gets the default; 0 means a free
     port.  Without counts of nodes, an existing plan keeps its counts, and a new one has one of

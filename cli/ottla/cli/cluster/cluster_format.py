@@ -1,4 +1,4 @@
-"""Formats the controllers of a local cluster: the explicit first start that a quorum needs.
+"""Formats the controllers of a local cluster, which is required before their first startup.
 
 Every controller gets the same initial voters, each with the directory id that the plan has for it.
 Invariant FormattedOnce: a cluster that `cluster.json` marks as formatted is never formatted again.
@@ -24,8 +24,8 @@ def format_plan(plan: ClusterPlan) -> None:
     """Format the directories of all controllers, if the plan is new, and mark it as formatted."""
     if plan.is_formatted:
         return
-    # The file has the ids before any directory does, so that a repetition of an interrupted first
-    # start uses the same ids.
+    # cluster.json has the ids before any directory does. If formatting is interrupted, the next
+    # attempt therefore uses the same ids.
     plan.write()
     trio.run(_format_controllers, plan)
     _mark(plan)
@@ -34,7 +34,8 @@ def format_plan(plan: ClusterPlan) -> None:
 def format_in_child(plan: ClusterPlan) -> Callable[[], int]:
     """Start `format_plan` in a forked process.  Returns a function that waits for its exit code.
 
-    Formatting waits for disks on threads; in this process they would prevent the forking of nodes.
+    Formatting waits for disks in threads.  A process with threads could not fork the nodes.  If
+    the plan is already formatted, or this process may not fork, nothing is left to wait for.
     """
     if plan.is_formatted or not may_fork():
         format_plan(plan)

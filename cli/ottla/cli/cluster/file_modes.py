@@ -1,8 +1,9 @@
 """Access of other users of the machine to a node's files: one warning when the node starts.
 
-A private key that all users can read refuses the start (model/tls/context_driver.py).  This module
-warns of the rest: directories and files that other users may write, and, if a node has secrets,
-directories that they may read.  The metadata log has keys of users, and logs have records.
+A node does not start if all users can read its private key (model/tls/context_driver.py).  This
+module warns of the rest: directories and files that other users may write, and, if a node has
+secrets, directories that other users may read.  The metadata log contains keys of users, and
+partition logs contain records.
 """
 
 import os
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NAMED_MAX = 4
-"""Maximum number of paths that the warning names; it only counts the others."""
+"""Maximum number of paths that the warning names. Further paths are only counted."""
 
 CONFIDED = stat.S_IROTH
 CHANGED = stat.S_IWOTH

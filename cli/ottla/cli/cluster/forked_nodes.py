@@ -1,7 +1,7 @@
-"""Nodes forked from `ottla up`, which imports once the modules that several nodes need.
+"""Nodes forked from `ottla up`.  The parent process imports once the modules that several nodes
+need.
 
-Modules that only one node needs are imported by that node, while the other nodes import theirs or
-start.
+Modules that only one node needs are imported by that node, concurrently with the other nodes.
 
 A node is a process with its own session, log, signals and restart.  `ps -f` shows it as one that
 was started by `ottla broker FILE`.

@@ -20,9 +20,9 @@ SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
 disconnected. It is twice the time after which a voter without a fetch would stand for election."""
 
 CLOCKS_APART_MS_MAX = 2_000
-"""Largest normal difference between two nodes' clocks, in ms.  Clocks kept by NTP differ by less,
-and the request takes less too.  A larger difference makes retention and lookups by time differ
-between brokers."""
+"""Largest normal difference between two nodes' clocks, in ms.  Clocks synchronised by NTP differ by
+less, and the request that measures the difference takes less time.  With a larger difference,
+retention and lookups by time differ between brokers."""
 
 NAMES_SHOWN = 3
 DRAINS = ("DRAINING", "DRAINED")
@@ -71,7 +71,8 @@ def _clock_warnings(survey: Survey) -> Iterator[str]:
 
 
 def _throttle_warnings(survey: Survey) -> Iterator[str]:
-    """Yield throttles that a command left behind; they slow a replica that has to catch up."""
+    """Yield a warning for throttles that a command left behind. A throttle slows a replica that has
+    to catch up."""
     for what, names, is_in_use in (
         (
             "replication",

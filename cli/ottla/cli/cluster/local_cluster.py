@@ -19,19 +19,19 @@ from ottla.node.local.local_nodes_driver import READY, NodeProcess, end_nodes
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
-"""Interval, in seconds, at which the progress of a start is drawn."""
+"""Interval, in seconds, at which the progress of the cluster's startup is drawn."""
 
 BROKERS_STOP_S = 20.0
-"""Longest time, in seconds, that brokers may take to stop before they are killed. With less,
-controlled shutdown could not hand over all leaderships."""
+"""Longest time, in seconds, that brokers may take to stop before they are killed. With a shorter
+time, controlled shutdown could not hand over all leaderships."""
 CONTROLLERS_STOP_S = 10.0
 
 RESTART_PAUSE_S = 1.0
 RESTART_PAUSE_S_MAX = 30.0
-"""Largest pause before a restart.  The pause doubles up to this value, so that a node that ends at
-once does not keep the machine busy."""
+"""Longest pause, in seconds, before a restart.  The pause doubles up to this value, so that a node
+that ends at once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
-"""Run time after which a node's next restart has the short pause again."""
+"""Run time of a node, in seconds, after which the pause before its next restart is short again."""
 
 REFUSED = 1
 UNHEALTHY = 2
@@ -61,8 +61,8 @@ class Member:
 
 
 class LocalCluster:
-    """The running processes of one cluster plan. The `start` function is called with the role and
-    the settings file of each node."""
+    """The running processes of one cluster plan. The constructor's function `start` is called with
+    the role and the settings file of each node."""
 
     def __init__(
         self,
@@ -162,8 +162,8 @@ class LocalCluster:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _on_ended(self, member: Member) -> int:
-        """Report that a node ended and what happens next. Returns the exit code that this end
-        contributes."""
+        """Report that a node ended, and schedule its restart if restarts were requested. Returns 0
+        if the node was asked to stop, otherwise UNHEALTHY."""
         code = _code(member)
         member.process = None
         if code == 0:

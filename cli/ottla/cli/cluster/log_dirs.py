@@ -21,8 +21,8 @@ BROKER_TIMEOUT_S = 10.0
 within a second."""
 
 LIST_TIMEOUT_S = 3.0
-"""Longest wait of a list of brokers or topics for one broker that hangs; the bytes of the others
-are shown."""
+"""Longest wait, in seconds, for one broker in commands that list brokers or topics. If a broker
+hangs, the sizes from the other brokers are shown."""
 
 DIRECTORY_COLUMNS = (
     "BROKER",
@@ -83,7 +83,7 @@ async def ask(
 
 
 async def ask_bytes(admin: BrokerCalls) -> list[BrokerDirectories]:
-    """Describe the log directories of all brokers with the short timeout of a list."""
+    """Describe the log directories of all brokers, as `ask` does, with timeout LIST_TIMEOUT_S."""
     return await ask(admin, timeout_s=LIST_TIMEOUT_S)
 
 

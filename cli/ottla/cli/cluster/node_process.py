@@ -1,8 +1,8 @@
 """A node in the foreground: reads its settings file, prints warnings, reports that it is ready.
 
 Environment variables serve the process that starts nodes.  OTTLA_READY_FD is a pipe that receives
-one `+` when the node serves.  OTTLA_PARENT_PID is the process with whose end the node ends.
-NOTIFY_SOCKET is the socket on which systemd waits for a unit of Type=notify.
+one `+` when the node serves.  OTTLA_PARENT_PID is a process id: the node ends when that process
+ends.  NOTIFY_SOCKET is the socket on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
@@ -111,7 +111,10 @@ def _warn_of_modes(config: Any, path: Path) -> None:
 
 
 def _warn_of_unknown(file: str, unknown: set[str]) -> None:
-    """Refuse misspelt keys; list in one line the keys of Kafka that have no effect here."""
+    """Print a warning for each unknown key, and one warning for all keys of Kafka without effect.
+
+    Raises ConfigError for a key that is a misspelt known key.
+    """
     from ottla.model.settings.dynamic import broker_definitions
     from ottla.model.settings.kafka_keys import keys_of_kafka
     from ottla.model.settings.misspelt import meant_key
@@ -172,7 +175,8 @@ def _keys_of_any_role() -> set[str]:
 
 
 def run_node(body: Body, config: Any, *, role: str) -> int:
-    """Run a node until it is asked to stop."""
+    """Run a node until it is asked to stop. Returns exit code 0. Raises the error that ended the
+    node."""
     import trio
 
     from ottla.model.errors import only_error

@@ -43,8 +43,8 @@ COLOURS = {
     "BROKER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
-"""Interval, in seconds, between the two samples that give the rate of a recovery.  Less makes the
-rate a guess; more makes the user wait."""
+"""Interval, in seconds, between the two samples that give the rate of a recovery.  A shorter
+interval makes the rate inexact; a longer interval makes the user wait."""
 
 
 OPTIONS: tuple[Declared, ...] = (

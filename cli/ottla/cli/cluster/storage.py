@@ -1,4 +1,5 @@
-"""`ottla storage format|random-uuid|accept-loss`: identities of directories, and a lost vote."""
+"""`ottla storage format|random-uuid|accept-loss`: formats directories, prints a new id, and lets a
+controller vote again that has lost metadata."""
 
 import argparse
 from pathlib import Path
@@ -146,7 +147,8 @@ def _quorum_flags(arguments: argparse.Namespace) -> dict[str, bool]:
 
 
 def _standalone(config: ControllerConfig) -> VoterSet:
-    """Return the set of this controller alone, with its address in the settings."""
+    """Return a voter set with this controller only, at the addresses in its settings. Raises
+    ConfigError if the settings have no address."""
     endpoints = endpoints_of(config)
     if not endpoints:
         raise ConfigError(

@@ -34,7 +34,8 @@ MOVING_METRIC = "partitions.moving"
 
 REPLICATION_THROTTLES = ("throttle.leader", "throttle.follower")
 LOG_DIRS_THROTTLE = "throttle.log.dirs"
-"""Name under which rates set for one broker's moves between directories are shown."""
+"""Metric of a broker: the throttle rate of moves between its log directories, in bytes per second.
+The metric exists only if the rate is set."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class SurveyedReplica:
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedQuorum:
-    """State of the controllers, or the `failure` because of which it is unknown."""
+    """State of the quorum of controllers. If the state is unknown, `failure` gives the reason."""
 
     leader_id: int = -1
     epoch: int = -1
@@ -324,7 +325,8 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return the counts of a broker: partitions led, replicas, and the unhealthy ones of either."""
+    """Return the counts of a broker: the partitions that it leads, those of them that are
+    under-replicated, its replicas, and those of its replicas that are out of sync."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

@@ -209,7 +209,10 @@ async def _change(
     is_made: Callable[[QuorumDescription], bool],
     timeout_s: float,
 ) -> None:
-    """Request a change until it is committed.  Raises the last refusal after `timeout_s`."""
+    """Request a change of the voters, repeatedly if needed, until the change is committed.
+
+    Raises a refusal that is final at once, and the last one of all others after `timeout_s`.
+    """
     ends_at_s = trio.current_time() + timeout_s
     reason = ""
     while True:
@@ -236,10 +239,11 @@ async def _change(
 async def _is_committed(
     admin: Admin, is_made: Callable[[QuorumDescription], bool], ends_at_s: float
 ) -> bool:
-    """Return whether the quorum has a change, and wait until it is committed.
+    """Wait until a change is committed. Returns False if the leader does not have the change.
 
-    The voters that the leader describes may not be committed yet. They are, once the high watermark
-    reaches the log end that the same leader reported with them.
+    The voters that the leader describes may not be committed yet. They are committed once the high
+    watermark reaches the log end that the same leader reported with them. Raises RefusedError if
+    that takes longer than until `ends_at_s`.
     """
     epoch, end_offset = -1, 0
     while True:

@@ -8,7 +8,8 @@ from ottla.storage.directories.meta_properties import uuid_from_text
 
 
 def voter_of(text: str) -> Voter:
-    """Parse one controller.  Raises ValueError or CorruptDataError for another form."""
+    """Return the controller in a text.  Raises ValueError or CorruptDataError if the text has
+    another form."""
     identity, _, rest = text.strip().partition("@")
     address, _, directory = rest.rpartition(":")
     host, port = parse_address(address)

@@ -29,7 +29,8 @@ class TimedLag(NamedTuple):
     committed: int
     end: int | None
     seconds: float | None
-    """Age of the first record that was not consumed; 0 if all were, None if it is unknown."""
+    """Age, in seconds, of the first record that was not consumed: 0 if all records were consumed,
+    None if the age is unknown."""
 
     @property
     def lag(self) -> int | None:
@@ -141,7 +142,8 @@ async def _timed(
 
 
 async def _led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
-    """Return those partitions that exist and have a leader. The others would hold up all."""
+    """Return those of the partitions that exist and have a leader. Requests for any other partition
+    would delay the whole command."""
     if not wanted:
         return set()
     metadata = await admin.cluster.metadata({at.topic for at in wanted})

@@ -20,10 +20,11 @@ from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, Fetc
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 
 FETCHES_MAX = 3
-"""Fetches of one partition: batches of markers or aborted records may precede the first record."""
+"""Maximum number of fetches of one partition. Several may be needed, because batches of markers or
+aborted records may precede the first record."""
 FETCHES_AT_ONCE = 8
 BATCH_BYTES = 1
-"""Limit of a fetch. A broker returns the first batch whole, whatever its size."""
+"""Limit of a fetch, in bytes. A broker returns the whole first batch even if it is larger."""
 
 
 class Unread(NamedTuple):
@@ -40,8 +41,8 @@ async def seconds_behind(
     isolation_level: str = "read_uncommitted",
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[Unread, float | None]:
-    """Return the age in seconds of the first record from each offset on, or None if it was not
-    found. `report` is called with the numbers of finished and of all look-ups."""
+    """Return the age, in seconds, of the first record of each entry in `wanted`. The age is None if
+    no record was found. `report` is called with the numbers of finished and of all look-ups."""
     found: dict[Unread, float | None] = {}
     places = sorted(set(wanted))
     limit = trio.CapacityLimiter(FETCHES_AT_ONCE)

@@ -25,7 +25,8 @@ class Bench(NamedTuple):
 
 
 def size(text: str) -> int:
-    """Parse a number of bytes such as 1000, 16k or 1m.  Raises ValueError for another text."""
+    """Return the number of bytes in a text such as 1000, 16k or 1m.  Raises ValueError if the text
+    has another form."""
     unit = UNITS.get(text[-1:].lower(), 0)
     return int(text[:-1]) * unit if unit else int(text)
 

@@ -1,7 +1,7 @@
 """`ottla jepsen run|run-all|bugs|analyze|serve|list`: real processes, real faults, exact checkers.
 
 Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the harness; 2 if the run is
-invalid, so that an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if the run
+invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if the run
 had too little load or too few faults, or could not be decided for another reason. An unknown
 verdict is not a pass.
 """

@@ -217,7 +217,7 @@ def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
             if kind_of(path.name) == "checkpoint":
                 yield from verify_batches(path.name, file)
                 return
-            # A damaged file of topic ids is reported once, not beside each checkpoint.
+            # A damaged file of topic ids is reported once, not again with each checkpoint.
             is_alone = kind_of(path.name) == "offset-checkpoint"
             alone = rows_or_problem(lambda: dump_checkpoint(whole_file(file)))
             for row in alone if is_alone else rows_of(path, file):

@@ -108,7 +108,7 @@ class Tail:
             return
         self._cursors = {node: self._cursors.get(node, self._begin) for node in nodes}
         self._look_around_at = trio.current_time() + LOOK_AROUND_S
-        # All pushes of a broker that is found later are newer than the start, so all are read.
+        # If a broker is found later, all its pushes are newer than the start of this command.
         self._begin = FROM_OLDEST
 
     async def _ask(self, node: NodeId) -> TailedMetrics | None:

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def on_request() -> None:
         if ending.at_once:
-            # The table has its last commit whenever the process ends.
+            # The process may end at any time: the table then has the state of its last commit.
             raise KeyboardInterrupt
         note(ENDING)
 
@@ -151,7 +151,7 @@ def require_tables(target: str) -> None:
 
 
 def export_options(arguments: argparse.Namespace) -> "ExportOptions":
-    """Return the options of the command line."""
+    """Return the options of an export. Raises ConfigError if an argument is invalid."""
     from ottla.pipeline.export.export import ExportOptions
 
     file_bytes = number_of(arguments.file_size)
@@ -196,7 +196,7 @@ def read_options(arguments: argparse.Namespace) -> Any:
 
 @contextmanager
 def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
-    """Open the place that the rows go to."""
+    """Open the Iceberg table, Delta table or directory that --to names. Yields the sink of rows."""
     if arguments.to.startswith((ICEBERG, DELTA)):
         with open_table("--to", arguments.to, arguments) as table:
             yield table
@@ -211,7 +211,7 @@ def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
 def open_table(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["IcebergTable | DeltaTable"]:
-    """Open a table that has a log of its own.  `option` is the option that names it."""
+    """Open an Iceberg or Delta table.  `option` is the option that names the table."""
     if target.startswith(ICEBERG):
         return open_iceberg(option, target, arguments)
     return open_delta(option, target, arguments)
@@ -220,7 +220,7 @@ def open_table(
 def open_iceberg(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["IcebergTable"]:
-    """Open a table in a catalog.  `option` is the option that names it."""
+    """Open an Iceberg table in its catalog.  `option` is the option that names the table."""
     from ottla.pipeline.export.iceberg_table import open_iceberg_table
 
     options = dict(key_and_value("--catalog-option", one) for one in arguments.catalog_option)
@@ -230,7 +230,7 @@ def open_iceberg(
 def open_delta(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["DeltaTable"]:
-    """Open a Delta table.  `option` is the option that names it."""
+    """Open a Delta table.  `option` is the option that names the table."""
     from ottla.pipeline.export.delta_table import open_delta_table
 
     check_catalog(option, target, arguments)

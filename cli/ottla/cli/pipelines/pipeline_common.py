@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ENDING = "ending after this batch; once more to end at once"
 NO_ANSWER = re.compile(r"(?:^|: )can not (?:read|write)\b")
-"""Beginning of our error messages about an unreachable cluster. In a user's error it may follow a
-file and a line."""
+"""Pattern of the beginning of our error messages about an unreachable cluster. In an error from a
+user's script, the names of a file and a line may precede our message."""
 SETTINGS_OF_ARGUMENTS = {
     "jars": "spark.jars",
     "packages": "spark.jars.packages",

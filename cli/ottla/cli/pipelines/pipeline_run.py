@@ -79,7 +79,8 @@ def parse_words(arguments: argparse.Namespace) -> list[str]:
 
 
 def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is_json: bool) -> int:
-    """Run a script. It may wait for its queries, or leave them running at its end."""
+    """Run a script, and wait for the queries that are still running at its end. Returns the exit
+    code."""
     shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     watch = QueryWatch(shown, ending)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 2_000
 TABLE_ROWS_MAX = 1_000
-"""Rows of a table, whose widths need all of them at once."""
+"""Maximum number of rows that are printed as a table. All of them are kept in memory, because the
+column widths depend on every row."""
 MEMORY = "1Gi"
 
 OPTIONS: tuple[Declared, ...] = (
@@ -83,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(reader: "pa.RecordBatchReader", form: str) -> None:
-    """Print the rows of a result as they arrive; a table has at most `TABLE_ROWS_MAX` of them."""
+    """Print the rows of a result: CSV and JSON as the rows arrive, a table at the end and with at
+    most `TABLE_ROWS_MAX` rows."""
     names = reader.schema.names
     if form == "csv":
         say_block(_csv([names]))

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def maintenance_options(arguments: argparse.Namespace) -> "MaintenanceOptions":
-    """Return the options of the command line."""
+    """Return the options of a maintenance. Raises ConfigError if an argument is invalid."""
     from ottla.pipeline.maintenance.maintenance import KEEP_S_MIN, MaintenanceOptions
 
     target_bytes = number_of(arguments.file_size)
@@ -79,7 +79,8 @@ def maintenance_options(arguments: argparse.Namespace) -> "MaintenanceOptions":
 def maintained(
     arguments: argparse.Namespace, options: "MaintenanceOptions", shown: "MaintenanceShown"
 ) -> "MaintenanceResult":
-    """Maintain the table that the command line names."""
+    """Maintain the Iceberg table, Delta table or directory that the command line names. Returns the
+    result."""
     target = arguments.table
     if target.startswith(ICEBERG):
         from ottla.pipeline.maintenance.iceberg_maintenance import maintain_iceberg

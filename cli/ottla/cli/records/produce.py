@@ -188,8 +188,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition for the records without a key of one chunk. Partitions with a leader are
-    preferred."""
+    """Return the partition for those records of chunk number `turn` that have no key. Only
+    partitions with a leader are used, unless there are none."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]

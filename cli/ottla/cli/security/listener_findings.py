@@ -19,13 +19,14 @@ class ListenerFacts:
 
     address: str
     problem: str = ""
-    """Reason why the address does not answer as a broker; empty if it does."""
+    """Reason why the address does not answer as a broker; empty if the address does."""
     tls_version: str = ""
     """Negotiated TLS version; empty without encryption."""
     cipher: str = ""
     certificate: Certificate | None = None
     trust_problem: str = ""
-    """Reason why a client with these settings refuses the certificate; empty if it does not."""
+    """Reason why a client with these settings refuses the certificate; empty if the client accepts
+    the certificate."""
     mechanisms: tuple[str, ...] = ()
     """SASL mechanisms that the broker offers."""
     asks_certificate: bool = False

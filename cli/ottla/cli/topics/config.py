@@ -81,7 +81,7 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
 
 
 def _check_broker_keys(keys: Iterable[str]) -> None:
-    """Raise ConfigError for an unknown key: brokers, as Kafka's do, would store it."""
+    """Raise ConfigError for an unknown key. A broker would store an unknown key, as in Kafka."""
     # Imported late: only this command needs the declarations.
     from ottla.model.settings.dynamic import described_definitions, of_one_listener
     from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS

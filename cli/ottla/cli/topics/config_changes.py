@@ -91,8 +91,11 @@ class Change(NamedTuple):
     change: ConfigChange
 
     def after(self, now: ConfigEntry | None, own: ConfigSource) -> str | None:
-        """Return the value of a setting after the change. `own` is the source of values that are
-        set on the entity itself."""
+        """Return the value of a setting after the change, or None if the setting has no value then.
+
+        `now` is the setting before the change. `own` is the source of values that are set on the
+        entity itself.
+        """
         match self.change:
             case None:
                 left = () if now is None else now.synonyms

@@ -1,4 +1,5 @@
-"""Offsets of many partitions by timestamp."""
+"""Look-up of partition offsets by timestamp (ListOffsets), for `ottla consume`, `ottla group` and
+`ottla topic trim`."""
 
 from collections.abc import Iterable
 

@@ -152,8 +152,12 @@ def _keeping_reason(topic: str, code: int) -> str:
 
 
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Elect a leader of partitions. The election is of the preferred replica where it does not
-    lead; an unclean election is of any replica where there is no leader."""
+    """Elect leaders of the partitions that need an election.
+
+    Without --unclean, the preferred replica is elected in each partition that it does not lead.
+    With --unclean, the replica that lacks the fewest records is elected in each partition without a
+    leader, once confirmed.
+    """
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")
     if arguments.partition and len(arguments.names) != 1:

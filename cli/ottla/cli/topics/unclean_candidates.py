@@ -37,8 +37,8 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Sort key of candidates: first those without a loss of records, then by last epoch, then
-        by end offset."""
+        """Comparison key of candidates; the best candidate has the largest key. A candidate without
+        a loss of records is best, then the larger last epoch, then the larger end offset."""
         found = self.replica
         if found is None:
             return (False, -2, -1)
@@ -116,10 +116,10 @@ async def candidates_of(
 def best_first(
     candidates: Sequence[UncleanCandidate], replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, list[int]]:
-    """Return the new order of replicas, with the best candidate first, of each partition where the
-    order changes.
+    """Return the replicas of each partition with the best candidate moved to the front. Partitions
+    whose best candidate already precedes the others are omitted.
 
-    The controller elects the first live replica. Among equal candidates the first one stays first.
+    The controller elects the first live replica. Of equal candidates, the earlier replica is best.
     """
     orders = {}
     for at, brokers in replicas.items():

@@ -1,4 +1,4 @@
-"""The replicas that a command about compaction names; their brokers are asked concurrently."""
+"""The replicas that an `ottla cleaner` command names, and concurrent requests to their brokers."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -38,8 +38,8 @@ class BrokerAnswer(NamedTuple, Generic[T]):
 
 
 def parse_named(text: str) -> NamedLogs:
-    """Return the topic and partition of a text.  Raises ConfigError if it is no
-    TOPIC[:PARTITION]."""
+    """Return the topic and partition in a text of the form TOPIC[:PARTITION].  Raises ConfigError
+    if the text has another form."""
     topic, colon, index = text.rpartition(":")
     if not colon:
         return NamedLogs(text, None)
@@ -114,8 +114,8 @@ def _partitions(
 async def ask_each(
     brokers: Iterable[NodeId], ask: Callable[[NodeId], Awaitable[T]]
 ) -> list[BrokerAnswer[T]]:
-    """Send a request to several brokers concurrently. If one broker does not answer, the answers of
-    the others are still returned."""
+    """Send a request to several brokers concurrently. Returns an answer for each broker, in order
+    of ids; the answer of a broker that failed or was too slow has its `failure`."""
     found: dict[NodeId, BrokerAnswer[T]] = {}
 
     async def ask_one(broker: NodeId) -> None:

@@ -103,8 +103,8 @@ def _show(
 
 
 def _target(text: str) -> tuple[NodeId | None, str]:
-    """Parse `[BROKER:]PATH`.  Without a broker, the first value is None: every broker that has the
-    directory."""
+    """Return the broker and the path in `[BROKER:]PATH`.  The broker is None if the text has none,
+    which means every broker that has the directory."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")
@@ -170,7 +170,7 @@ def _moves_on(one: BrokerDirectories, target: str) -> list[DirectoryMove]:
 async def _begin(
     admin: Admin, moves: Collection[DirectoryMove]
 ) -> dict[tuple[NodeId, TopicPartition], RefusedError]:
-    """Request the moves from each broker.  Returns the refusals, each with a sentence."""
+    """Request the moves from each broker.  Returns the refusals, by broker and partition."""
     by_broker: dict[NodeId, dict[TopicPartition, str]] = defaultdict(dict)
     for move in moves:
         by_broker[move.broker][move.at] = move.target

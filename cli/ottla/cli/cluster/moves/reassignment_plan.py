@@ -1,7 +1,8 @@
 """Plans of reassignments: spread over brokers, away from one broker, or read from a file.  Pure.
 
-A plan moves few replicas: a replica stays unless its broker must have none, or has more than its
-share.  Invariants: OneReplicaABroker, SharesWithinOne (counts of replicas, as far as racks allow).
+A plan moves few replicas: a replica stays unless its broker is to be emptied, or has more than an
+equal share.  Invariants: OneReplicaABroker, SharesWithinOne (counts of replicas, as far as racks
+allow).
 """
 
 import json
@@ -183,8 +184,8 @@ def _level(
 def _giving(
     partitions: Sequence[list[int]], racks: Mapping[int, str | None], giver: int, taker: int
 ) -> list[int] | None:
-    """Return a partition whose replica may move from the giver to the taker.  Partitions that the
-    giver does not lead are preferred."""
+    """Return the replicas of a partition of which one may move from the giver to the taker, or None
+    if there is none.  Partitions whose preferred leader is not the giver come first."""
     found = None
     for replicas in partitions:
         if giver not in replicas or taker in replicas:

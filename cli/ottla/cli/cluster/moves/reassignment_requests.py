@@ -78,13 +78,13 @@ async def ongoing_of(admin: Admin, names: Collection[str]) -> list[OngoingMove]:
 
 
 async def start(admin: Admin, moves: Iterable[Move]) -> dict[TopicPartition, RefusedError]:
-    """Start reassignments.  Returns the refusals, each with a sentence."""
+    """Start reassignments.  Returns the refusals by partition."""
     return await _alter(admin, {move.at: move.after.replicas for move in moves})
 
 
 async def cancel(admin: Admin, moving: Iterable[OngoingMove]) -> dict[TopicPartition, RefusedError]:
-    """Cancel reassignments, which restores the replicas as they were before. Returns the refusals,
-    each with a sentence."""
+    """Cancel reassignments, which restores the replicas as they were before. Returns the refusals
+    by partition."""
     return await _alter(admin, dict.fromkeys(one.at for one in moving))
 
 

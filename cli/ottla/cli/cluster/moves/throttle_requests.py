@@ -25,7 +25,8 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class RemovedThrottles:
-    """The throttles that were removed."""
+    """Result of `remove_unneeded`: topics and brokers whose throttles were removed. False if there
+    are none."""
 
     topics: tuple[str, ...]
     """Topics whose lists of throttled replicas were shortened or removed."""
@@ -75,11 +76,12 @@ async def remove_unneeded(
     *,
     known: Mapping[str, Mapping[str, ThrottledReplicas]],
 ) -> RemovedThrottles:
-    """Remove replicas that do not move from the lists, and, if no replica moves, the brokers'
-    rates.
+    """Remove throttles that no move needs. Returns the topics and brokers that had them.
 
-    `moving` has all partitions under way, of every topic.  `known` has lists that were set a moment
-    ago, which the broker that answers may not have yet.
+    Partitions that are not in `moving` are removed from the lists of throttled replicas of
+    `topics`.  If `moving` is empty, the rates of all brokers are removed as well.  `moving` has the
+    moving partitions of every topic.  `known` has lists that were set a moment ago: the broker that
+    answers may not know them yet.
     """
     found = [
         ThrottledReplicaLists(one.topic, _together(one.lists, known.get(one.topic, {})))
@@ -107,8 +109,8 @@ def _together(
 async def set_rates(
     admin: Admin, brokers: Iterable[NodeId], keys: Collection[str], rate: int
 ) -> None:
-    """Set throttle rates of brokers. A broker that is down is omitted, because only the broker
-    itself can change its settings."""
+    """Set throttle rates of brokers, in bytes per second. For a broker that is down, a note is
+    printed instead, because only the broker itself can change its settings."""
     alive = await _alive(admin)
     for broker in brokers:
         if broker in alive:

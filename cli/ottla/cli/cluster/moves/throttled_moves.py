@@ -41,7 +41,7 @@ NONE_KNOWN: Mapping[str, Mapping[str, ThrottledReplicas]] = {}
 
 @dataclass(slots=True)
 class ActiveThrottle:
-    """A throttle in force."""
+    """State of the throttle of a command's moves, which the command changes."""
 
     is_left: bool = False
     """True if the throttle stays in force after the command, because the command does not wait for

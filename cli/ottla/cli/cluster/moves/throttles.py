@@ -1,10 +1,10 @@
-"""The replicas that a throttled move names, and the set throttles that no move needs.  Pure.
+"""The throttle of a reassignment, and the throttles in a cluster that no move needs.  Pure.
 
-A move that adds replicas is throttled as by kafka-reassign-partitions.  On the leader's side it
-names every present replica, since each may lead; on the follower's side, the added replicas.  The
-rates are set on all of these brokers.  Rates are set before lists, and lists are removed before
-rates.  A command that is killed therefore leaves rates behind, whatever else it leaves, and `ottla
-status` looks for rates.
+A move that adds replicas is throttled as by kafka-reassign-partitions.  The list of throttled
+leaders gets every present replica, since each may lead; the list of throttled followers gets the
+added replicas.  The rates are set on all of these brokers.  Rates are set before lists, and lists
+are removed before rates.  A command that is killed therefore leaves rates behind, whatever else it
+leaves, and `ottla status` looks for rates.
 """
 
 from collections import defaultdict
@@ -66,9 +66,9 @@ class UnneededThrottles:
 
 
 def rate_of(option: str, text: str) -> int:
-    """Parse a rate such as 20M (millions of bytes a second) or 20Mi.
+    """Return the rate, in bytes per second, in a text such as 20M or 20Mi.
 
-    Raises ConfigError if the text is no rate above 0.
+    Raises ConfigError if the text is not a rate of at least 1.
     """
     value = number_of(text)
     if value is None or not 1 <= value < 1 << 63:
@@ -77,7 +77,7 @@ def rate_of(option: str, text: str) -> int:
 
 
 def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
-    """Return the throttle of these moves.  A move that copies no replica needs none."""
+    """Return the throttle of these moves.  Moves that add no replica are not throttled."""
     named: dict[str, dict[str, set[tuple[int, int]]]] = defaultdict(
         lambda: {key: set() for key in LISTS}
     )

@@ -42,7 +42,8 @@ STILL_RUNS = 2
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove a broker step by step, or show the required moves."""
+    """Show the moves that free a broker of replicas. Once confirmed, move them, wait until the
+    broker has stopped, and unregister it. Returns exit code STILL_RUNS if it did not stop."""
     broker_id = arguments.id
     plan = await _plan(admin, broker_id)
     if not arguments.yes:
@@ -54,8 +55,8 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     moved = await _move_away(admin, broker_id, plan, ends_at_s)
     is_stopped = await _wait_stopped(admin, broker_id, arguments.stop_timeout)
     if is_stopped:
-        # The wait for the broker's stop was the operator's, so replicas placed meanwhile get a
-        # timeout of their own.
+        # The operator may have taken long to stop the broker. Replicas that were placed on the
+        # broker in the meantime are therefore moved under a new timeout.
         ends_at_s = trio.current_time() + arguments.timeout
         moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id), ends_at_s)
         await request_unregister(admin, broker_id)
