@@ -156,8 +156,8 @@ def package_finding(name: str, package: Package) -> DoctorAnswer:
 
 
 def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Judge the libraries for the installed Spark: those that exist, and an installed
-    delta-spark."""
+    """Check whether the installed delta-spark fits the installed Spark, and name the libraries that
+    do not exist for this Spark."""
     name, version = "libraries", facts.packages["pyspark"].version
     row = version_for(version)
     if row is None:

@@ -46,7 +46,8 @@ print(json.dumps(answer))
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Collect the facts of this machine, without starting Spark."""
+    """Return the facts of this machine, without starting Spark.  `directories` are patterns of
+    directories in which Javas are searched."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None
@@ -81,7 +82,11 @@ def installed_version(package: str) -> str:
 def ask(
     program: str, chosen_by: str, packages: Sequence[str], environ: Mapping[str, str]
 ) -> Interpreter:
-    """Return the version of a Python and of some of its packages."""
+    """Return the version of a Python, and those of the named packages, by running `program`.
+
+    If the program does not exist, fails or exceeds the timeout, the version is None, and the result
+    contains the reason.
+    """
     path = shutil.which(program, path=environ.get("PATH", os.defpath))
     if path is None:
         return Interpreter(program, chosen_by, None, {}, "there is no such program")

@@ -1,13 +1,14 @@
-"""A Delta table in a directory, with its position in its log.
+"""A Delta table in a directory.  The table's log contains the position of the export.
 
 A commit adds finished Parquet files and the position, which is in the commit's own entry of the log
 (`commitInfo`).  The number of the commit is also the version of the application `ottla.export`,
-which Delta keeps in its checkpoints: if the entry with the position was cleaned away, that is an
-error and no new beginning.  A restored version moves the position back with the rows.
+which Delta keeps in its checkpoints.  It shows that an export has written the table even if the
+entry with the position was deleted.  A missing position is then an error, not the start of a new
+export.  If an older version of the table is restored, the position moves back with the rows.
 
-deltalake repeats a conflicting append on the new version of the table without a check, so that an
-older export that wakes up would double rows.  Therefore its retries are off; a commit is a
-compare-and-swap on the version whose position was read.
+deltalake repeats a conflicting append on the new version of the table without a check.  An older
+export that continues after a suspension would then write rows a second time.  deltalake's retries
+are therefore off.  A commit is a compare-and-swap on the version whose position was read.
 """
 
 import json
@@ -35,7 +36,7 @@ from ottla.pipeline.export.table_sink import fenced
 
 PREFIX = "delta:"
 DATA = "data"
-"""Directory of the data files within the table's."""
+"""Directory of the data files, within the directory of the table."""
 COMMITS_MAX = 10
 """Tries of one commit against maintenance that changes the table at the same time."""
 MILLISECONDS = 1_000
@@ -78,7 +79,8 @@ class DeltaTable:
         self._log = DeltaLog.create(str(self._path), self.schema)
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Open a data file in the table's directory, which no version has yet."""
+        """Create and return a data file in the table's directory.  No version of the table contains
+        the file before the commit."""
         self._draft = self._path / DATA / f"{uuid.uuid4()}.parquet"
         self._draft.parent.mkdir(exist_ok=True)
         self._output = self._draft.open("wb")
@@ -99,8 +101,8 @@ class DeltaTable:
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
         """Add finished files, possibly none, and the position in one commit of the log.
 
-        Raises RefusedError if another export has committed; ConnectionLostError if the outcome is
-        unknown: the next export finds it in the table.
+        Raises RefusedError if another export has committed.  Raises ConnectionLostError if the
+        outcome is unknown.  The next export then reads the outcome from the table.
         """
         actions: list[AddAction | RemoveAction] = [self._action(Path(one)) for one in locations]
         text = position.to_text()
@@ -144,13 +146,14 @@ class DeltaTable:
         self._log = DeltaLog(str(self._path))
 
     def present_log(self) -> DeltaLog:
-        """Return the table's log at the last load.  Raises ConfigError if it does not exist."""
+        """Return the table's log at the last load.  Raises ConfigError if the table does not
+        exist."""
         if self._log is None:
             raise ConfigError(self.name, "does not exist")
         return self._log
 
     def close(self) -> None:
-        """Close the unfinished file, which no version has."""
+        """Close the unfinished file, which no version of the table contains."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -171,9 +174,10 @@ class DeltaTable:
 
 @contextmanager
 def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTable]:
-    """Open the table of `delta:DIR` for one export; `option` names the target in errors.
+    """Open the table of `delta:DIR` for one export, and close it at the end of the block.
 
-    Raises ConfigError if the directory is not on this machine, or has something else.
+    `option` names the target in errors.  Raises ConfigError if DIR is not a directory of this
+    machine, or if it contains data that no export has written.
     """
     text = target.removeprefix(PREFIX)
     if not text or "://" in text:
@@ -189,9 +193,10 @@ def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTabl
 
 
 def position_of(log: DeltaLog, name: str) -> TablePosition | None:
-    """Return the position of the export in a table, or None if there is none.
+    """Return the position of the export in a table, or None if the table has no rows of an export.
 
-    Raises ConfigError if there was one that the log no longer has.
+    Raises ConfigError if an export has written the table, but the log no longer contains the
+    position.
     """
     if log.transaction_version(POSITION_KEY) is None:
         return None

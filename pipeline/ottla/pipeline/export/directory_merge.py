@@ -1,9 +1,10 @@
-"""The replacement of files of a directory by one with the same rows, completed after any death.
+"""Replacement of several files of a directory by one file with the same rows, even after a crash.
 
-A plain directory has no list of its files, so the replacement is several acts: one rename, and a
-deletion of each other file.  A note is written before, and removed after.  If a process dies
-between, the next export or maintenance completes what the note says.  Until then, and for the
-milliseconds between the acts, a reader of the directory may see rows twice.
+A plain directory has no list of its files, so the replacement takes several steps: one rename, and
+a deletion of each other file.  A note with the names of the files is written before the first step
+and removed after the last one.  If the process dies in between, the next export or maintenance
+completes the replacement that the note describes.  Until then, and for the milliseconds between the
+steps, a reader of the directory may see rows twice.
 """
 
 import json
@@ -16,7 +17,7 @@ from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.archive.archive_directory import changing, sync_directory
 
 MERGE_LOCK = "_ottla.merge.lock"
-"""Lock of the maintenance of a directory, beside which an export may run."""
+"""Lock of the maintenance of a directory.  An export does not need it, so both may run at once."""
 NOTE = ".ottla-merge.json"
 DRAFT = ".ottla-merge-"
 """Beginning of the name of a merged file that is not used yet."""
@@ -38,9 +39,9 @@ def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
 
 
 def complete_replacement(path: Path) -> None:
-    """Complete the replacement that a note in a directory describes, if there is one.
+    """Complete the replacement that the note in a directory describes, if there is a note.
 
-    The caller has the directory's `MERGE_LOCK`.
+    The caller has the directory's `MERGE_LOCK`.  Raises CorruptDataError if the note is malformed.
     """
     try:
         found = json.loads((path / NOTE).read_text())
@@ -60,7 +61,8 @@ def complete_replacement(path: Path) -> None:
 
 
 def complete_after_death(path: Path) -> None:
-    """Complete a replacement whose process has died; a running one completes itself."""
+    """Complete the replacement of a process that has died.  Does nothing if there is none, or if
+    its process is still running and has the lock."""
     if (path / NOTE).exists():
         with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
             complete_replacement(path)

@@ -1,8 +1,8 @@
-"""Exports a topic into a table: each record once, also over restarts.
+"""Exports a topic into a table, each record once, even if the export is stopped and run again.
 
-The table has the position (`table_sink.py`), so a restart continues exactly behind the last row.
-Memory is bounded: one fetched response, one row group, and at most `SAMPLE_ROWS` records from which
-columns are inferred.
+The table contains the position of the export (`table_sink.py`), so the next run continues exactly
+after the last row.  Memory is bounded: one fetched response, one row group, and at most
+`SAMPLE_ROWS` records from which columns are inferred.
 """
 
 import time
@@ -32,9 +32,10 @@ from ottla.pipeline.read.read_options import ReadOptions
 from ottla.pipeline.read.source_options import Subscribe
 
 POLL_S = 0.5
-"""Interval of looks for new records, in seconds.  Each is two small requests."""
+"""Interval between checks for new records, in seconds.  Each check sends two small requests."""
 SAMPLE_ROWS = 20_000
-"""Records from which the columns of JSON values are inferred, if there are as many."""
+"""Number of records from which the columns of JSON values are inferred.  If the topic has fewer,
+all of its records are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +52,25 @@ class ExportOptions:
     follows: bool = False
     """True to wait for new records at the end of the topic."""
     file_bytes: int = 128 << 20
-    """Size at which a file is finished and committed."""
+    """Size in bytes at which a file is finished and committed."""
     commit_interval_s: float = 60.0
-    """Longest time that rows wait for their commit, if the export follows."""
+    """Longest time in seconds that rows wait for their commit, if `follows` is true."""
     compression: str = "zstd"
     """Codec of Parquet: zstd, snappy, lz4, gzip or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFigures:
-    """Figures of a running export."""
+    """Figures of one run of an export, for its progress line and its summary."""
 
     row_count: int
-    """Rows read by this run."""
+    """Number of rows that this run has read."""
     committed_count: int
-    """Rows that this run has committed."""
+    """Number of rows that this run has committed."""
     file_count: int
     behind_count: int
-    """Offsets between the position and the end of the topic at the last look."""
+    """Number of offsets between the rows read so far and the end of the topic at the last
+    check."""
     position: TablePosition | None
     """Position of the last commit."""
 
@@ -101,8 +103,8 @@ class TopicExport:
         show: Callable[[ExportFigures], None] = lambda figures: None,
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`show` is called with the figures after each batch; `is_ending` requests the end, after
-        which the rows so far are committed."""
+        """Create a run.  `show` is called with the figures after each batch.  If `is_ending`
+        returns True, the run commits the rows so far and ends."""
         self._sink = sink
         self._options = options
         self._read = replace(options.read, columns=READ_COLUMNS, include_headers=True)
@@ -118,10 +120,11 @@ class TopicExport:
         self._settle_columns()
 
     def run(self) -> ExportFigures:
-        """Export until the end of the topic, or until the end is requested.
+        """Export up to the present end of the topic, or without end if `follows` is true.  Ends
+        early if `is_ending` returns True.  Returns the final figures.
 
         Raises RefusedError for lost records, another topic of the same name, or another export of
-        the table; ConnectionLostError if no broker answers.
+        the table.  Raises ConnectionLostError if no broker answers.
         """
         asking = ClusterQueries(self._read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)
         try:
@@ -158,7 +161,8 @@ class TopicExport:
         )
 
     def _settle_columns(self) -> None:
-        """Choose the columns: those of the table, of the options, or to be inferred."""
+        """Choose the columns: those of the existing table, or those that the options define.  If
+        the options define none for JSON values, start a sample from which they are inferred."""
         schema, options = self._sink.schema, self._options
         values: JsonValues | None = None
         if schema is None:
@@ -201,7 +205,8 @@ class TopicExport:
         return pending_ranges(self._progress.present(), bounds)
 
     def _export(self, ranges: Sequence[OffsetRange]) -> RefusedError | None:
-        """Write the records of ranges.  Returns the error if the log has lost records meanwhile."""
+        """Write the records of ranges.  Returns the error if the log has lost some of these
+        records, or else None."""
         assert self._progress is not None
         self._progress.begin(ranges)
         try:
@@ -246,7 +251,7 @@ class TopicExport:
             self._commit()
 
     def _use_sample(self) -> None:
-        """Infer the columns from the sampled records, and write these."""
+        """Infer the columns from the sampled records, and write these records."""
         sample = self._sample
         if not sample:
             return

@@ -1,13 +1,15 @@
-"""An Iceberg table of pyiceberg's catalogs, with its position in its snapshots.
+"""An Iceberg table in a catalog of pyiceberg.  The snapshots contain the position of the export.
 
 A commit adds one finished Parquet file, the position in the snapshot's summary, and the same
-position as a table property.  The position is that of the nearest ancestor of the current snapshot
-that has one: snapshots of maintenance have none, and a rollback moves it back with the rows.  If
-all such snapshots have expired, the property has it.
+position as a table property.  The nearest ancestor of the current snapshot that has a position
+determines the position of the table.  Snapshots of maintenance may have none, and a rollback moves
+the position back with the rows.  If all snapshots with a position have expired, the property is
+used.
 
-pyiceberg (0.12) repeats a conflicting append on the new state of the table without any check, so
-that an older export that wakes up would double rows.  Therefore its retries are off here, in memory
-only; a commit is a compare-and-swap on the snapshot whose position was read.
+pyiceberg (0.12) repeats a conflicting append on the new state of the table without any check.  An
+older export that continues after a suspension would then write rows a second time.  pyiceberg's
+retries are therefore off here, in memory only.  A commit is a compare-and-swap on the snapshot
+whose position was read.
 """
 
 import logging
@@ -33,7 +35,8 @@ from ottla.pipeline.export.table_sink import fenced
 PREFIX = "iceberg:"
 NAMESPACE_DEFAULT = "default"
 _NOT_WRITTEN = "statistics missing"
-# An export writes no statistics of keys and values; pyiceberg would warn of each in each file.
+# An export writes no statistics of keys and values.  pyiceberg would log a warning for each of
+# these columns in each file.
 logging.getLogger("pyiceberg.io.pyarrow").addFilter(
     lambda record: _NOT_WRITTEN not in str(record.msg)
 )
@@ -73,7 +76,8 @@ class IcebergTable:
         self.schema = columns
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Open a data file in the table's location, which no snapshot has yet."""
+        """Create and return a data file in the table's location.  No snapshot contains the file
+        before the commit."""
         self._location = f"{self.data_location}/{uuid.uuid4()}.parquet"
         self._output = self._ready().io.new_output(self._location).create()
         self._file = ParquetFile(self._output, schema, compression=compression)
@@ -94,8 +98,8 @@ class IcebergTable:
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
         """Add finished files, possibly none, and the position in one commit of the catalog.
 
-        Raises RefusedError if another export has committed; ConnectionLostError if the outcome is
-        unknown: the next export finds it in the table.
+        Raises RefusedError if another export has committed.  Raises ConnectionLostError if the
+        outcome is unknown.  The next export then reads the outcome from the table.
         """
         text = position.to_text()
         for _ in range(COMMITS_MAX):
@@ -130,7 +134,7 @@ class IcebergTable:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished file, which no snapshot has."""
+        """Close the unfinished file, which no snapshot contains."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -141,7 +145,7 @@ class IcebergTable:
         self._table = self._catalog.load_table(self._identifier)
 
     def present_table(self) -> Table:
-        """Return the table in its state at the last load.  Raises ConfigError if it does not
+        """Return the table in its state at the last load.  Raises ConfigError if the table does not
         exist."""
         if self._table is None:
             raise ConfigError(self.name, "does not exist")
@@ -156,10 +160,12 @@ class IcebergTable:
 def open_iceberg_table(
     target: str, options: dict[str, str], *, option: str = "--to"
 ) -> Iterator[IcebergTable]:
-    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export.
+    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and close it at the end
+    of the block.
 
     `options` complement the configuration of pyiceberg; `option` names the target in errors.
-    Raises ConfigError for an unknown catalog, and for a table of something else.
+    Raises ConfigError for a catalog that cannot be opened, and for a table with data that no export
+    has written.
     """
     name, *identifier = target.removeprefix(PREFIX).split(".")
     if not name or not identifier or not all(identifier):
@@ -178,7 +184,8 @@ def open_iceberg_table(
 
 
 def position_of(table: Table, name: str) -> TablePosition | None:
-    """Return the position of the export in a table, or None if there is none."""
+    """Return the position of the export in a table, or None if neither the snapshots nor the
+    properties of the table contain one."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary
@@ -194,11 +201,11 @@ def position_of(table: Table, name: str) -> TablePosition | None:
 
 
 class OneTryTable(Table):
-    """A handle of a table whose commits fail at a conflict.
+    """Handle of a table.  A commit raises CommitFailedException at a conflict, without a retry.
 
-    pyiceberg deletes the metadata files of a commit that is reported as failed.  A catalog may
-    report that of a commit that has arrived, if the transport repeated the request after a lost
-    response, so that is checked first.
+    pyiceberg deletes the metadata files of a commit that the catalog reports as failed.  A catalog
+    may report a successful commit as failed, if the transport repeated the request after a lost
+    response.  The handle therefore checks first whether the commit has taken effect.
     """
 
     def _do_commit(self, updates: Any, requirements: Any) -> None:

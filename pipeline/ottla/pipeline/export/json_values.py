@@ -48,7 +48,8 @@ class JsonValues:
         self._unknown = "infer" if reports_unknown_fields else "ignore"
 
     def parse(self, values: pa.BinaryArray) -> ParsedValues:
-        """Return the columns of values; a null value is null in both."""
+        """Return values as structs, and the bytes of those that do not fit.  A null value is null
+        in both columns."""
         if not len(values):
             return ParsedValues(pa.nulls(0, self.type), pa.nulls(0, pa.binary()))
         pieces = list(self._pieces(values, is_checked=False))
@@ -74,8 +75,8 @@ class JsonValues:
         elif len(values) == 1:
             yield pa.nulls(1, self.type), np.zeros(1, dtype=np.bool_)
         elif not is_checked:
-            # Most values that do not fit are found one by one, in microseconds each; a call of
-            # Arrow's reader takes half a millisecond.
+            # Most values that do not fit are found by checking each text, in microseconds per
+            # value.  A call of Arrow's reader takes half a millisecond.
             may_fit = np.array(
                 [_is_fit_text(one, self.type) for one in values.to_pylist()], dtype=np.bool_
             )
@@ -89,7 +90,8 @@ class JsonValues:
             yield from self._pieces(values.slice(middle), is_checked=True)
 
     def _parsed(self, values: pa.BinaryArray) -> tuple[pa.Array, Flags] | None:
-        """Return the structs of all values, or None if any is invalid."""
+        """Return the structs of all values, and whether each value fits the type.  Returns None if
+        Arrow's reader refuses any of the values."""
         column = read_values(values, self.type, self._unknown)
         if column is None:
             return None
@@ -104,9 +106,11 @@ class JsonValues:
 def read_values(
     values: pa.BinaryArray, type_: pa.StructType | None, unknown: str
 ) -> pa.Array | None:
-    """Return values read by Arrow, or None if they are not one valid object or null each.
+    """Return a column of structs that Arrow has read from JSON values.  Returns None if any of the
+    values is not exactly one valid object or null.
 
-    `unknown` is Arrow's behaviour for fields that `type_` lacks: ignore or infer.
+    Without a `type_`, Arrow infers the type.  `unknown` is Arrow's behaviour for fields that
+    `type_` lacks: ignore or infer.
     """
     lines = pc.binary_join_element_wise(
         HEAD, values, TAIL, NOTHING, null_handling="replace", null_replacement="null"
@@ -133,9 +137,10 @@ def read_values(
 
 
 def inferred_type(samples: Sequence[pa.BinaryArray]) -> pa.StructType | None:
-    """Return a type that most of the sampled values fit, or None if none of them is an object.
+    """Return a type that most of the sampled values fit, or None if the samples contain no object
+    with a field.
 
-    Texts that look like times stay texts: the next one may not.
+    Texts that look like times stay texts, because the next text may not look like a time.
     """
     found: pa.DataType = pa.null()
     for values in samples:
@@ -160,7 +165,8 @@ def _types_of(values: pa.BinaryArray) -> Iterator[pa.DataType]:
 
 
 def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return a type for values of both types; of contradicting types the first."""
+    """Return a type for values of both types.  If the types contradict each other, the first is
+    returned."""
     if pa.types.is_null(one) or one == other:
         return other
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -192,8 +198,8 @@ def _list_of(type_: pa.DataType) -> pa.DataType:
 
 
 def _fitted(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """Return a column with the fields of `type_` only, and which rows have others that are not
-    null."""
+    """Return a column with only the fields of `type_`, and a mask of the rows in which another
+    field is not null.  The mask is None if the column has no other fields."""
     if column.type == type_:
         return column, None
     has_more: Flags | None = None
@@ -238,7 +244,7 @@ def _either(
 
 
 def _too_deep(values: pa.BinaryArray) -> Flags | None:
-    """Return which values are nested too deep, or None if none is."""
+    """Return a mask of the values that are nested deeper than `DEPTH_MAX`, or None if none is."""
     sizes = pc.fill_null(pc.binary_length(values), 0)
     if (pc.max(sizes).as_py() or 0) <= DEPTH_MAX:
         return None

@@ -1,9 +1,10 @@
-"""A directory of Parquet files that are one table, with its position in the newest file's footer.
+"""A directory of Parquet files that form one table.  The footer of the newest file contains the
+position of the export.
 
 A commit is the rename of one finished file, so rows and position appear together, and every reader
-of `*.parquet` sees each record once at any moment.  A footer has the whole position: all files but
-the newest may be merged, moved or deleted.  Names of unfinished files begin with a dot; the next
-export deletes them.
+of `*.parquet` sees each record once at any moment.  Each footer contains the whole position, so all
+files except the newest may be merged, moved or deleted.  Names of unfinished files begin with a
+dot.  The next export deletes unfinished files.
 """
 
 import os
@@ -53,20 +54,25 @@ class ParquetDirectory:
         return str(self.path)
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Delete what an earlier export left unfinished."""
+        """Delete the unfinished files of earlier exports.  `schema` is not used, because the
+        directory exists already."""
         for name in os.listdir(self.path):
             if _UNFINISHED.fullmatch(name):
                 os.unlink(self.path / name)
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Open the file of the next commit under a temporary name."""
+        """Create and return the file of the next commit, under a temporary name."""
         self._draft = self.path / f".{_name_of(self._number + 1)}.tmp"
         self._output = self._draft.open("wb")
         self._file = ParquetFile(self._output, schema, compression=compression)
         return self._file
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, make it durable, and give it its name."""
+        """Finish the file, make it durable, and rename it to its final name.
+
+        Raises RefusedError if another export has committed, and ConfigError if the newest file was
+        removed.
+        """
         assert self._output is not None
         assert position.commit_number == self._number + 1
         file.close(POSITION_KEY, position.to_text())
@@ -103,7 +109,8 @@ class ParquetDirectory:
 def open_directory(path: Path) -> Iterator[ParquetDirectory]:
     """Lock a directory for one export, and create it if necessary.
 
-    Raises ConfigError if another process has the lock, or if the directory is not an export's.
+    Raises ConfigError if another process has the lock, or if the directory contains Parquet files
+    that no export has written.
     """
     with changing(path):
         complete_after_death(path)
@@ -121,7 +128,7 @@ def part_names(path: Path) -> list[str]:
 
 
 def _newest(path: Path) -> str | None:
-    """Return the name of the newest file of an export."""
+    """Return the name of the newest file of an export, or None if there is no file."""
     return next(reversed(part_names(path)), None)
 
 

@@ -1,7 +1,7 @@
 """Writes one Parquet file, row group by row group, with a text in its footer.
 
-Memory is bounded by one row group.  The file becomes valid only by `close`: a reader refuses a file
-without a footer.
+Memory is bounded by one row group.  The file becomes valid only by `close` or `finish`, because a
+reader refuses a file without a footer.
 """
 
 from contextlib import suppress
@@ -14,32 +14,34 @@ from ottla.model.limits import MIB
 from ottla.pipeline.export.parquet_layout import ParquetLayout, layout_of
 
 ROW_GROUP_BYTES = 32 * MIB
-"""Bytes of rows in memory that become one row group.  Larger needs more memory, some three times as
-much; smaller compresses worse, and readers skip row groups less efficiently."""
+"""Size in bytes at which the rows in memory become one row group.  A larger value needs more
+memory, some three times its size.  With a smaller one, rows are compressed less, and readers skip
+row groups less efficiently."""
 ROW_GROUP_ROWS = 250_000
 UNCOUNTED_SHARE = 0.5
-"""Assumed compressed size of the rows in memory, to estimate the size of the file before they are
-written."""
+"""Assumed ratio of compressed size to size in memory, for rows that are not written yet.  Used to
+estimate the size of the file."""
 
 
 class ParquetFile:
-    """An open file; `close` or `discard` ends it."""
+    """An open Parquet file, ended by `close`, `finish` or `discard`."""
 
     def __init__(self, output: Any, schema: pa.Schema, *, compression: str) -> None:
-        """`output` is a file object that is open for writing, which the caller closes."""
+        """Create a file without rows.  `output` is a file object that is open for writing; the
+        caller closes it."""
         self._output = output
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
         self._row_bytes = 0
         self._row_count = 0
         self.row_count = 0
-        """Rows that were added."""
+        """Number of rows that were added."""
         self._compression = compression
         self._writer: Any = None
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size of the file."""
+        """Estimated size of the file in bytes."""
         return int(self._output.tell()) + round(self._row_bytes * UNCOUNTED_SHARE)
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -52,24 +54,25 @@ class ParquetFile:
             self._write_group()
 
     def close(self, key: str, text: str) -> None:
-        """Write the footer, with a text under a key."""
+        """Write the remaining rows and the footer.  The footer's metadata contains `text` under
+        `key`."""
         writer = self._written()
         writer.add_key_value_metadata({key: text})
         writer.close()
 
     def finish(self) -> None:
-        """Write the footer, without a text."""
+        """Write the remaining rows and the footer, without metadata."""
         self._written().close()
 
     def discard(self) -> None:
-        """End without a usable file: the caller gives up its output."""
+        """Drop the remaining rows and end the writer.  The caller must not use the output."""
         self._rows = []
         if self._writer is not None:
             with suppress(Exception):  # whatever ended the export is what the user must see
                 self._writer.close()
 
     def _written(self) -> Any:
-        """Write all rows.  Returns the writer."""
+        """Write the remaining rows as a row group, and return pyarrow's writer."""
         if self._rows or self._writer is None:
             self._write_group()
         return self._writer

@@ -1,8 +1,8 @@
 """Encodings of the columns of a Parquet file, by their meaning and a sample of their values.  Pure.
 
-A dictionary pays where values repeat.  Where they do not, Parquet's writer gives it up only after
-it has hashed a megabyte of values in each row group: for JSON with many distinct values a third of
-the time of writing.
+A dictionary saves space if values repeat.  If they do not, Parquet's writer abandons the dictionary
+only after it has hashed a megabyte of values in each row group.  For JSON with many distinct
+values, this takes a third of the time of writing.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class ParquetLayout(NamedTuple):
 
 
 def layout_of(rows: pa.Table) -> ParquetLayout:
-    """Return the layout of a file whose first rows are these, if there are any."""
+    """Return the layout of a file, given its first rows.  `rows` may be empty."""
     schema = rows.schema
     encodings = {
         name: "DELTA_BINARY_PACKED"
@@ -55,7 +55,7 @@ def _one_array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the leaves of a column, by their paths in Parquet."""
+    """Yield the path in Parquet and the values of each leaf of a column."""
     if pa.types.is_struct(array.type):
         for index, field in enumerate(array.type):
             yield from _leaves(f"{path}.{field.name}", array.field(index))

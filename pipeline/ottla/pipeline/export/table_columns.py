@@ -37,7 +37,8 @@ def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.
 
 
 def file_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of rows as files and catalogs have it: a dictionary is its values."""
+    """Return the schema of rows in files and catalogs.  A dictionary column there has the type of
+    the dictionary's values."""
     return pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
@@ -49,7 +50,8 @@ def file_columns(schema: pa.Schema) -> pa.Schema:
 def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
     """Return whether two schemas have the same columns for a reader of Parquet.
 
-    Formats of tables have one type for texts of any length, and no integers below 32 bits.
+    Iceberg and Delta have one type for texts of any length, and no integers below 32 bits.
+    Differences that these formats cannot represent are therefore ignored.
     """
     return one.names == other.names and all(
         _reader_type(one.field(name).type) == _reader_type(other.field(name).type)

@@ -40,9 +40,10 @@ class TablePosition:
     commit_number: int = 0
     """Number of commits so far."""
     commit_id: str = ""
-    """Random text that identifies the commit, to recognise our own after a lost response."""
+    """Random text that identifies the commit.  By this text, an export recognises its own commit
+    after a lost response."""
     ranges: Mapping[int, tuple[int, int]] | None = None
-    """Offsets [start, end) by partition that the commit added."""
+    """Offsets [start, end) that the commit added, by partition."""
 
     def to_text(self) -> str:
         """Return the position as JSON."""
@@ -61,7 +62,8 @@ class TablePosition:
 
     @classmethod
     def from_text(cls, text: str, where: str) -> "TablePosition":
-        """Parse the result of `to_text`.  Raises CorruptDataError if it is malformed."""
+        """Parse the result of `to_text`.  Raises CorruptDataError if the text is malformed; `where`
+        names the file or table in the error."""
         try:
             found = json.loads(text)
             if found["version"] != VERSION:
@@ -94,8 +96,8 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
     """Return the offsets that the table lacks, by partition, without empty ranges.
 
     A partition that was added to the topic begins at 0.  Raises RefusedError if the topic is
-    another one of the same name, or if records between the table's end and the log's start are
-    lost.
+    another one of the same name, if records between the table's end and the log's start are lost,
+    or if a log was truncated or a partition deleted.
     """
     _check_topic(position, bounds)
     found = []
@@ -122,7 +124,8 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
 
 
 def gap(sentence: str) -> RefusedError:
-    """Return the error for records that the table cannot have, with the remedy."""
+    """Return the error for lost records, which the table can no longer get.  The message is the
+    given sentence and the remedy."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{sentence}; export into another place, which begins at the present start of the log",
@@ -150,7 +153,7 @@ def _check_topic(position: TablePosition, bounds: LogBounds) -> None:
 
 
 class ExportProgress:
-    """The growing position of a table, batch by batch, between two commits."""
+    """Progress of an export between two commits: the position after the rows that were read."""
 
     def __init__(self, position: TablePosition) -> None:
         self.committed = position
@@ -159,14 +162,14 @@ class ExportProgress:
         self._ranges: Sequence[OffsetRange] = ()
         self._at = 0
         self.row_count = 0
-        """Rows since the last commit."""
+        """Number of rows since the last commit."""
 
     def begin(self, ranges: Sequence[OffsetRange]) -> None:
-        """Start reading ranges, whose records arrive in their order."""
+        """Start to read ranges.  Their records must then be added in the order of the ranges."""
         self._ranges, self._at = ranges, 0
 
     def add(self, partition: int, first: int, last: int, count: int) -> None:
-        """Count rows of one partition with offsets from `first` to `last`."""
+        """Add `count` rows of one partition, with offsets from `first` to `last` inclusive."""
         while self._ranges[self._at].partition != partition:
             self._finish()
         wanted = self._ranges[self._at]
@@ -181,7 +184,7 @@ class ExportProgress:
             self._finish()
 
     def position(self, commit_id: str) -> TablePosition:
-        """Return the position to commit with the present rows."""
+        """Return the position to commit with the rows since the last commit."""
         before = self.committed.next_offsets
         return TablePosition(
             topic=self.committed.topic,
@@ -197,12 +200,13 @@ class ExportProgress:
         )
 
     def on_committed(self, position: TablePosition) -> None:
-        """Record that the rows and the position are in the table."""
+        """Record that the rows and their position were committed to the table."""
         self.committed = position
         self.row_count = 0
 
     def present(self) -> TablePosition:
-        """Return the position behind the rows so far, for the next ranges."""
+        """Return the position after all rows that were added, committed or not.  The next ranges
+        start there."""
         return self.position(self.committed.commit_id)
 
     def _finish(self) -> None:

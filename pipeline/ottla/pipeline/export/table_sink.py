@@ -1,4 +1,4 @@
-"""The interface of a place that an export writes to: it stores rows and position in one change."""
+"""Interfaces of the tables that exports write.  Each commit stores rows and position together."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -34,7 +34,8 @@ class TableSink(Protocol):
         """Create the table if it does not exist."""
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Open the file of the next commit, which readers do not see."""
+        """Create and return the file of the next commit.  Readers do not see the file before the
+        commit."""
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
         """Add an open file's rows to the table, and store the position."""
@@ -70,7 +71,11 @@ class FileTable(Protocol):
 
 
 def fenced(name: str, found: TablePosition | None, expected_number: int) -> RefusedError:
-    """Return the error of an export whose table another one has changed."""
+    """Return the error of an export whose table was changed by another export.
+
+    `found` is the position in the table, and `expected_number` the commit number that this export
+    has read or written last.
+    """
     number = 0 if found is None else found.commit_number
     return RefusedError(
         ErrorCode.FENCED_INSTANCE_ID,

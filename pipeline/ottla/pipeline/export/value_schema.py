@@ -1,4 +1,4 @@
-"""Schemas of JSON values: the types of Spark's DDL, or of a file with one, as Arrow's.  Pure.
+"""Schemas of JSON values: conversion of Spark's DDL to Arrow types.  Pure.
 
 `ottla pipeline archive --schema` takes the same text.  Types without a form in JSON (BINARY, MAP,
 INTERVAL, …) are refused.
@@ -37,8 +37,11 @@ _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|\S)")
 
 
 def value_type_of(option: str, text: str) -> pa.StructType:
-    """Return the type of a DDL such as 'id BIGINT, tags ARRAY<STRING>'.  Raises ConfigError if it
-    is malformed."""
+    """Return the Arrow type of a DDL text such as 'id BIGINT, tags ARRAY<STRING>'.
+
+    Raises ConfigError if the text is malformed or has a type without a form in JSON; `option` is
+    the name of the option in the error.
+    """
     why = ddl_problem(text)
     if why:
         raise ConfigError(

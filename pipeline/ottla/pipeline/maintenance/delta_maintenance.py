@@ -1,5 +1,7 @@
-"""Maintains a Delta table beside its writers, by deltalake: merges small files, and removes files
-that newer versions have replaced.  The position stays in the entry of the export's own commit.
+"""Maintains a Delta table while exports may write it: merges small files, and removes files that
+newer versions have replaced.  deltalake does the work.
+
+The position stays in the log entry of the export's own commit.
 """
 
 import json
@@ -26,7 +28,11 @@ SECONDS_AN_HOUR = 3_600
 def maintain_delta(
     opened: DeltaTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Maintain a table once."""
+    """Merge the small files of a table, and remove files that no recent version uses.
+
+    Returns the numbers of files and rows.  Raises ConfigError if the table does not exist, and
+    ConnectionLostError if the table changed during each attempt to commit.
+    """
     done = MaintenanceResult(byte_count_after=None if options.is_rehearsal else 0)
     before = _files(opened.present_log())
     if options.is_rehearsal:
@@ -53,7 +59,8 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
         log = opened.present_log()
         before = _files(log)
         try:
-            # The commit may follow one of an export, so it must not repeat the position before.
+            # An export may commit just before this commit, so this one must not contain the
+            # position that was read earlier.
             figures = log.optimize.compact(target_size=options.target_bytes)
         except CommitFailedError:
             opened.reload()
@@ -72,7 +79,8 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
 
 
 def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
-    """Return size and number of rows of each file of the present version."""
+    """Return the size in bytes and the number of rows of each file of the present version, by the
+    path of the file."""
     found: Any = pa.table(log.get_add_actions(flatten=True))
     paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
     rows = found.column("num_records").to_pylist()

@@ -1,7 +1,7 @@
-"""Maintains a directory of Parquet files beside its export: merges small files.
+"""Maintains a directory of Parquet files while an export may write to it: merges small files.
 
-The newest file has the position, and an export only adds newer ones, so that all others may be
-merged while it runs.
+The newest file contains the position, and an export only adds newer files.  All other files may
+therefore be merged while the export runs.
 """
 
 import os
@@ -35,9 +35,10 @@ from ottla.pipeline.maintenance.maintenance import (
 def maintain_directory(
     path: Path, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a directory once.
+    """Merge the small files of a directory once.  Returns the numbers of files, rows and bytes.
 
-    Raises ConfigError if it has no export, or if another maintenance is running.
+    Raises ConfigError if the directory has no files of an export, or if another maintenance is
+    running.
     """
     if not path.is_dir() or not part_names(path):
         raise ConfigError(str(path), "has no table of an export")
@@ -81,7 +82,7 @@ def _merge(path: Path, names: list[str], done: MaintenanceResult, *, is_rehearsa
 
 
 def _remove_drafts(path: Path, done: MaintenanceResult) -> None:
-    """Remove the drafts of a maintenance that died."""
+    """Remove the unused merged files of a maintenance whose process has died."""
     for name in os.listdir(path):
         if name.startswith(DRAFT):
             done.removed_count += 1

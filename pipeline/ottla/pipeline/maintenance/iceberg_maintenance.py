@@ -1,10 +1,11 @@
-"""Maintains an Iceberg table beside its writers: merges small files, expires snapshots, removes
-files that no snapshot has.
+"""Maintains an Iceberg table while exports may write it: merges small files, expires snapshots, and
+removes files that no snapshot uses.
 
-A merge is one commit of the operation `replace`, a compare-and-swap as an export's.  If a writer
-has committed meanwhile, the commit is repeated on the writer's snapshot, which still has the merged
-files.  Its summary repeats the position of the export, so that the position outlives the snapshots
-before, and a rollback to it finds its own.
+A merge is one commit of the operation `replace`, and a compare-and-swap like the commit of an
+export.  If a writer has committed meanwhile, the commit is repeated on the writer's snapshot, which
+still contains the small files.  The summary of the commit repeats the position of the export.  The
+position is therefore still known when the earlier snapshots have expired, and after a rollback to
+this snapshot.
 """
 
 import time
@@ -43,12 +44,12 @@ from ottla.pipeline.maintenance.maintenance import (
 
 MILLISECONDS = 1_000
 REMOVED = {"data": (".parquet",), "metadata": (".avro", ".metadata.json")}
-"""Directories of a table's location whose unused files are removed, and the ends of their names.
-Others may be of a catalog or an engine."""
+"""Directories of a table's location from which unused files are removed, with the suffixes of these
+files.  Other files may belong to a catalog or an engine."""
 
 
 class _Swap(NamedTuple):
-    """Data files of the current snapshot, and those to replace them."""
+    """Data files of the current snapshot, and the locations of the files that replace them."""
 
     old: tuple[DataFile, ...]
     new: tuple[str, ...]
@@ -68,10 +69,11 @@ class _ReplaceFiles(_OverwriteFiles):
 def maintain_iceberg(
     opened: IcebergTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Maintain a table once.
+    """Merge the small files of a table, expire old snapshots, and remove unused files, once.
 
-    Raises ConfigError for a table that is partitioned or has row deletes of another engine;
-    RefusedError if another maintenance has merged the same files.
+    Returns the numbers of files, rows and snapshots.  Raises ConfigError for a table that is
+    partitioned or has row deletes of another engine.  Raises RefusedError if another maintenance
+    has merged the same files, and ConnectionLostError if the outcome of a commit is unknown.
     """
     done = MaintenanceResult()
     work = _IcebergWork(opened, options, done)
@@ -108,7 +110,7 @@ class _IcebergWork:
         return self._opened.present_table()
 
     def groups(self) -> list[list[DataFile]]:
-        """Return the data files to merge, by the file that they become."""
+        """Return the groups of small data files.  The files of each group are merged together."""
         table = self._table
         if not table.spec().is_unpartitioned():
             raise ConfigError(
@@ -137,7 +139,8 @@ class _IcebergWork:
         ]
 
     def merge(self, group: Sequence[DataFile]) -> _Swap | None:
-        """Write the files of a group as few files.  Returns None if their schemas differ."""
+        """Write one new file for each schema that several files of a group share.  Returns the old
+        and the new files, or None if all schemas differ."""
         table = self._table
         by_path = {one.file_path: one for one in group}
         opened = {path: table.io.new_input(path).open() for path in by_path}
@@ -158,7 +161,8 @@ class _IcebergWork:
         return _Swap(tuple(old), tuple(new)) if new else None
 
     def commit(self, swap: _Swap) -> None:
-        """Replace files in one commit, beside whatever writers commit meanwhile."""
+        """Replace files in one commit.  If a writer has committed meanwhile, repeat the commit on
+        the writer's snapshot."""
         for _ in range(COMMITS_MAX):
             table = self._table
             made = [parquet_file_to_data_file(table.io, table.metadata, one) for one in swap.new]
@@ -204,14 +208,14 @@ class _IcebergWork:
         )
 
     def count(self, old: Sequence[DataFile], *, made_count: int) -> None:
-        """Count files that are replaced."""
+        """Add replaced files, and the number of files written for them, to the result."""
         self._done.merged_count += len(old)
         self._done.made_count += made_count
         self._done.row_count += sum(one.record_count for one in old)
         self._done.byte_count_before += sum(one.file_size_in_bytes for one in old)
 
     def expire(self) -> set[int]:
-        """Expire old snapshots.  Returns their ids."""
+        """Expire old snapshots, and return their ids.  A rehearsal only returns the ids."""
         for _ in range(COMMITS_MAX):
             table = self._table
             expired = expirable(table, self._expire_before_ms)
@@ -233,7 +237,7 @@ class _IcebergWork:
         return expired
 
     def remove_unused(self, expired: set[int]) -> None:
-        """Remove old files that only expired snapshots, or none, have."""
+        """Remove old files that no snapshot uses, apart from the expired ones."""
         table = self._table
         io = table.io
         if not isinstance(io, PyArrowFileIO):
@@ -258,8 +262,8 @@ class _IcebergWork:
 
 
 def expirable(table: Table, before_ms: int) -> set[int]:
-    """Return the ids of snapshots from before a time that no branch or tag needs, and of which
-    none has the position of the present table."""
+    """Return the ids of the snapshots that may be expired: those older than `before_ms`, except
+    the snapshots of branches and tags, and those that the position of the table depends on."""
     kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
     for snapshot in _ancestors(table):
         kept.add(snapshot.snapshot_id)
@@ -276,7 +280,8 @@ def expirable(table: Table, before_ms: int) -> set[int]:
 
 
 def used_files(table: Table, expired: set[int]) -> Iterator[str]:
-    """Yield the locations of all files of a table's metadata and of its snapshots."""
+    """Yield the locations of all files that a table uses: its metadata, and the manifests and data
+    files of all snapshots except the expired ones."""
     metadata = table.metadata
     yield table.metadata_location
     yield from (one.metadata_file for one in metadata.metadata_log)

@@ -1,8 +1,8 @@
 """Options and result of the maintenance of a table, and the merge of some files into one.
 
-Invariants of every form of table: SameRows (each row is in the table once before and after),
-PositionIsKept (an export continues where it was), WriterGoesOn (a running export neither fails nor
-waits).
+Invariants of every format of table: SameRows (each row is in the table once, before and after the
+maintenance), PositionIsKept (an export continues at the same position), WriterGoesOn (a running
+export neither fails nor waits).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,18 +14,18 @@ from ottla.pipeline.archive.compaction import codec_of, files_by_schema, row_gro
 from ottla.pipeline.export.parquet_file import ParquetFile
 
 TARGET_BYTES = 128 * MIB
-"""Size of merged files in bytes, that of an export's own files."""
+"""Size of merged files in bytes, the same as that of the files that an export writes."""
 KEEP_S_MIN = 3_600.0
-"""Shortest age of files that are removed.  A file of a running export is in no snapshot yet, and
-younger than that."""
+"""Minimum age, in seconds, of files that are removed.  A running export's unfinished file, which no
+snapshot contains yet, is younger, and is therefore not removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOptions:
-    """Limits of one maintenance."""
+    """Options of one maintenance of a table: sizes, ages, and whether it is only a rehearsal."""
 
     target_bytes: int = TARGET_BYTES
-    """Size of merged files; below half of it a file is small."""
+    """Target size of merged files, in bytes.  Only files smaller than half of this are merged."""
     keep_s: float
     """Age in seconds at which snapshots, and files that no snapshot has, are removed."""
     is_rehearsal: bool = False
@@ -34,7 +34,7 @@ class MaintenanceOptions:
 
 @dataclass(slots=True)
 class MaintenanceResult:
-    """Numbers and sizes of what a maintenance has changed."""
+    """Numbers and sizes of the files and snapshots that a maintenance has changed."""
 
     merged_count: int = 0
     """Number of small files that were merged."""
@@ -43,7 +43,7 @@ class MaintenanceResult:
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int | None = 0
-    """Size of the files written; None if nothing was changed."""
+    """Total size in bytes of the files written.  None after a rehearsal."""
     expired_count: int = 0
     """Number of snapshots that were expired."""
     removed_count: int = 0
@@ -51,12 +51,12 @@ class MaintenanceResult:
     removed_byte_count: int = 0
 
     def add_size(self, byte_count: int) -> None:
-        """Add the size of a file that was written."""
+        """Add the size of a written file, in bytes, to `byte_count_after`."""
         self.byte_count_after = (self.byte_count_after or 0) + byte_count
 
 
 Show = Callable[[int, int], None]
-"""Function that shows the progress: bytes that are merged, of all that will be."""
+"""Function that shows the progress: the bytes merged so far, and the total bytes to merge."""
 
 
 def show_nothing(done_bytes: int, total_bytes: int) -> None:
@@ -64,14 +64,15 @@ def show_nothing(done_bytes: int, total_bytes: int) -> None:
 
 
 def mergeable(sources: Sequence[Any]) -> list[list[Any]]:
-    """Return the groups of Parquet files that have one schema, of at least two files each."""
+    """Return the open Parquet files in groups with equal schemas.  Files whose schema no other file
+    has are left out."""
     return [some for some in files_by_schema(sources) if len(some) > 1]
 
 
 def write_merged(sources: Sequence[Any], output: Any) -> int:
     """Write the rows of Parquet files with one schema, in order, into an output.  Returns the
     number of rows."""
-    # The metadata of a source has the position of its own commit.
+    # The metadata of a source contains the position of the commit that wrote the source.
     file = ParquetFile(
         output, sources[0].schema_arrow.remove_metadata(), compression=codec_of(sources)
     )

@@ -33,7 +33,7 @@ class TopicReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Determine the query's ranges, and divide them into tasks.  Called once."""
+        """Return the tasks of the query, one input partition each.  Spark calls this once."""
         # Executors that only read records need not import the driver's modules.
         from ottla.pipeline.read.cluster_queries import ClusterQueries
         from ottla.pipeline.read.places import batch_ranges
@@ -47,7 +47,7 @@ class TopicReader(DataSourceReader):
         return [*cut(ranges, self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Read the records of one task."""
+        """Yield the records of one task."""
         return read_task(partition, self._options.read)
 
 
@@ -62,7 +62,7 @@ def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition
 
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """Read one task's records.  If a batch has no records, Spark starts a task without ranges."""
+    """Yield one task's records.  If a batch has no records, Spark starts a task without ranges."""
     if isinstance(partition, TaskPartition):
         from ottla.pipeline.read.range_reader import read_ranges
 

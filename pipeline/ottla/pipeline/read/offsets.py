@@ -107,10 +107,12 @@ class StreamBatch(NamedTuple):
 
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
-    """Return the ranges of all partitions from one position to the next, in order of partition.
+    """Return the ranges of all partitions from `start` to `end`, in order of partition, and one
+    sentence for each loss: a topic that was created again, a partition that is gone or truncated.
 
-    If `end` contains the start of the query, it is used instead of `start`.  A new partition starts
-    at offset 0; if its log starts later, its reader reports the loss.
+    The end of a query's first batch also contains the start of the query (`end.begin`).  That start
+    is then used instead of `start`.  A new partition starts at offset 0.  If the log of the new
+    partition starts later, the task that reads the partition reports the loss.
     """
     if start == end:
         return StreamBatch((), ())

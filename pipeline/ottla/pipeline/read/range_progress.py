@@ -65,11 +65,11 @@ class RangeProgress:
 
     def on_log_bounds(self, earliest: int, latest: int) -> str | None:
         """Move to the next record that exists in a log from `earliest` to `latest`.  Returns a
-        sentence if records of the range were lost.
+        sentence about the lost records of the range, or None if no record was lost.
 
-        If the log starts after the position, retention has deleted records.  If it ends before the
-        position, it was truncated, or belongs to another topic of the same name; it then has no
-        record of the range.
+        If the log starts after the position, retention has deleted records.  If the log ends before
+        the position, it was truncated, or belongs to another topic of the same name.  Such a log
+        has no record of the range.
         """
         self.is_out_of_range = False
         start, end = max(self.position, self.range.start), self.range.end

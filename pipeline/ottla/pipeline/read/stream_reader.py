@@ -118,14 +118,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest_seen is None else self._latest_seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Divide the batch between two positions into tasks."""
+        """Return the tasks of the batch between two positions, one input partition each."""
         with one_sentence(READ):
             batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
         return [*cut(list(batch.ranges), self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Read the records of one task."""
+        """Yield the records of one task."""
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:

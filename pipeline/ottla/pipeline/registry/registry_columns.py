@@ -39,12 +39,14 @@ def from_registry(
     config: RegistryConfig | None = None,
     is_corrupt_null: bool = False,
 ) -> Column:
-    """Return the column of the values of records with a schema registry, of any format.
+    """Return a column of values, decoded from a column of record bytes by the schema of each
+    record.  The schemas may have any format.
 
     `registry` is an address, or the directory of a `file_registry`.  `returns` is the type of the
-    values, as Spark's DDL (`"id long, name string"`) or as a type.  Fields are found by name; those
-    that a record lacks are null, and those that the type lacks are left out.  A record that cannot
-    be read fails the query with its schema's id, unless `is_corrupt_null`, which makes it null.
+    values, as Spark's DDL (`"id long, name string"`) or as a type.  Fields are found by name;
+    those that a record lacks are null, and those that the type lacks are left out.  A record that
+    cannot be read fails the query, and the error has the id of its schema.  If `is_corrupt_null` is
+    true, such a record becomes null instead.
     """
     data_type = DataType.fromDDL(returns) if isinstance(returns, str) else returns
     arrow_type = to_arrow_type(data_type, timezone="UTC")
@@ -74,7 +76,7 @@ def to_registry(
     config: RegistryConfig | None = None,
     serializer_config: SerializerConfig | None = None,
 ) -> Column:
-    """Return the column of values as records for a topic, with an Avro or a JSON schema.
+    """Return a column of record bytes for a topic, encoded with an Avro or a JSON schema.
 
     `schema` is an Avro schema as text, or a Schema.  `value` is a column of structs with its
     fields, such as `struct("id", "name")`.  The schema is registered by the executors, unless

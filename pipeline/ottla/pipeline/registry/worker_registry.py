@@ -33,7 +33,8 @@ _OPEN = ExitStack()
 
 @lru_cache(REGISTRIES_MAX)
 def worker_registry(address: str, config: RegistryConfig | None = None) -> SchemaRegistry:
-    """Return the registry at an address, or in a directory."""
+    """Return the registry at an HTTP address, or in a directory.  It stays open until the process
+    ends."""
     if address.startswith(("http://", "https://")):
         return _OPEN.enter_context(open_blocking_registry(address, config))
     return file_registry(address)
@@ -53,7 +54,7 @@ class PlainReader:
     def read(self, data: bytes) -> Any:
         """Return the value of a record, with a dict for each message of Protobuf.
 
-        Raises SchemaError if it cannot be read.
+        Raises SchemaError if the record cannot be read.
         """
         key = decode_prefix(data, has_indexes=False).key
         if isinstance(key, int):
@@ -68,14 +69,15 @@ class PlainReader:
 
 @lru_cache(REGISTRIES_MAX)
 def plain_reader(address: str, config: RegistryConfig | None = None) -> PlainReader:
-    """Return the reader of a registry."""
+    """Return the reader of records whose schemas are in the registry at an address, or in a
+    directory.  Repeated calls return the same reader."""
     return PlainReader(worker_registry(address, config))
 
 
 def plain_message(message: Message) -> dict[str, Any]:
     """Return a message as a dict of all its fields, by their names in the `.proto` file.
 
-    A field that is not set is None if it knows presence, and its default otherwise.
+    A field that is not set is None if Protobuf tracks its presence, and its default otherwise.
     """
     return {field.name: _plain_field(message, field) for field in message.DESCRIPTOR.fields}
 

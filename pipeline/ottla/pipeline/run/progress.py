@@ -55,7 +55,8 @@ def is_batch(event: Mapping[str, Any]) -> bool:
 
 
 def lag_of(sources: Any) -> int | None:
-    """Return the number of records between the read position and the ends of the logs."""
+    """Return the number of records between the read position and the ends of the logs, over all
+    sources of a query.  Returns None if a source does not report its offsets."""
     total = 0
     for source in sources:
         lag = _behind(source.get("endOffset"), source.get("latestOffset"))
@@ -66,7 +67,8 @@ def lag_of(sources: Any) -> int | None:
 
 
 def _behind(end: Any, latest: Any) -> int | None:
-    """Return the number of records between two offsets of the form {"topic": {"0": 17}}."""
+    """Return the number of records between two offsets of the form {"topic": {"0": 17}}, or None if
+    one of them has another form."""
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     total = 0

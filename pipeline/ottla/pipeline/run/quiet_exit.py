@@ -45,15 +45,17 @@ _LIBRARIES = re.compile(r"[/\\](?:pyspark|py4j)[/\\]")
 
 
 class QuietFilter(logging.Filter):
-    """Drops py4j's reports of calls that an interrupt or the end of the program has cut off.
+    """Log filter that drops py4j's reports of calls that an interrupt or the end of the program has
+    cut off.
 
-    An interrupt is raised, too, and at the end nothing can be done about them.
+    The reports are not needed: an interrupt is also raised as an exception, and at the end of the
+    program nothing can be done about a failed call.
     """
 
     is_ending = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False for such a report."""
+        """Return False if the record is a report to drop, or else True."""
         if record.module not in PY4J_MODULES:
             return True
         return not (self.is_ending or (record.exc_info and _is_interrupt(record.exc_info[1])))
@@ -87,15 +89,17 @@ def end_sessions() -> None:
                 continue  # it was stopped
             active = session.streams.active
             if active:
-                # A batch that is cut off is run again by the next start, and no error.
+                # A batch that is cut off is no error: the query runs it again when it is started
+                # again.
                 context.setLogLevel("OFF")
                 stop_between_batches(active)
             context._jsc.sc().listenerBus().waitUntilEmpty(EVENTS_TIMEOUT_MS)
 
 
 def stop_between_batches(queries: list["StreamingQuery"]) -> None:
-    """Stop queries after their present batch.  A longer batch ends with the process: a batch that
-    is stopped within the program's own function ends in a flood of stack traces."""
+    """Stop queries after their present batch.  A batch that takes longer than `BATCH_TIMEOUT_S` is
+    not stopped, but ends with the process: stopping a batch within the program's own function logs
+    many stack traces."""
     deadline = time.monotonic() + BATCH_TIMEOUT_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"]:
@@ -114,7 +118,8 @@ def _handle_interrupts(session: "SparkSession") -> None:
 
     def cancel() -> None:
         with suppress(Exception):
-            # The jobs of a query end with the query, at exit; without it they would fail it.
+            # The jobs of a streaming query end with the query, at exit.  If they were cancelled
+            # here, the query would fail.
             if not session.streams.active:
                 session.sparkContext.cancelAllJobs()
 

@@ -199,8 +199,8 @@ def _quieten() -> None:
 
 
 def _end(session: "SparkSession | None", gateway: Any) -> None:
-    """Stop Spark if it can still be called, and wait until its JVM has ended.  Works in any state
-    of both."""
+    """Stop Spark if its JVM can still be called, and wait until the JVM has ended.  Errors of Spark
+    are ignored."""
     if session is not None:
         with suppress(*spark_exceptions(), OSError):
             session.stop()

@@ -138,7 +138,8 @@ def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch)
 
 @contextmanager
 def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run a function in a thread during the block.  Its event is set at the end of the block."""
+    """Run `body` in a thread during the block.  At the end of the block, the event that is passed
+    to `body` is set, and the thread is awaited."""
     done = threading.Event()
     thread = threading.Thread(target=body, args=(done,), name=name, daemon=True)
     thread.start()

@@ -1,14 +1,14 @@
 """Archives a topic into an Iceberg or Delta table by a Spark stream, each record once.
 
 Spark writes the Parquet files of a batch below the table's location, where no reader sees them.
-The driver then adds them and the position behind the batch to the table, in the same commit as
-`ottla export` does (`table_sink.FileTable`).  The table's position is the only one that counts:
-each run begins there, with a checkpoint of its own that is thrown away.  So a table can be rolled
-back, and continued by `ottla export`, or the other way round.
+The driver then adds these files and the position after the batch to the table in one commit, like
+the commit of `ottla export` (`table_sink.FileTable`).  Only the table's position counts: each run
+begins there, with a temporary checkpoint of its own.  A table can therefore be rolled back, and
+`ottla export` and this archive can continue each other's tables.
 
-The alternative, the sinks that Delta and Iceberg have for Spark, was rejected: Iceberg's runtime
-does not exist for any Spark that the data source supports, Delta's for one of two, and both know
-batches by a checkpoint whose loss doubles or loses rows.
+The alternative, the sinks that Delta and Iceberg have for Spark, was rejected.  Iceberg's runtime
+does not exist for any Spark that the data source supports, and Delta's exists for one of two.  Both
+identify batches by a checkpoint, and rows are repeated or lost if the checkpoint is lost.
 """
 
 import os
@@ -38,11 +38,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COMPRESSION = "zstd"
-"""Codec of the files, that of `ottla export`."""
+"""Compression of the files, the same as the default of `ottla export`."""
 NO_SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
-"""Setting of Hadoop: an empty file _SUCCESS beside the data files, which no table has."""
+"""Hadoop's setting for an empty file _SUCCESS in the directory of the data files.  It is switched
+off, because the file is not part of the table."""
 SPARK_SCHEMES = {"s3://": "s3a://", "s3n://": "s3a://"}
-"""Spark's names of file systems, where catalogs have others."""
+"""Spark's URL scheme for each scheme that catalogs use and Spark does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,8 @@ class TableArchiveOptions:
 def source_at(table: FileTable, options: TableArchiveOptions) -> dict[str, str]:
     """Return the options of the source, which begins at the table's position.
 
-    Raises RefusedError for lost records, or another topic than the table's; ConnectionLostError if
-    no broker answers.
+    Raises RefusedError if records are lost, or if the table was written from another topic.  Raises
+    ConnectionLostError if no broker answers.
     """
     source = {**options.source, "includeHeaders": "true"}
     bounds = _bounds(source, options.topic)
@@ -121,7 +122,8 @@ def table_rows(records: "DataFrame", options: TableArchiveOptions) -> "DataFrame
 
 
 def prepare(table: FileTable, rows: "DataFrame") -> None:
-    """Create the table if it does not exist.  Raises ConfigError if it has other columns."""
+    """Create the table if it does not exist.  Raises ConfigError if the existing table has other
+    columns than `rows`."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = nullable(to_arrow_schema(rows.schema, timezone="UTC"))
@@ -135,12 +137,14 @@ def prepare(table: FileTable, rows: "DataFrame") -> None:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose columns may all be null, as those of Spark's files."""
+    """Return the schema with all columns nullable, like the columns of the files that Spark
+    writes."""
     return pa.schema([one.with_nullable(True) for one in schema])
 
 
 def columns_text(schema: pa.Schema, other: pa.Schema) -> str:
-    """Return the columns of a schema that differ from another one, as one text."""
+    """Return a text for an error: the columns of `schema` that `other` lacks or has with another
+    type, or the order of all columns if only the order differs."""
     found = [
         f"the column {one.name} as {one.type}"
         for one in schema
@@ -151,7 +155,7 @@ def columns_text(schema: pa.Schema, other: pa.Schema) -> str:
 
 
 class TableBatches:
-    """Function object that Spark calls for each batch."""
+    """Function object that Spark calls for each batch, to write the batch into one table."""
 
     def __init__(self, table: FileTable, options: TableArchiveOptions, checkpoint: Path) -> None:
         self._table = table
@@ -184,7 +188,7 @@ class TableBatches:
 
 
 def spark_location(location: str) -> str:
-    """Return a table's location as Spark names it."""
+    """Return a table's location with Spark's URL scheme, such as s3a:// in place of s3://."""
     for scheme, name in SPARK_SCHEMES.items():
         if location.startswith(scheme):
             return name + location.removeprefix(scheme)
