@@ -41,7 +41,7 @@ class Exporter(Sink, Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until all queued pushes were sent or dropped by `run`."""
+        """Wait until `run` has sent or dropped all queued pushes, or until sending fails."""
         ...
 
     def counts(self) -> Mapping[str, int]:

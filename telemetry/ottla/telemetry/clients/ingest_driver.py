@@ -216,7 +216,7 @@ class Ingest:
         done(error)
 
     async def flush(self) -> None:
-        """Wait until `run` has delivered all pushes that are waiting now."""
+        """Wait until `run` has delivered all pushes that were queued before this call."""
         end = self._numbers
         while self._handed_on < end:
             self._is_due.set()

@@ -138,7 +138,7 @@ class PushVerdict(NamedTuple):
 
 @dataclass(slots=True)
 class InstanceCounts:
-    """Number of requests of all clients since the start, by outcome."""
+    """Number of requests of all clients since the broker started, by outcome."""
 
     throttled: int = 0
     unknown_subscriptions: int = 0

@@ -87,7 +87,8 @@ class BatchingExporter:
             await trio.sleep(wait_ms / 1_000)
 
     async def flush(self) -> None:
-        """Wait until all pushes that are waiting now were sent, or until the receiver fails."""
+        """Wait until each push that is queued or being sent has been sent, refused or dropped.
+        Returns early if the receiver fails."""
         end = self._settled + len(self._queue) + self._delivering_count
         while self._settled < end and not self._is_failing:
             self._has_outcome = trio.Event()

@@ -1,6 +1,7 @@
 """Certificates for TLS between a node and its collectors, reloaded when their files change.
 
-The files are read at the start, where a ConfigError names the setting, and again after changes.
+The files are read when the node starts, and a ConfigError then names the setting of an unusable
+file.  They are read again after changes.
 Changes are checked at most once a second, while data is being sent.  If new files are unusable, the
 previous certificates stay in use, and the error is logged once.
 """
@@ -84,7 +85,8 @@ class CollectorTls:
 
 
 def system_trust() -> str | None:
-    """Return the file or directory of the CAs that this machine trusts (or SSL_CERT_FILE)."""
+    """Return the path of the CAs that this machine trusts, a file or a directory.  Returns None if
+    OpenSSL knows neither.  The variables SSL_CERT_FILE and SSL_CERT_DIR override the path."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
 
@@ -96,7 +98,8 @@ def system_certificates() -> bytes | None:
 
 
 def renewed(tls: CollectorTls, make: Callable[[], "SpanExporter"]) -> "SpanExporter":
-    """Return a span exporter that is created again whenever the certificates have changed."""
+    """Return a span exporter that wraps the result of `make`.  If the certificates have changed,
+    the wrapper calls `make` again before it exports spans."""
     # The SDK is installed only where spans are sent.
     from opentelemetry.sdk.trace.export import SpanExporter
 

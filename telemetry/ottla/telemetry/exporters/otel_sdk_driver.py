@@ -31,8 +31,8 @@ BATCH_SPANS_MAX = 512
 EXPORT_INTERVAL_MS = 1_000
 
 CLOSE_S_MAX = 3.0
-"""Longest time in seconds that a stop waits for collectors to accept the queued spans.  Same as for
-clients' pushes."""
+"""Longest time in seconds that the node's shutdown waits for collectors to accept the queued spans.
+It is the same as for clients' pushes."""
 
 
 def check_otel_sdk(setting: str) -> None:

@@ -88,8 +88,8 @@ def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> ExportOutcome:
 
 
 def retry_after_ms(header: str | None, now: datetime) -> int | None:
-    """Return the delay in a Retry-After header, in ms: a number of seconds, or the time until a
-    date."""
+    """Return the delay in ms that a Retry-After header requests, by a number of seconds or by a
+    date.  Returns None if there is no header, or if its text is neither."""
     if header is None:
         return None
     seconds = header.strip()

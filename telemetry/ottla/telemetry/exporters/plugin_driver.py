@@ -1,9 +1,9 @@
 """Exporter to the operator's own code: an entry point of `ottla.telemetry_exporter`.
 
-The entry point is called once at the start with its settings (those with the prefix
+The entry point is called once, when the node starts, with its settings (those with the prefix
 `telemetry.exporter.<name>.`, which is removed).  It returns an object with one method,
-`export(pushes)`.  That is called in a worker thread, with one batch at a time.  An exception in it
-is logged and counted as a refusal; the exporter continues.
+`export(pushes)`.  The exporter calls this method in a worker thread, with one batch at a time.  An
+exception of the method is logged and counted as a refusal; the exporter continues.
 """
 
 import logging

@@ -51,7 +51,8 @@ class WatchedExporter(SpanExporter):
             sdk_logger.addFilter(_LAST_LINE.keep_back)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans.  Spans are lost if the collector does not accept them in time."""
+        """Send spans, and return the result of the wrapped exporter.  Spans are lost if the
+        collector does not accept them in time."""
         _LAST_LINE.is_listening = True
         try:
             result = self._exporter.export(spans)

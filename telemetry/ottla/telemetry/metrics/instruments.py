@@ -33,7 +33,8 @@ class MetricKind(Enum):
 
 
 class Summary(NamedTuple):
-    """A distribution as quantiles of the recent past, with count and sum since the start."""
+    """A distribution as quantiles of the recent past, with count and sum since the process
+    started."""
 
     value_count: int
     value_sum: float
@@ -207,14 +208,14 @@ class Histogram:
 
     @property
     def sum(self) -> int:
-        """Sum of the values observed since the start."""
+        """Sum of all values that were observed."""
         if self._uncounted:
             self._count()
         return self._sum
 
     @property
     def count(self) -> int:
-        """Number of values observed since the start."""
+        """Number of all values that were observed."""
         return sum(self.counts)
 
     def recent(self, now_ms: int, *, window_ms: int) -> list[int]:
@@ -228,7 +229,8 @@ class Histogram:
         return [new - old for new, old in zip(self.counts, self._older, strict=True)]
 
     def buckets(self, *, unit: float = 1.0) -> Buckets:
-        """Return the distribution since the start, with bounds divided by `unit`."""
+        """Return the distribution of all values that were observed, with bounds divided by
+        `unit`."""
         bounds = [bound / unit for bound in self.bounds]
         return Buckets(bounds, list(self.counts), self.sum / unit)
 
