@@ -69,7 +69,10 @@ class AttendanceKeeper:
 
     async def attend(self, request: pb.AttendRequest) -> pb.AttendResponse:
         """Keep a broker's call open for a minute, until the broker calls again, or until this
-        controller is no longer active."""
+        controller is no longer active.  The response is empty.
+
+        Raises RefusedError if the controller is not active, or if the broker is not registered.
+        """
         epoch = self._controller.epoch
         if epoch is None:
             raise not_controller()
@@ -130,7 +133,7 @@ class AttendanceKeeper:
                 self._attendances.note_accepting(attendance)
             return
 
-    # --- after its call was cut off -----------------------------------------------------------
+    # --- after the broker's call was cut off --------------------------------------------------
 
     def _on_cut_off(self, attendance: Attendance) -> None:
         controller = self._controller

@@ -52,7 +52,11 @@ def cluster_needs(api_key: int) -> tuple[AclOperation, ...]:
 def decide(
     image: MetadataImage, api_key: int, request: Message, context: Context
 ) -> Decision[Message]:
-    """Decide one forwarded request, given the speculative image."""
+    """Return the decision for one forwarded request, given the speculative image.
+
+    Raises RefusedError if the controller does not decide this API, if the client lacks permission
+    on the cluster, or if the decision has too many records.
+    """
     found = DECISIONS.get(api_key)
     if found is None:
         raise RefusedError(

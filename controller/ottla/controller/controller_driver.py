@@ -386,7 +386,8 @@ class Controller:
     async def attempt(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R | None:
-        """Make a decision for the controller's own periodic work.
+        """Make a decision for the controller's own periodic work, and return its reply after the
+        commit.
 
         Returns None if this controller is not active, or becomes inactive before the commit.
         """
@@ -414,8 +415,8 @@ class Controller:
     async def _append(
         self, steps: "Sequence[_Step]", epoch: Epoch, *, at: Offset | None = None
     ) -> None:
-        """Append the batches of a decision. `at` is the offset for which it was made: broker epochs
-        are offsets of records."""
+        """Append the batches of a decision. `at` is the offset for which the decision was made. A
+        decision may depend on this offset, because broker epochs are offsets of records."""
         # If the request is cancelled, its decision must not be left half written.
         with trio.CancelScope(shield=True):
             for step in steps:

@@ -85,7 +85,8 @@ class Attendances:
         self._probed_ms.clear()
 
     def arrive(self, broker: BrokerRegistration, listener_name: str, epoch: Epoch) -> Attendance:
-        """Add a call that a broker keeps open, and return it. It replaces an earlier one.
+        """Add and return a call that a broker keeps open. The call replaces the broker's earlier
+        one.
 
         Raises RefusedError if the broker has not registered the listener.
         """
@@ -105,7 +106,8 @@ class Attendances:
             del self._latest[attendance.broker]
 
     def latest_of(self, broker: NodeId) -> Attendance | None:
-        """Return the latest call of a broker, which is open or was cut off just now."""
+        """Return the latest call of a broker, which is open or was cut off just now.  Returns None
+        if there is no such call."""
         return self._latest.get(broker)
 
     def is_latest(self, attendance: Attendance) -> bool:
@@ -137,7 +139,7 @@ class Attendances:
             self._accepting[attendance.broker] = attendance.broker_epoch
             del self._probed_ms[attendance.broker]  # this probe was not for a cut-off call
 
-    # --- after its call was cut off -----------------------------------------------------------
+    # --- after the broker's call was cut off --------------------------------------------------
 
     def suspect(
         self, attendance: Attendance, image: MetadataImage, epoch: Epoch | None, now_ms: int

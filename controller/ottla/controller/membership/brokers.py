@@ -277,8 +277,11 @@ def fence_expired(
 
 
 def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> Decision[None]:
-    """Decide the deletion of a broker's registration. A broker that is still alive registers
-    again."""
+    """Return the decision that deletes a broker's registration. A broker that is still alive then
+    registers again.
+
+    Raises RefusedError if the broker is not registered.
+    """
     broker = image.brokers.get(NodeId(broker_id))
     if broker is None:
         raise RefusedError(
@@ -293,7 +296,10 @@ def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -
 def unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
-    """Decide a client's UnregisterBroker request, which deletes a broker's registration."""
+    """Decide a client's UnregisterBroker request, which deletes a broker's registration.
+
+    Raises RefusedError if the broker is not registered.
+    """
     decision = unregister(image, context.config, request.broker_id)
     return decision.with_reply(UnregisterBrokerResponse(error_message=None))
 

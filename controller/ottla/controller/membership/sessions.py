@@ -121,8 +121,8 @@ class BrokerSessions:
         )
 
     def next_expiry_ms(self, image: MetadataImage) -> int | None:
-        """Return the time, in ms, at which the next session expires if no heartbeat arrives
-        before."""
+        """Return the time, in ms, at which the next session expires if no heartbeat arrives before
+        then.  Returns None if no unfenced broker has a session."""
         contacts = [
             session.contact_ms
             for broker, session in list(self._sessions.items())

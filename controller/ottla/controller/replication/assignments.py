@@ -82,7 +82,8 @@ def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
 def check_manual(
     image: MetadataImage, replicas: tuple[NodeId, ...], replication_factor: int | None
 ) -> None:
-    """Refuse an assignment with unknown or repeated brokers, or with a wrong number of brokers."""
+    """Raise RefusedError if a client's assignment is empty, has unknown or repeated brokers, or has
+    another number of brokers than `replication_factor`.  None allows any number."""
     problem = None
     times = Counter(replicas)
     repeated = min((one for one, count in times.items() if count > 1), default=None)

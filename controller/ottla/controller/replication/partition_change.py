@@ -186,7 +186,8 @@ def elect(
     elr: tuple[NodeId, ...],
 ) -> ElectionResult:
     """Return the leader that is chosen from the ISR, the ELR or the last known leader. If unclean
-    elections are allowed, any live replica may be chosen."""
+    elections are allowed, any live replica may be chosen. The leader is NO_NODE if no replica can
+    lead."""
     order = (state.leader, *state.replicas)
     if election is Election.PREFERRED:
         order = (state.preferred_leader, *order)

@@ -128,7 +128,8 @@ def _not_allowed(requester: Requester, times: Mapping[str, int]) -> set[str]:
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse an invalid topic name.  Names are used for directories and metrics."""
+    """Raise RefusedError if a topic name is invalid.  Names are used for directories and
+    metrics."""
     problem = None
     if not name:
         problem = "the empty string is not allowed"
