@@ -99,61 +99,60 @@ class MetadataDelta:
 
     @property
     def changed_features(self) -> tuple[str, ...]:
-        """Return the finalised features that changed or were removed."""
+        """The finalised features that were added, changed or removed."""
         return tuple(sorted(self._features))
 
     @property
     def changed_brokers(self) -> tuple[NodeId, ...]:
-        """Return the brokers that were added, changed or removed."""
+        """Ids of the brokers that were added, changed or removed."""
         return tuple(sorted(self._brokers))
 
     @property
     def changed_topics(self) -> tuple[UUID, ...]:
-        """Return the topics in the image that are new or have a changed partition."""
+        """Ids of the topics in the image that are new or have a changed partition."""
         return tuple(sorted(one for one in self._topics if one in self.image.topics))
 
     @property
     def created_topics(self) -> tuple[UUID, ...]:
-        """Return the topics in the image that are not in the base."""
+        """Ids of the topics in the image that are not in the base."""
         return tuple(one for one in self.changed_topics if one not in self.base.topics)
 
     @property
     def deleted_topics(self) -> tuple[Topic, ...]:
-        """Return the topics of the base that were deleted, with their last state."""
+        """The topics of the base that were deleted, in their state in the base."""
         gone = sorted(one for one in self._topics if one not in self.image.topics)
         return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
 
     @property
     def changed_partitions(self) -> tuple[TopicIdPartition, ...]:
-        """Return the partitions in the image that are new or changed."""
+        """The partitions in the image that are new or changed."""
         return tuple(
             sorted(one for one in self._partitions if self.image.partition(one) is not None)
         )
 
     @property
     def changed_configs(self) -> tuple[ConfigResource, ...]:
-        """Return the resources with a setting that was added, changed or removed."""
+        """The resources with a setting that was added, changed or removed."""
         return tuple(sorted(self._configs))
 
     @property
     def changed_quotas(self) -> tuple[tuple[QuotaEntity, ...], ...]:
-        """Return the entities with a quota that was added, changed or removed."""
+        """The entities with a quota that was added, changed or removed."""
         return tuple(sorted(self._quotas))
 
     @property
     def changed_scram_users(self) -> tuple[tuple[int, str], ...]:
-        """Return the SCRAM credentials that were added, changed or removed, as (mechanism,
-        user)."""
+        """The SCRAM credentials that were added, changed or removed, as (mechanism, user)."""
         return tuple(sorted(self._scram_users))
 
     @property
     def changed_acls(self) -> frozenset[UUID]:
-        """Return the ids of ACLs that were added or removed."""
+        """Ids of the ACLs that were added or removed."""
         return frozenset(self._acls)
 
     @property
     def changed_tokens(self) -> tuple[str, ...]:
-        """Return the ids of delegation tokens that were added, changed or removed."""
+        """Ids of the delegation tokens that were added, changed or removed."""
         return tuple(sorted(self._tokens))
 
     @property

@@ -124,7 +124,7 @@ class PartitionState:
 
     @property
     def preferred_leader(self) -> NodeId:
-        """Return the first replica, which leads if it is in sync."""
+        """The first replica, which leads if it is in sync."""
         return self.replicas[0]
 
     def directory_of(self, replica: NodeId) -> UUID:
@@ -150,7 +150,7 @@ class Provenance(NamedTuple):
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Return the id of a snapshot of this image. Its offset is the one after the last
+        """Id of a snapshot of this image: the offset after the last record, and the epoch of that
         record."""
         return OffsetAndEpoch(Offset(self.offset + 1), self.epoch)
 
@@ -214,7 +214,8 @@ class MetadataImage:
             yield partition, topic.partitions[partition.partition]
 
     def config(self, resource_type: int, name: str) -> PersistentMap[str, str]:
-        """Return the dynamic settings of one resource."""
+        """Return the dynamic settings of one resource by key.  The map is empty if there are
+        none."""
         return self.configs.get((resource_type, name), NO_CONFIG)
 
     def is_active(self, broker: NodeId) -> bool:

@@ -1,7 +1,7 @@
 """The records that rebuild an image: `fold(records_of(image)) == image`.
 
-Features come first, metadata.version before all, so that a reader can interpret the rest. All
-records are sorted, so that equal images result in equal snapshots on every node.
+Features come first, with metadata.version at the very start, so that a reader can interpret all
+other records. All records are sorted, so that equal images result in equal snapshots on every node.
 """
 
 from collections.abc import Iterator

@@ -98,9 +98,9 @@ class StandardAuthorizer:
         self._young: dict[Question, AuthorizationDecision] = {}
         self._old: dict[Question, AuthorizationDecision] = {}
         self.allowed_count = 0
-        """Operations allowed since the start."""
+        """Number of operations allowed since this authorizer was created."""
         self.denied_count = 0
-        """Operations denied since the start."""
+        """Number of operations denied since this authorizer was created."""
 
     @property
     def name(self) -> str:
