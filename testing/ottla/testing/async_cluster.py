@@ -75,7 +75,7 @@ class AsyncCluster:
         response.
 
         `count` is the number of requests.  `api` is the name in Kafka's protocol, such as Produce,
-        OffsetCommit or EndTxn.
+        OffsetCommit or EndTxn.  Returns an object that counts the responses lost so far.
         """
         return self._inner.lose_answers(api, count=count)
 

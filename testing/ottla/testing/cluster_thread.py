@@ -34,8 +34,8 @@ class ClusterThread:
         self._thread = Thread(target=self._run, name="ottla-cluster", daemon=True)
 
     def start(self) -> ClusterUnderTest:
-        """Start the cluster, and return it when its brokers accept requests.  If the start fails,
-        its error is raised."""
+        """Start the cluster, and return it when its brokers accept requests.  If the cluster cannot
+        start, its error is raised."""
         self._thread.start()
         return self._opened.result()
 
@@ -54,8 +54,8 @@ class ClusterThread:
             raise self._ended_error() from self._error
 
     def close(self) -> None:
-        """Stop the cluster and wait for its end.  If it had ended with an error, that error is
-        raised."""
+        """Stop the cluster and wait until its thread has ended.  If the cluster has ended with an
+        error, that error is raised."""
         if self._thread.is_alive() and self._token is not None:
             with suppress(trio.RunFinishedError):  # it ended by itself; its error follows
                 self._token.run_sync_soon(self._ending.set)

@@ -247,7 +247,11 @@ class InProcessCluster:
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
         """Process the next requests of an API, but close the connection instead of sending the
-        response."""
+        response.
+
+        `count` is the number of requests, and `api` the name in Kafka's protocol, such as Produce.
+        Returns an object that counts the responses lost so far.
+        """
         if api not in API_KEYS:
             raise ValueError(
                 f"there is no API {api!r}; Produce, Fetch, OffsetCommit … are examples"

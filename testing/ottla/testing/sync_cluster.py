@@ -94,7 +94,7 @@ class SyncCluster:
         response.
 
         `count` is the number of requests.  `api` is the name in Kafka's protocol, such as Produce,
-        OffsetCommit or EndTxn.
+        OffsetCommit or EndTxn.  Returns an object that counts the responses lost so far.
         """
         return self._thread.call_sync(partial(self._inner.lose_answers, api, count=count))
 
