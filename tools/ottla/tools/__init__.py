@@ -5,6 +5,6 @@ cli_page.py            generates docs/reference/cli.md
 client_page.py         generates docs/reference/client.md
 permissions_page.py    generates docs/reference/permissions.md
 markdown.py            Markdown tables
-completion_scripts.py  generates the scripts of `ottla completion`; their templates are beside it
+completion_scripts.py  generates the scripts of `ottla completion` from templates in this package
 release.py             notes, bill of materials and checksums of a release, for `make release`
 """

@@ -33,7 +33,7 @@ KINDS_OF_METAVARS = {
 KINDS_OF_OPTIONS = {"dir": DIRECTORY, "topic": TOPIC, "group": GROUP, "profile": PROFILE}
 HELP = "help"
 COMPLETIONS = Path(ottla.cli.main.__file__).parent / "completions"
-"""Folder of the scripts, in the package."""
+"""Folder of the generated scripts, in the package of `ottla.cli`."""
 
 
 @dataclass(slots=True)

@@ -311,7 +311,8 @@ async def pages() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the pages below the given folder."""
+    """Write the pages below the folder that the command line names, the completion scripts, and the
+    table of features in README.md."""
     folder = Path(sys.argv[1])
     for name, text in trio.run(pages).items():
         (folder / "reference" / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The parts of a release beside its packages: notes, bill of materials, checksums.
+"""Files of a release in addition to its packages: notes, bill of materials, checksums.
 
 `make release` calls `check` before the packages are built, and `finish DIRECTORY` afterwards:
 - `NOTES.md`: the section of CHANGELOG.md about this version.
@@ -28,7 +28,8 @@ SUMS = "SHA256SUMS"
 NOTES = "NOTES.md"
 CHUNK_BYTES = 1 << 20
 LICENSE_CHARS_MAX = 80
-"""Longest name of a license.  Some packages have the whole text of their license in its place."""
+"""Longest name of a license, in characters.  Some packages have the whole text of their license in
+the field of the name, and longer texts are therefore left out."""
 
 _LINE = re.compile(r"(\d+\.\d+\.\d+) +(\d{4}-\d\d-\d\d) +([0-9a-f]{40})")
 _HEADING = re.compile(r"## (\S+)(?: \((\d{4}-\d\d-\d\d)\))?")
@@ -137,7 +138,8 @@ def _ref(key: str, item: Mapping[str, Any]) -> str:
 
 
 def _needs(key: str, installed: Mapping[str, Any]) -> list[str]:
-    """Return the installed packages that a package needs.  Those of extras do not count."""
+    """Return the keys of the installed packages that a package needs, without the packages that
+    only its extras need."""
     found: set[str] = set()
     for requirement in installed[key]["metadata"].get("requires_dist", ()):
         text, _, marker = requirement.partition(";")
@@ -203,7 +205,7 @@ def check() -> None:
 
 
 def finish(directory: Path) -> None:
-    """Write notes, bill of materials and checksums beside the packages in a directory."""
+    """Write notes, bill of materials and checksums into the directory of the packages."""
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     (directory / NOTES).write_text(f"# Ottla {VERSION}\n\n{notes_of(changelog, VERSION)}", "utf-8")
     (wheel,) = directory.glob(f"ottla-{VERSION}-py3-none-any.whl")
