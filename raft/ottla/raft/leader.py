@@ -142,7 +142,7 @@ class Leader:
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
         """Record that a voter has acknowledged this leader. A voter that refused gets another
-        BeginQuorumEpoch soon."""
+        BeginQuorumEpoch soon. A response to DescribeReplica continues a change of the voters."""
         if isinstance(response, DescribeReplicaResponse):
             progress = self._observer_named(outgoing.to, response.replica_key)
             self._changes.on_described(replica, outgoing, response, progress, now_ms)
@@ -165,7 +165,7 @@ class Leader:
         self._changes.on_request(replica, token, request, progress, now_ms)
 
     def on_voters_changed(self, replica: Replica, now_ms: int) -> None:
-        """Follow the progress of exactly the voters in the new set.
+        """Track the progress of the other voters in the new set.
 
         A new voter keeps its progress as an observer; a removed voter continues as an observer.
         """

@@ -121,7 +121,7 @@ class Replica:
 
     def adopt_voters(self) -> bool:
         """Adopt the latest voter set of the log. Returns True if the set has changed."""
-        # If the first set of the log is truncated, the voters are those of the start again.
+        # If the first set of the log is truncated, the voters are those of the startup again.
         voters = self.log.voters or self._initial_voters
         if voters is self.identity.voters or voters == self.identity.voters:
             return False
@@ -308,7 +308,7 @@ class Replica:
         self.requests.back_off(outgoing.to, now_ms)
 
     def reply(self, token: int, response: Response) -> None:
-        """Send the response to a request, for which the driver need not read anything."""
+        """Send a response for which the driver reads nothing from the log."""
         self.out.replies.append(Reply(token=token, response=response))
 
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
@@ -323,7 +323,8 @@ class Replica:
         return False
 
     def send(self, to: Voter, request: Request, now_ms: int) -> int:
-        """Send a request to a voter without a request in flight. Returns the request's id."""
+        """Send a request to a voter that has no other request in flight. Returns the request's
+        id."""
         outgoing = OutgoingRequest(
             request_id=self.requests.next_request_id(),
             to=to.id,

@@ -61,7 +61,7 @@ class _Change:
 
 
 class VoterChanges:
-    """The leader's part of all changes of the voter set."""
+    """The voter change that one leader has in progress, if any."""
 
     __slots__ = ("_change", "_epoch_start_offset")
 
@@ -79,8 +79,11 @@ class VoterChanges:
         progress: Progress | None,
         now_ms: int,
     ) -> None:
-        """Decide a request. `progress` is that of the replica in an AddVoterRequest, as an observer
-        of this leader."""
+        """Start a change of the voter set, or refuse the request at once.
+
+        For an AddVoterRequest, `progress` is the fetch progress of the new voter as an observer of
+        this leader. It is None if the new voter does not fetch, and for other requests.
+        """
         match request:
             case AddVoterRequest():
                 refusal = self._add(replica, token, request, progress, now_ms)
@@ -182,7 +185,8 @@ class VoterChanges:
         progress: Progress | None,
         now_ms: int,
     ) -> None:
-        """Append the set with the new voter if the probe has found it at its endpoint."""
+        """Append the set with the new voter if the replica at the probed endpoint is that voter.
+        Otherwise end the change with an error."""
         change = self._change
         if change is None or change.probed is None or change.probe_id != outgoing.request_id:
             return
@@ -223,8 +227,11 @@ class VoterChanges:
             self._fail_probe(replica, change)
 
     def poll(self, replica: Replica, now_ms: int) -> None:
-        """End the change if it is committed, and answer its request if its time is over. Correct
-        this leader's own entry if its endpoints have changed."""
+        """End the change if its record is committed, and answer its request at the deadline.
+
+        If no change is in progress, correct this leader's own entry in the voter set if the
+        endpoints of this leader have changed.
+        """
         change = self._change
         if change is None:
             self._correct_own_entry(replica, now_ms)
@@ -351,7 +358,8 @@ class VoterEntryUpkeep:
         self._due_ms = now_ms
 
     def due_request(self, replica: Replica, now_ms: int) -> VoterChangeRequest | None:
-        """Return the request that is due, or None."""
+        """Return the request to send now. Returns None if none is needed, or if the previous one
+        was sent less than a fetch timeout ago."""
         request = wanted_request(replica)
         if request is None:
             return None
@@ -363,8 +371,11 @@ class VoterEntryUpkeep:
 
 
 def wanted_request(replica: Replica) -> VoterChangeRequest | None:
-    """Return the request that would give this replica its right entry in the voter set, or
-    None."""
+    """Return the request that would correct this replica's entry in the voter set.
+
+    Returns None if the entry is correct, if the settings have no endpoints of this replica, or if
+    this replica is not a voter and does not join by itself.
+    """
     identity = replica.identity
     if not identity.endpoints:
         return None

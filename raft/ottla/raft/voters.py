@@ -59,7 +59,7 @@ class Voter:
     def is_key(self, key: ReplicaKey) -> bool:
         """Return whether `key` identifies this voter.
 
-        A directory id that is missing on either side matches any.
+        If either directory id is ZERO_UUID, only the node ids are compared.
         """
         if key.id != self.id:
             return False
@@ -134,7 +134,7 @@ class QuorumIdentity:
     directory_id: UUID
     cluster_id: str
     voters: VoterSet
-    """Voters at the start. A set that the log contains takes precedence."""
+    """Voters at the startup of this node. A voter set in the log takes precedence."""
     is_controller: bool = False
     """True if this replica can become a voter. It flushes before it acknowledges, and keeps its
     vote, even while it is an observer."""
@@ -142,8 +142,8 @@ class QuorumIdentity:
     """Endpoints of this controller in its settings. If the voter set has others, the controller
     sends UpdateVoter. Empty if the settings have none."""
     bootstrap: tuple[Voter, ...] = ()
-    """Controllers of the settings that are not among `voters`. The leader is found from them,
-    too."""
+    """Other controllers in the settings that are not in `voters`. This replica may find the leader
+    through these controllers, too."""
     fallbacks: tuple[Voter, ...] = ()
     """Addresses of `controller.quorum.voters`. They are tried if the endpoints in the log do not
     answer, since machines may move."""
