@@ -58,13 +58,14 @@ async def format_directories(
 ) -> None:
     """Format directories, given as a mapping from path to directory id.
 
-    Raises ConfigError if a directory is already formatted.  If `initial_voters` is given, a
-    bootstrap snapshot with these voters is written to the directory of the metadata log; every
-    controller must be formatted with the same voters.  `is_joining` is True for a controller that
-    observes an existing quorum until it is added to the voters: its bootstrap snapshot has no
-    voters.  `first_records` are metadata records of a
-    new cluster, in addition to its features.  The first active controller of the cluster writes the
-    records of its own file to the metadata log.
+    * `initial_voters`: written in a bootstrap snapshot to the directory of the metadata log.  Every
+      controller must be formatted with the same voters.
+    * `is_joining`: True for a controller that observes an existing quorum until it is added to the
+      voters.  The bootstrap snapshot of such a controller has no voters.
+    * `first_records`: metadata records of a new cluster, in addition to the records of its
+      features.  The first active controller writes them from its file to the metadata log.
+
+    Raises ConfigError if a directory is already formatted.
     """
     for path in directories:
         if await read_meta_properties(disk, path) is not None:
@@ -98,7 +99,7 @@ async def format_directories(
 async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
     """Return the first metadata records of a new cluster, except for the records of its features.
 
-    Raises CorruptDataError if the file is damaged.
+    Returns an empty tuple if the file does not exist.  Raises CorruptDataError if it is damaged.
     """
     try:
         data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
@@ -121,7 +122,11 @@ async def prepare_controller_directory(
     disk: Disk, config: ControllerConfig, rng: Rng, *, wall_ms: int
 ) -> MetaProperties:
     """Return the identity of a controller's directory.  If the directory is empty and this
-    controller is the only voter, the directory is formatted first."""
+    controller is the only voter, the directory is formatted first.
+
+    Raises ConfigError if an unformatted directory may not be formatted, or if the directory belongs
+    to another node, lacks the voters, or was not formatted for its voter.
+    """
     directory = config.metadata_log_dir
     await disk.makedirs(directory)
     known = await read_meta_properties(disk, directory)
@@ -234,7 +239,9 @@ async def quorum_identity(
     endpoints: tuple[VoterEndpoint, ...] = (),
     joins_automatically: bool = False,
 ) -> QuorumIdentity:
-    """Return the identity of this node in the quorum, and the voters at its start.
+    """Return the identity of this node in the quorum, with the voters at the node's startup.
+
+    Raises ConfigError if neither a snapshot nor the settings name a controller.
 
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters knows none: it finds the leader by the settings, and reads
@@ -269,9 +276,10 @@ async def quorum_identity(
 async def _stored_voters(
     disk: Disk, metadata_log_dir: str
 ) -> tuple[OffsetAndEpoch | None, VoterSet | None]:
-    """Return the latest readable snapshot that contains voters, and these voters.
+    """Return the id of the latest readable snapshot that contains voters, and these voters.
 
-    If no readable snapshot contains voters, return the earliest one. Without any, return None.
+    If no readable snapshot contains voters, returns the id of the earliest one and None. If no
+    snapshot is readable, returns None twice.
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     readable: OffsetAndEpoch | None = None
