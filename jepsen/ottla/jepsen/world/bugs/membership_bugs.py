@@ -1,7 +1,8 @@
 """Mutants of changes of the voter set: anomalies of KIP-853 and of the literature on
 reconfiguration.
 
-The sources of each are in the reference of Kafka's model (kraft_kip_853) and in Kafka's issues.
+The sources of each mutant are in the reference of Kafka's model (kraft_kip_853) and in Kafka's
+issues.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,10 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
 
 def _change_before_own_commit() -> Any:
-    """The bug of the raft dissertation's single-server changes: no entry of the own epoch is
-    committed."""
+    """Change the voters before an entry of the leader's own epoch is committed.
+
+    This is the bug of the single-server changes in the raft dissertation.
+    """
 
     def reason(self: VoterChanges, replica: Replica) -> str | None:
         if self._change is not None or replica.is_log_changing:
@@ -95,7 +98,7 @@ def _id_is_enough() -> Iterator[None]:
 
 
 def _unflushed_observer() -> Any:
-    """An observer that may become a voter acknowledges what it has not flushed."""
+    """Let an observer that may become a voter acknowledge entries that it has not flushed."""
     return patched(QuorumIdentity, keeps_votes=property(lambda identity: identity.is_voter))
 
 

@@ -24,10 +24,10 @@ from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, V
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterSet
 
 VOTER_COUNTS = (1, 2, 3, 3)
-"""Numbers of voters at the start, from which a run draws."""
+"""Numbers of initial voters, from which each run draws one."""
 
 SPARE_COUNT = 2
-"""Number of controllers that are no voters at the start."""
+"""Number of controllers that are not initial voters."""
 
 
 class MembershipRaftWalk(RaftWalk):
@@ -67,7 +67,7 @@ class ChangingQuorum(WalkedQuorum):
 
     def __init__(self, chance: Chance) -> None:
         self._joining = chance.below(2) == 0
-        """True if the controllers that are no voters at the start join by themselves."""
+        """True if the controllers that are not initial voters join by themselves."""
         self._changes: dict[int, VoterChangeRequest] = {}
         """Requests that wait for their response, by token."""
         self._requested: set[ReplicaKey] = set()
@@ -79,7 +79,7 @@ class ChangingQuorum(WalkedQuorum):
         super().__init__(chance)
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are no voters at the start."""
+        """Return the number of replicas that are not initial voters."""
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
@@ -124,7 +124,8 @@ class ChangingQuorum(WalkedQuorum):
         self._converse_with_all()
 
     def _join_by_snapshot(self) -> None:
-        """Let a leader replace its log by a snapshot, and then send it to another controller."""
+        """Let a leader replace its log by a snapshot, and another controller fetch from this
+        leader."""
         leader = self._some_leader()
         if leader is None:
             return
@@ -189,7 +190,7 @@ class ChangingQuorum(WalkedQuorum):
         self._step(at, RequestReceived(token=self._token, request=request))
 
     def note_answer(self, token: int, response: Response) -> None:
-        """Record the response to a change."""
+        """Record the response to a request to change the voters."""
         request = self._changes.pop(token)
         if response.error is ErrorCode.NONE:
             kind = "added" if isinstance(request, AddVoterRequest) else "removed"
@@ -211,8 +212,8 @@ class ChangingQuorum(WalkedQuorum):
         self._check_committed_voters()
 
     def _check_committed_voters(self) -> None:
-        """Check RemovedStaysRemoved: no committed set has a voter again that was removed, unless
-        the adversary has asked for it."""
+        """Check RemovedStaysRemoved: a removed voter returns to a committed set only if the
+        adversary has requested this. Raises Violation otherwise."""
         committed = self.invariants.committed
         for entry in committed[self._checked_end :]:
             if entry.voters is None:
