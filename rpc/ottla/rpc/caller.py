@@ -100,7 +100,7 @@ def _certificate(pem: bytes) -> Certificate | None:
 
 def host_of(peer: str) -> str:
     """Return the host in gRPC's description of a peer: `ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5` or
-    `unix:…`."""
+    `unix:…`. Returns an empty string if the peer has no IP address."""
     family, _, rest = peer.partition(":")
     if family not in ("ipv4", "ipv6"):
         return ""

@@ -23,8 +23,8 @@ RETRY_BACKOFF_MS_MAX = 50
 larger sends fewer requests to an absent one."""
 
 PATIENCE_MS = 5_000
-"""Time without a response after which a warning is logged.  It is longer than the start of a
-cluster."""
+"""Time without a response after which a warning is logged.  It is longer than the
+startup of a cluster takes."""
 
 REPEAT_MS = 60_000
 """Interval at which the warning is repeated."""
