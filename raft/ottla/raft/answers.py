@@ -242,7 +242,8 @@ def change(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> Vote
 def describe_replica(
     replica: Replica, leader_id: NodeId | None, request: DescribeReplicaRequest
 ) -> DescribeReplicaResponse:
-    """Return this replica's identity."""
+    """Return the response to a DescribeReplicaRequest, with this replica's identity. A request for
+    another cluster is refused."""
     identity = replica.identity
     if request.cluster_id != identity.cluster_id:
         hints = _hints(replica, leader_id, ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -256,8 +257,8 @@ def describe_replica(
 
 
 def endpoints_of_leader(replica: Replica, leader_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
-    """Return the known endpoints of a leader: of the voter set, of a message that named them, or of
-    this node's settings if it is the leader."""
+    """Return a leader's endpoints from the voter set, from this node's settings if this node is the
+    leader, or from a message. Returns an empty tuple if the endpoints are unknown."""
     if leader_id is None:
         return ()
     identity = replica.identity

@@ -28,11 +28,11 @@ from ottla.wire.records import scan
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".part"
-"""Suffix of a snapshot file that is being written. A file with this suffix at a start is left over
-from a crash."""
+"""Suffix of a snapshot file that is being written. A file with this suffix at the startup of a node
+is left over from a crash."""
 DELETED_SUFFIX = ".deleted"
-"""Suffix of a snapshot file that is being deleted. A file with this suffix at a start is left over
-from a crash."""
+"""Suffix of a snapshot file that is being deleted. A file with this suffix at the startup of a node
+is left over from a crash."""
 
 BOOTSTRAP_ID = OffsetAndEpoch(Offset(0), Epoch(0))
 """Id of the snapshot in a freshly formatted directory."""
