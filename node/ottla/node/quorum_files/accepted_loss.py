@@ -1,7 +1,8 @@
 """An operator's decision that a damaged voter may vote again, although it has lost data.
 
-It is needed for a quorum of one voter, and for a quorum in which a majority is damaged.  Such a
-quorum cannot elect a leader, because no damaged voter can be trusted to have all committed records.
+A decision is needed for a quorum of one voter, and for a quorum in which a majority is damaged.
+Such a quorum cannot elect a leader, because no damaged voter can be trusted to have all committed
+records.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ async def accept_loss(
     """Return the verdict on the files of a stopped controller.  If `is_decided`, accept the loss,
     and make the controller a full voter again.
 
-    The log is recovered as at a start.  If the snapshot that the log continues is lost and
+    The log is recovered as at startup.  If the snapshot that the log continues is lost and
     `is_decided` is false, nothing is changed.  Raises ConfigError if the directory is not
     formatted.
     """

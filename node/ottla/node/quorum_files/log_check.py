@@ -112,7 +112,7 @@ def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
     epoch of this log), and are at most `highest` (the epoch of the leader).
 
     Raises RefusedError(CORRUPT_MESSAGE) otherwise.  The check is needed because the epochs in the
-    log are trusted at the next start.
+    log are trusted at the next startup.
     """
     try:
         for _, header in batches(records, is_partial_end_allowed=True):

@@ -54,7 +54,8 @@ class SnapshotCheck:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """Return the repairs by which nothing is lost, as clauses of a log message."""
+        """The repairs of all damaged snapshots, as clauses of a log message. They apply only if
+        `losses` returns an empty tuple."""
         return tuple(
             f"{snapshot.file_name(one)} is damaged; it is deleted, because its records are in"
             f" {'a snapshot and ' if self.base.offset else ''}the log"
