@@ -138,7 +138,7 @@ async def test_a_directory_is_formatted_only_once(tmp_path: Path) -> None:
         )
 
 
-async def test_addresses_of_voters_come_from_the_snapshot_before_the_settings(
+async def test_addresses_of_voters_come_from_the_snapshot_and_from_the_settings(
     tmp_path: Path,
 ) -> None:
     directory_id = RealRng().uuid()
@@ -163,7 +163,7 @@ async def test_addresses_of_voters_come_from_the_snapshot_before_the_settings(
     in_settings = (VoterEndpoint("CONTROLLER", "host", 9093),)
     assert identity.is_voter
     assert identity.voters.endpoints_of(NodeId(101)) == stored.endpoints
-    assert [voter.endpoints for voter in identity.fallbacks] == [in_settings]
+    assert [voter.endpoints for voter in identity.configured] == [in_settings]
     assert identity.endpoints == in_settings
 
 

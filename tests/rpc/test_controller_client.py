@@ -65,6 +65,33 @@ async def test_a_dead_or_inactive_controller_is_passed_over_and_then_left_alone(
     assert asked == [2, 3, 3]
 
 
+async def test_an_address_in_the_settings_that_is_dead_gives_way_to_that_of_the_voters() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        real = await serve(runtime, 1, lambda: ErrorCode.NONE, asked)
+        client = ControllerClient(
+            runtime,
+            [Address(NodeId(1), "127.0.0.1", DEAD_PORT)],
+            lambda: NodeId(1),
+            lambda: {NodeId(1): f"127.0.0.1:{real.port}"},
+        )
+        for _ in range(2):
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
+    assert asked == [1, 1]
+
+
+async def test_a_controller_that_only_the_voters_name_is_asked() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        old = await serve(runtime, 1, lambda: ErrorCode.NOT_CONTROLLER, asked)
+        new = await serve(runtime, 2, lambda: ErrorCode.NONE, asked)
+        client = ControllerClient(
+            runtime, [old], lambda: NodeId(2), lambda: {NodeId(2): f"127.0.0.1:{new.port}"}
+        )
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
+    assert asked == [2]
+
+
 async def test_a_controller_that_becomes_active_is_found_in_time() -> None:
     asked: list[int] = []
     async with open_rpc_runtime() as runtime:

@@ -245,7 +245,7 @@ async def quorum_identity(
 
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters knows none: it finds the leader by the settings, and reads
-    the voters from the log. The addresses in the settings are tried after those in the log.
+    the voters from the log. The addresses in the settings are tried before those in the log.
     `endpoints` are the addresses of this controller if `configured` does not name it.  Controllers
     with negative ids are bootstrap servers, which are only contacted.
     """
@@ -268,7 +268,7 @@ async def quorum_identity(
         is_controller=is_controller,
         endpoints=next(own, endpoints) if is_controller else (),
         bootstrap=tuple(one for one in contacts if one.id != node_id and one.id not in voters),
-        fallbacks=in_settings,
+        configured=in_settings,
         joins_automatically=joins_automatically,
     )
 

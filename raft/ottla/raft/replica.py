@@ -338,11 +338,16 @@ class Replica:
         return outgoing.request_id
 
     def _addresses_of(self, to: Voter) -> tuple[VoterEndpoint, ...]:
-        """Return a voter's endpoints, followed by those of the settings that differ."""
-        found = list(to.endpoints)
-        for voter in (*self.identity.fallbacks, *self._initial_voters):
-            if voter.id == to.id:
-                found += (one for one in voter.endpoints if not _has_address(found, one))
+        """Return the endpoints of a voter in the order in which they are tried: those in the
+        settings of this node, then those in the voter set.
+
+        The settings come first because they fit the listener that this node dials: while a cluster
+        changes to another listener, the voter set may have addresses that this node cannot use yet.
+        """
+        known = [voter for voter in self.identity.configured if voter.id == to.id]
+        found: list[VoterEndpoint] = []
+        for voter in (*known, to):
+            found += (one for one in voter.endpoints if not _has_address(found, one))
         return tuple(found)
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:

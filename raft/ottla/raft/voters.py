@@ -144,9 +144,9 @@ class QuorumIdentity:
     bootstrap: tuple[Voter, ...] = ()
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""
-    fallbacks: tuple[Voter, ...] = ()
-    """Addresses of `controller.quorum.voters`. They are tried if the endpoints in the log do not
-    answer, since machines may move."""
+    configured: tuple[Voter, ...] = ()
+    """Addresses of `controller.quorum.voters`. They are tried before the endpoints in the voter
+    set, which are used if these do not answer."""
     joins_automatically: bool = False
     """True if this controller adds itself to the voters (`controller.quorum.auto.join.enable`)."""
 

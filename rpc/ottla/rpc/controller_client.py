@@ -82,6 +82,8 @@ class ControllerClient:
         self._runtime = runtime
         self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
         self._quorum_addresses = quorum_addresses
+        self._failed: set[NodeId] = set()
+        """Controllers whose address in the settings did not answer last."""
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -99,8 +101,11 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """Addresses of the voters in the log, and of the others in the settings."""
-        return {**self._configured, **self._quorum_addresses()}
+        """The address to try for each controller: that of the settings, or that of the voter set if
+        the settings have none, or theirs has failed last."""
+        in_log = self._quorum_addresses()
+        preferred = {id_: one for id_, one in in_log.items() if id_ in self._failed}
+        return {**in_log, **self._configured, **preferred}
 
     @property
     def leader_id(self) -> NodeId | None:
@@ -170,6 +175,8 @@ class ControllerClient:
             except RefusedError as refusal:
                 if refusal.code not in TRY_ANOTHER:
                     raise
+                if refusal.code is not ErrorCode.NOT_CONTROLLER:
+                    self._failed ^= {node_id}
                 if losses is not None:
                     losses.note(refusal)
                 if trio.current_time() + backoff_ms / 1000 >= ends_at:
