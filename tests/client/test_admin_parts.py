@@ -1,5 +1,7 @@
 """Operators' requests about groups, replicas, settings and the cluster, against real brokers."""
 
+from collections.abc import Sequence
+from copy import copy
 from uuid import UUID
 
 import confluent_kafka
@@ -21,9 +23,11 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
+from ottla.client.network.cluster import Cluster
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.ids import NodeId
 from ottla.model.settings.resources import ConfigSource
+from ottla.wire.messages.metadata_response import MetadataResponse
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NODE = NodeId(1)
@@ -33,6 +37,26 @@ async def produce(bootstrap: str, count: int) -> None:
     async with open_producer(bootstrap) as producer:
         for _ in range(count):
             await producer.send("t", b"x", partition=0)
+
+
+async def test_two_partitions_of_one_index_are_described_as_they_came(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that names a partition twice, once without a leader, raises no TypeError."""
+    await produce(ottla_cluster.bootstrap, 1)
+    real = Cluster.metadata
+
+    async def doubled(self: Cluster, topics: Sequence[str] | None = None) -> MetadataResponse:
+        answer = await real(self, topics)
+        for topic in answer.topics:
+            topic.partitions += [copy(topic.partitions[0])]
+            topic.partitions[-1].leader_id = -1
+        return answer
+
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        monkeypatch.setattr(Cluster, "metadata", doubled)
+        found = await admin.describe_topic("t")
+    assert [one.partition for one in found.partitions].count(0) == 2
 
 
 async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnderTest) -> None:

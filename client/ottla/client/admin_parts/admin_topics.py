@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -210,7 +211,7 @@ class TopicCalls(AdminCalls):
             name,
             topic.topic_id or ZERO_UUID,
             topic.is_internal,
-            tuple(sorted(partitions)),
+            tuple(sorted(partitions, key=attrgetter("partition"))),
         )
 
     async def list_offsets(
