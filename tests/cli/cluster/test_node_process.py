@@ -113,9 +113,7 @@ def test_one_set_of_settings_may_serve_both_roles(
 def test_a_setting_without_effect_is_warned_of_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_with(
-        tmp_path, "log.cleaner.enable=false", "remote.log.manager.copy.quota.window.num=2"
-    )
+    config_with(tmp_path, "log.cleaner.enable=false", "remote.log.manager.copy.quota.window.num=2")
     assert capsys.readouterr().err.splitlines() == [
         "ottla: warning: broker.properties sets log.cleaner.enable, which has no effect yet: "
         "compacted topics are always compacted",

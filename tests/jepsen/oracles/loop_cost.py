@@ -46,6 +46,11 @@ class Cost:
     holder: str
 
     @property
+    def own_ms(self) -> float:
+        """`hold_ms` without the longest collection of garbage."""
+        return self.hold_ms - self.garbage_ms
+
+    @property
     def is_too_much(self) -> bool:
         """True if a bound is broken."""
         return self.hold_ms > HOLD_MS_MAX or self.growth_bytes > GROWTH_BYTES_MAX
