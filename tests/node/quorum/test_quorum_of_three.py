@@ -41,8 +41,9 @@ FAST = QuorumConfig(
     fetch_wait_ms_max=100,
     request_timeout_ms=2_000,
 )
-CALM = replace(FAST, fetch_timeout_ms=600_000)
-"""No leader is given up for its silence, however busy the machine is."""
+CALM = replace(FAST, fetch_timeout_ms=600_000, request_timeout_ms=60_000)
+"""No leader is given up for its silence, and no peer for a slow response, however busy the machine
+is: a stopping leader that gives up both others ends before they know that it resigns."""
 TOPIC = 2
 
 
