@@ -58,11 +58,3 @@ class VoterHistory:
         """Replace the whole history by the set of a snapshot that replaced the log."""
         self._base = voters
         self._sets.clear()
-
-    def forget_below(self, start_offset: Offset) -> None:
-        """Remove the sets of records below `start_offset`, which is the new start of the log.
-
-        The set in effect at `start_offset` is kept as the set of the snapshot.
-        """
-        self._base = self.at(start_offset)
-        self._sets = [found for found in self._sets if found[0] >= start_offset]
