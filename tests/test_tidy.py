@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "raft": {*BASE, "storage"},
     "metadata": {"model", "proto"},
     "rpc": {"model", "proto", "raft", "metadata"},
-    "node": SHARED,
+    "node": {*SHARED, "client"},
     "controller": {*SHARED, "node"},
     "client": BASE,
     "broker": {*SHARED, "node", "client"},
@@ -88,9 +88,6 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "inspection",
     ),
     "broker": (
-        "network",
-        "authentication",
-        "authorization",
         "quotas",
         "cluster",
         "replicas",
@@ -146,7 +143,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
 SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "telemetry": (),
     "storage": (),
-    "broker": ("part_registry",),
+    "broker": (),
     "client": (),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
     "controller": ("broker_epochs", "decision", "requester", "settings_in_force"),

@@ -15,17 +15,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.logs.cold_reads import Done
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.produce import ProduceApi
 from ottla.broker.logs.transactional_appends import TransactionalAppends
 from ottla.broker.logs.verification_requests import Outcome, TransactionOperation
-from ottla.broker.network.dispatch import Peer, RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Answer, ThreadWork, run_through
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
@@ -47,6 +42,11 @@ from ottla.model.quotas.rates import WindowShape
 from ottla.model.run_now import run_now
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.dispatch import Peer, RequestContext
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import Answer, ThreadWork, run_through
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log, open_log

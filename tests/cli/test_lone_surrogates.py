@@ -8,8 +8,6 @@ from uuid import UUID
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from ottla.broker.authentication.jwks import parse_jwks
-from ottla.broker.authentication.plain import PlainMechanism
 from ottla.cli.main import REFUSED, run
 from ottla.cli.terminal import complain, say, say_json
 from ottla.metadata import audit_log
@@ -19,6 +17,8 @@ from ottla.model.security.scram import parse_client_first
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import load
 from ottla.model.settings.telemetry.exporters import ExporterConfig
+from ottla.node.authentication.jwks import parse_jwks
+from ottla.node.authentication.plain import PlainMechanism
 from ottla.node.log_output_driver import JsonFormatter, TextFormatter
 from ottla.telemetry.clients.client_labels import ClientLabels
 from ottla.telemetry.clients.client_record import encode_records

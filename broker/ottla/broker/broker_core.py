@@ -11,9 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.authentication.authenticators import Authenticators
-from ottla.broker.authentication.illegal_state import register_sasl_apis
-from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_apis import (
     register_cluster_apis,
@@ -38,8 +35,6 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.list_offsets import LookUps, one_by_one
 from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
 from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
@@ -63,6 +58,11 @@ from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.authentication.authenticators import Authenticators
+from ottla.node.authentication.illegal_state import register_sasl_apis
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.purgatory import Purgatory
 from ottla.wire.apis import (
     DESCRIBE_QUOTA_USAGE,
     FIND_COORDINATOR,

@@ -5,8 +5,6 @@ from functools import partial
 
 import trio
 
-from ottla.broker.authentication.authenticators import Authenticators
-from ottla.broker.authentication.jwks_driver import KeyReader
 from ottla.broker.broker_core import BrokerCore, CoordinatorPorts, ReplicaPorts
 from ottla.broker.broker_metrics import register_metrics
 from ottla.broker.cluster.cleaner_api import CleanLogsApi, DescribeCleanerApi
@@ -35,12 +33,6 @@ from ottla.broker.metrics.log_metrics import register_log_metrics
 from ottla.broker.metrics.network_metrics import register_network_metrics
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry, unready_reason
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
-from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.network.server.server_seam import Server
-from ottla.broker.network.side_by_side_driver import side_by_side
-from ottla.broker.part_registry import BrokerPart, PartRegistry
 from ottla.broker.quotas.idle_driver import IdleUsages
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.readiness_driver import Readiness
@@ -58,6 +50,14 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionBounds
+from ottla.node.authentication.authenticators import Authenticators
+from ottla.node.authentication.jwks_driver import KeyReader
+from ottla.node.network.alarm_driver import Alarm
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.loopback_driver import Loopback
+from ottla.node.network.server.server_seam import Server
+from ottla.node.network.side_by_side_driver import side_by_side
+from ottla.node.part_registry import BrokerPart, PartRegistry
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.rpc_seam import Rpc

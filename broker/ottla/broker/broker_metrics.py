@@ -15,9 +15,9 @@ from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.metrics.quota_metrics import client_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.part_registry import PartRegistry
 from ottla.node.authorizer_metrics import AuthorizerMetrics
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.part_registry import PartRegistry
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.node.quorum.quorum_metrics import metadata_families, quorum_families

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from ottla.broker.network.tls.certificates_driver import Certificates
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.node.network.connection_quotas import ConnectionQuotas
+from ottla.node.network.tls.certificates_driver import Certificates
 
 
 class ListenerAdmission(NamedTuple):

@@ -11,7 +11,6 @@ import trio
 from ottla.broker.cluster.describe_node import offline_problems
 from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.settings.dynamic_settings import CLEANER_SETTINGS
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.quotas.move_throttle_driver import MoveThrottle
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -20,6 +19,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, is_cordoned
+from ottla.node.part_registry import PartRegistry
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory

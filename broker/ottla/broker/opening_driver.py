@@ -16,7 +16,6 @@ from functools import partial
 
 import trio
 
-from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
@@ -24,13 +23,6 @@ from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.settings.dynamic_settings import connection_bounds
 from ottla.broker.listener_admission import ListenerAdmission
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.server.server_opening_driver import open_socket_server
-from ottla.broker.network.server.server_seam import OpenServer, Server
-from ottla.broker.network.tls.certificates_driver import Certificates
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
 from ottla.metadata.image import EMPTY
@@ -42,7 +34,15 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.security.sasl import SASL_PROTOCOLS
 from ottla.model.settings.security.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.connection_quotas import ConnectionQuotas
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_opening_driver import open_socket_server
+from ottla.node.network.server.server_seam import OpenServer, Server
+from ottla.node.network.tls.certificates_driver import Certificates
 from ottla.node.process_driver import (
     freeze_as_it_grows,
     freeze_long_lived_objects,

@@ -10,11 +10,11 @@ from ottla.broker.cluster.membership.registration import (
     registration_request,
     registrations_with_losses,
 )
-from ottla.broker.network.server.server_seam import Server
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.server.server_seam import Server
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.manager.log_manager_driver import LogManager

@@ -81,7 +81,7 @@ EVENT_OF_LOGGER: Mapping[str, str] = {
     "ottla.broker.replicas": "replica.trouble",
     "ottla.broker.groups": "group.trouble",
     "ottla.broker.transactions": "transaction.trouble",
-    "ottla.broker.network": "network.trouble",
+    "ottla.node.network": "network.trouble",
 }
 """The event of a log line that does not name one, by its logger. If the logger is not listed, the
 nearest logger above it applies."""

@@ -3,6 +3,10 @@
 quorum/                    start here: one member of the quorum, its log and its snapshots
 quorum_files/              a member's other files, and the repair of damaged ones
 local/                     nodes as local processes, and their certificates
+network/                   the network of Kafka's protocol: bytes, request dispatch, responses
+authentication/            authentication of clients
+authorization/             authorization of clients
+part_registry.py           tasks, metrics, settings, figures and problems that parts register
 identity.py                formatting of directories, and the identity of a node
 properties.py              parser of `.properties` files
 seams.py                   interfaces between a node and its environment

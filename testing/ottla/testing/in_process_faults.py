@@ -13,14 +13,14 @@ from typing import Any
 
 import trio
 
-from ottla.broker.network.connection import Connection
-from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.server.channel_driver import Channel
-from ottla.broker.network.server.server_driver import SocketServer
-from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.client.testing.faults import LostAnswers
+from ottla.node.network.connection import Connection
+from ottla.node.network.dispatch import Dispatcher, Peer
+from ottla.node.network.listener import Listener
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.server.channel_driver import Channel
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.server.server_opening_driver import open_socket_server
 
 
 class BrokerFaults:

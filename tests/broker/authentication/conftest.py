@@ -11,11 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from ottla.broker.authentication.mechanism import SaslMechanism
-from ottla.broker.authentication.plain import PlainMechanism
-from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
-from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.model.security.scram import SCRAM_BY_NAME, ScramCredential
+from ottla.node.authentication.mechanism import SaslMechanism
+from ottla.node.authentication.plain import PlainMechanism
+from ottla.node.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
+from ottla.node.authentication.scram_server import ScramMechanism
 from ottla.node.clock_driver import RealRng
 
 SALT = b"3jkkpkavuwlq5rd8g1kvdaamxh"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authentication.illegal_state import register_sasl_apis
-from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
-from ottla.broker.network.connection import Connection
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.security.acls import ANONYMOUS_USER
+from ottla.node.authentication.illegal_state import register_sasl_apis
+from ottla.node.authentication.sasl_session import SaslRules, SaslSession
+from ottla.node.network.connection import Connection
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.node.network.memory.request_memory import RequestMemory
 from ottla.wire.apis import API_VERSIONS, HEARTBEAT
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message

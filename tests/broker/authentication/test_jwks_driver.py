@@ -8,13 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.authentication.authenticators import KeyPlan
-from ottla.broker.authentication.jwks import KeySource
-from ottla.broker.authentication.jwks_driver import FORCED_PAUSE_S, KeyReader
 from ottla.client.network import web_fetch
 from ottla.client.network.web_fetch import WebFetchError
 from ottla.model.settings.security.oauth import OAuthRules
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.authentication.authenticators import KeyPlan
+from ottla.node.authentication.jwks import KeySource
+from ottla.node.authentication.jwks_driver import FORCED_PAUSE_S, KeyReader
 
 URL = "https://issuer.example/keys"
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.authentication.scram_server import ScramMechanism
 from ottla.client import NotDeliveredError, open_admin, open_consumer, open_producer
 from ottla.client.testing import import_cluster, open_test_cluster
 from ottla.model.errors import ConfigError, OttlaError, ProtocolError, RefusedError
@@ -28,6 +27,7 @@ from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.settings.dynamic import check_broker_texts
 from ottla.model.settings.security.client_security import login_of
+from ottla.node.authentication.scram_server import ScramMechanism
 from ottla.node.clock_driver import RealRng
 from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 

@@ -9,18 +9,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.authentication.illegal_state import register_sasl_apis
-from ottla.broker.authentication.sasl_session import SaslRules, SaslSession
-from ottla.broker.network.connection import Connection
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.memory.request_memory import RequestMemory
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_stream
 from ottla.client.network.login import LOGIN, starter_of
 from ottla.client.network.pipeline import Pipeline
 from ottla.client.network.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.settings.security.sasl import SaslLogin
+from ottla.node.authentication.illegal_state import register_sasl_apis
+from ottla.node.authentication.sasl_session import SaslRules, SaslSession
+from ottla.node.network.connection import Connection
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.node.network.memory.request_memory import RequestMemory
 from ottla.wire.apis import API, API_VERSIONS, HEARTBEAT, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse

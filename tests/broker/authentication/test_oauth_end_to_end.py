@@ -22,7 +22,6 @@ import pytest
 import trio
 
 from ottla.bench.kafka.kafka_server import java_program
-from ottla.broker.authentication import jwks_driver
 from ottla.client import (
     ConsumerConfig,
     ProducerConfig,
@@ -39,6 +38,7 @@ from ottla.model.security.oauthbearer import BearerToken
 from ottla.model.settings.security.client_security import ClientSecurity, login_of
 from ottla.model.settings.security.jaas import OAUTHBEARER_MODULE
 from ottla.model.settings.security.oauth import VALIDATOR
+from ottla.node.authentication import jwks_driver
 from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 
 USERS = "USERS"

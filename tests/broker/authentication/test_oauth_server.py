@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 
-from ottla.broker.authentication.jwks import KeySource, parse_jwks
-from ottla.broker.authentication.mechanism import SaslReply
-from ottla.broker.authentication.oauth_server import OAuthMechanism
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.security.jwt_claims import ClaimRules, TokenFault
 from ottla.model.security.oauthbearer import INVALID_TOKEN, bearer_message
+from ottla.node.authentication.jwks import KeySource, parse_jwks
+from ottla.node.authentication.mechanism import SaslReply
+from ottla.node.authentication.oauth_server import OAuthMechanism
 
 RULES = ClaimRules(audiences=("ottla",), issuer="https://issuer.example")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from ottla.broker.authentication.plain import PlainMechanism
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.authentication.plain import PlainMechanism
 
 PLAIN = PlainMechanism({"al": "pw", "Zoë": "pässword"})
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.authentication.mechanism import SaslReply
-from ottla.broker.authentication.plain import PlainMechanism
-from ottla.broker.authentication.sasl_session import (
+from ottla.model.errors import ErrorCode, ProtocolError
+from ottla.model.security.acls import ANONYMOUS_USER
+from ottla.model.security.scram import SCRAM_SHA_256, ScramClient
+from ottla.node.authentication.mechanism import SaslReply
+from ottla.node.authentication.plain import PlainMechanism
+from ottla.node.authentication.sasl_session import (
     SaslCounts,
     SaslRules,
     SaslSession,
     SaslState,
 )
-from ottla.broker.authentication.scram_server import ScramMechanism
-from ottla.broker.network.dispatch import NotServedYetError, Peer
-from ottla.model.errors import ErrorCode, ProtocolError
-from ottla.model.security.acls import ANONYMOUS_USER
-from ottla.model.security.scram import SCRAM_SHA_256, ScramClient
+from ottla.node.authentication.scram_server import ScramMechanism
 from ottla.node.clock_driver import RealRng
+from ottla.node.network.dispatch import NotServedYetError, Peer
 from ottla.wire.apis import API, API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.broker.authentication.mechanism import SaslMechanism
-from ottla.broker.authentication.scram_server import Credentials, ScramExchange, ScramMechanism
 from ottla.model.errors import OttlaError, ProtocolError, RefusedError
 from ottla.model.security.scram import SCRAM_BY_NAME, SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.node.authentication.mechanism import SaslMechanism
+from ottla.node.authentication.scram_server import Credentials, ScramExchange, ScramMechanism
 from ottla.node.clock_driver import RealRng
 
 NAMES = sorted(SCRAM_BY_NAME)

@@ -17,8 +17,6 @@ import trio
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka.admin import AdminClient
 
-from ottla.broker.network.tls import certificates_driver
-from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client import (
     ClientSecurity,
     ConnectionLostError,
@@ -32,6 +30,8 @@ from ottla.client import (
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.security.jaas import PLAIN_MODULE
+from ottla.node.network.tls import certificates_driver
+from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.testing.in_process import HOST, InProcessCluster, open_in_process_cluster
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ async def test_a_new_certificate_is_taken_up_without_a_connection_ending(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(certificates_driver, "LOOKS_AGAIN_AFTER_S", 0.05)
-    caplog.set_level(logging.INFO, "ottla.broker.network")
+    caplog.set_level(logging.INFO, "ottla.node.network")
 
     def logged_lines() -> list[str]:
         return caplog.text.splitlines()

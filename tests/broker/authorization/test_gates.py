@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.authorization import Authorization
-from ottla.broker.network.steps import run_through
 from ottla.model.errors import ErrorCode
 from ottla.model.security.acls import CLUSTER_NAME
 from ottla.model.security.authorizer import AllowAll
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.steps import run_through
 from ottla.wire import apis
 from ottla.wire.apis import (
     API,

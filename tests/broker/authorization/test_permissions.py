@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.authorization import permissions as room
 from ottla.metadata.acl_table import NO_ACLS
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.delta import MetadataDelta
@@ -21,6 +20,7 @@ from ottla.model.security.acls import (
     ResourceType,
 )
 from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.node.authorization import permissions as room
 from ottla.wire.apis import DESCRIBE_GROUPS, PRODUCE
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.wire.messages.produce_request import ProduceRequest, TopicProduceData

@@ -15,13 +15,6 @@ from ottla.broker.cluster.cluster_apis import (
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
-from ottla.broker.network.connection import Connection, Pending
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.memory.request_memory import RequestMemory
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import ThreadWork, run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -36,6 +29,13 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
+from ottla.node.network.connection import Connection, Pending
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer
+from ottla.node.network.memory.request_memory import RequestMemory
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import ThreadWork, run_through
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import API, BROKER_KEYS, request_class, response_class
 from ottla.wire.codec import decode, encode

@@ -13,14 +13,14 @@ import trio
 from trio.testing import MockClock
 
 from ottla.broker.cluster.cleaner_api import PARTITIONS_MAX, CleanLogsApi, DescribeCleanerApi
-from ottla.broker.network.dispatch import RequestContext
-from ottla.broker.network.steps import finished
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.node.network.dispatch import RequestContext
+from ottla.node.network.steps import finished
 from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from ottla.broker.cluster.describe_acls import DescribeAclsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.steps import run_through
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import acl_record
@@ -18,6 +17,7 @@ from ottla.model.security.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.node.network.steps import run_through
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.describe_acls_request import DescribeAclsRequest
 from ottla.wire.messages.describe_acls_response import DescribeAclsResponse

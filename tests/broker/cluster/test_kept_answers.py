@@ -9,8 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.authorization.authorization import Authorization
-from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.metadata.acl_table import AclTable
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.delta import MetadataDelta
@@ -25,6 +23,8 @@ from ottla.model.security.acls import (
     ResourceType,
 )
 from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic

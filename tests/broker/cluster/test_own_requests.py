@@ -9,11 +9,11 @@ from ottla.broker.cluster.own_requests import (
     changes_state,
     is_this_machine,
 )
-from ottla.broker.network.dispatch import Peer, RequestContext
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import finished
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.node.network.dispatch import Peer, RequestContext
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import finished
 from ottla.wire.apis import API, CLEAN_LOGS, DRAIN_BROKER
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest

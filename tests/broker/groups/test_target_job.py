@@ -8,9 +8,9 @@ import pytest
 
 from ottla.broker.coordinators import backlog
 from ottla.broker.coordinators.backlog import STEPS_AT_ONCE
-from ottla.broker.network import steps
 from ottla.jepsen.world.walk.group_requests import GroupRequest
 from ottla.model.errors import ErrorCode
+from ottla.node.network import steps
 
 COUNT = 10_000
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.logs.delete_records import DeleteRecordsApi
-from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.network.steps import STEP_COST, finished
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

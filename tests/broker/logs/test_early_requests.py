@@ -13,9 +13,9 @@ from ottla.broker.logs.early_requests import (
     named_by_leader_epochs,
     named_by_produce,
 )
-from ottla.broker.network.steps import finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.ids import TopicPartition
+from ottla.node.network.steps import finished
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,

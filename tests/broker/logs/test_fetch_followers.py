@@ -4,9 +4,9 @@ import pytest
 
 from ottla.broker.logs.fetch import Fetch
 from ottla.broker.logs.fetch_read import FetchLimits, targets_of
-from ottla.broker.network.steps import run_through
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.node.network.steps import run_through
 from ottla.wire.messages.fetch_request import (
     ReplicaState,
 )

@@ -6,11 +6,11 @@ import pytest
 
 from ottla.broker.logs.fetch import PARTITIONS_READ_AGAIN
 from ottla.broker.logs.fetch_read import FetchTarget
-from ottla.broker.network.purgatory import COST_PER_TURN
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.network.purgatory import COST_PER_TURN
 from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import (
     ForgottenTopic,

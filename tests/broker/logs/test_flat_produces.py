@@ -6,11 +6,11 @@ import pytest
 
 from ottla.bench.requests import frame_of
 from ottla.broker.logs.produce import ProduceForm
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.jepsen.fuzz.mini_broker import TOPIC, WALL_MS, MiniBroker, id_of
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.model.ids import Offset, ProducerId
 from ottla.model.limits import MIB
+from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.storage.log.log import Log
 from ottla.wire.apis import PRODUCE
 from ottla.wire.batch import patch_max_timestamp

@@ -12,10 +12,10 @@ from ottla.broker.logs.list_offsets import (
     LookUps,
     one_by_one,
 )
-from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, ProducerId
+from ottla.node.network.steps import STEP_COST, finished
 from ottla.storage.producers.verification import UNGUARDED
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode

@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs.produce import PARTITIONS_PER_STEP
-from ottla.broker.network.steps import ThreadWork, is_steps
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.network.steps import ThreadWork, is_steps
 from ottla.storage.log.validate import INSPECTED_RECORDS_MAX
 from ottla.wire.batch import patch_max_timestamp
 from ottla.wire.batch_builder import (

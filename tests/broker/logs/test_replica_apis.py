@@ -9,10 +9,10 @@ import pytest
 from ottla.broker.logs.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.logs.describe_log_dirs import DescribeLogDirsApi
 from ottla.broker.logs.describe_producers import DescribeProducersApi
-from ottla.broker.network.steps import finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.node.network.steps import finished
 from ottla.storage.disk.disk_seam import Space
 from ottla.storage.log.log import Log
 from ottla.storage.producers.verification import UNGUARDED

@@ -7,11 +7,11 @@ import pytest
 
 from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.logs.write_txn_markers import TransactionEnd, WriteTxnMarkersApi
-from ottla.broker.network.steps import finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.node.network.steps import finished
 from ottla.storage.producers.verification import UNGUARDED
 from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ottla.broker.authentication.sasl_session import SaslCounts
 from ottla.broker.metrics.login_metrics import login_families
+from ottla.node.authentication.sasl_session import SaslCounts
 
 
 class Authenticators:

@@ -13,11 +13,11 @@ from opentelemetry.trace import StatusCode
 
 from ottla.broker.metrics import request_spans_driver
 from ottla.broker.metrics.request_spans_driver import send_request_spans, write_spans
-from ottla.broker.network.dispatch import Peer
-from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTraces
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.telemetry.exporters import ExporterConfig
 from ottla.node.clock_driver import RealRng
+from ottla.node.network.dispatch import Peer
+from ottla.node.network.request_traces import TRACES_HELD_MAX, RequestTraces
 from ottla.wire.apis import PRODUCE
 from ottla.wire.headers import RequestHeader
 

@@ -8,13 +8,13 @@ import pytest
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
-from ottla.broker.network.connection import Connection, Pending
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.memory.request_memory import RequestMemory
-from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.node.network.connection import Connection, Pending
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer
+from ottla.node.network.memory.request_memory import RequestMemory
+from ottla.node.network.response_queue import ResponseSlot
 from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
 from ottla.telemetry.clients.subscriptions import ClientTraits
 from ottla.wire.apis import API, API_VERSIONS, response_class

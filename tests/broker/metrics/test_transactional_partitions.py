@@ -8,8 +8,8 @@ from ottla.broker.metrics.transactional_partitions import (
     LATE_AFTER_MS,
     transactional_partition_families,
 )
-from ottla.broker.network.request_times import BOUNDS_NS, NS_PER_MS
 from ottla.model.ids import ProducerId
+from ottla.node.network.request_times import BOUNDS_NS, NS_PER_MS
 from ottla.storage.producers.verification import UNGUARDED
 from ottla.telemetry.metrics.instruments import Histogram, Summary
 

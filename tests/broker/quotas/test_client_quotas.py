@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.quotas import client_quotas
-from ottla.broker.quotas.client_quotas import IDLE_MS_MAX, ClientQuotas
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.model.quotas.quota_limits import Limits, QuotaEntity
-from ottla.model.quotas.rates import WindowShape
+from ottla.model.quotas.rates import IDLE_MS_MAX, WindowShape
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 ANY_CLIENT = (QuotaEntity("client-id", True, ""),)

@@ -6,10 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.network.dispatch import Peer, RequestContext
-from ottla.broker.network.loop_clock import LoopClock
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Answer
 from ottla.broker.quotas.client_quotas import REPORT_MS, ClientQuotas
 from ottla.broker.quotas.quota_types import QUOTA_TYPES
 from ottla.broker.quotas.request_quotas import RequestQuotas
@@ -22,6 +18,10 @@ from ottla.model.settings.quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
 )
+from ottla.node.network.dispatch import Peer, RequestContext
+from ottla.node.network.loop_clock import LoopClock
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import Answer
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse

@@ -11,8 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
-from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
 from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, WALL_MS, MiniBroker, id_of
@@ -22,6 +20,8 @@ from ottla.model.limits import MIB
 from ottla.model.quotas.quota_limits import CLIENT_ID, USER, ClientEntity, QuotaEntity
 from ottla.model.quotas.rates import WindowShape
 from ottla.model.run_now import run_now
+from ottla.node.network.connection_quotas import ConnectionQuotas
+from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.storage.disk.slice import FileSlice
 from ottla.wire.apis import FETCH, METADATA, OFFSET_COMMIT, PRODUCE
 from ottla.wire.batch_builder import build_batch

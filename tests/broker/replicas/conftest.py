@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 import trio
 
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
@@ -18,6 +17,7 @@ from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.purgatory import Purgatory
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.manager.log_manager_driver import open_log_manager
 from ottla.storage.segments.log_config import LogConfig

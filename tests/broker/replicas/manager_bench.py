@@ -7,7 +7,6 @@ from uuid import UUID
 
 import trio
 
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -18,6 +17,7 @@ from ottla.metadata.image import MetadataImage, Provenance, Topic
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
+from ottla.node.network.purgatory import Purgatory
 from ottla.storage.manager.log_manager_driver import LogManager
 
 World = Any  # the class of the `world` fixture, in conftest.py

@@ -8,7 +8,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.network.purgatory import WaitingEntry
 from ottla.broker.replicas.isr_driver import REQUEST_TIMEOUT_MS, IsrDriver
 from ottla.broker.replicas.isr_keeper import REJECTED_PAUSE_MS, IsrKeeper
 from ottla.broker.replicas.partition import Partition
@@ -16,6 +15,7 @@ from ottla.metadata.image import RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.purgatory import WaitingEntry
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 

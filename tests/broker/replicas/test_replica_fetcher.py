@@ -14,11 +14,6 @@ import trio.testing
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.logs.list_offsets import ListOffsetsApi
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.server.server_driver import SocketServer
-from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas import follower_duties_driver
 from ottla.broker.replicas.partition import Partition
@@ -31,6 +26,11 @@ from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.node.clock_driver import RealClock
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.server.server_opening_driver import open_socket_server
 from ottla.storage.disk.disk_seam import DiskFile
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.log.log import Log, open_log

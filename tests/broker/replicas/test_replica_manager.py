@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 import trio
 
-from ottla.broker.network.purgatory import WaitingEntry
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
 from ottla.metadata.directories import UNASSIGNED
@@ -16,6 +15,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.node.network.purgatory import WaitingEntry
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager_driver import LogManager
 from tests.broker.replicas.manager_bench import (

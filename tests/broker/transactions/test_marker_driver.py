@@ -11,12 +11,6 @@ import trio.testing
 
 from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, RequestContext
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.network.server.server_driver import SocketServer
-from ottla.broker.network.server.server_opening_driver import open_socket_server
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.metadata.delta import MetadataDelta
@@ -25,6 +19,12 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, RequestContext
+from ottla.node.network.listener import Listener
+from ottla.node.network.loopback_driver import Loopback
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.server.server_opening_driver import open_socket_server
 from ottla.wire.apis import API_VERSIONS, WRITE_TXN_MARKERS
 from ottla.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from ottla.wire.messages.write_txn_markers_response import (

@@ -16,9 +16,9 @@ import pytest
 import trio
 
 from ottla.broker.groups.offsets import offset_apis
-from ottla.broker.network.steps import StepPace, Steps
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.model.limits import KIB, MIB
+from ottla.node.network.steps import StepPace, Steps
 from ottla.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, METADATA, OFFSET_FETCH
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.jepsen.oracles.kafka_requests import KafkaShape, request_of

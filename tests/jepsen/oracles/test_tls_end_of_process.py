@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 import trio
 
-from ottla.broker.network.dispatch import Dispatcher, RequestContext
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.server.server_opening_driver import open_socket_server
-from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.settings.security.tls import SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.session_driver import TlsFloodError, TlsSession
 from ottla.node.clock_driver import RealClock
+from ottla.node.network.dispatch import Dispatcher, RequestContext
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_opening_driver import open_socket_server
+from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest

@@ -11,11 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from ottla.broker.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
-from ottla.broker.network.dispatch import Dispatcher, RequestContext
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.server.server_opening_driver import open_socket_server
-from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.security.node_tls import node_tls_of
 from ottla.model.settings.security.sasl import SASL_SSL
@@ -23,7 +18,12 @@ from ottla.model.settings.security.tls import SSL, TlsConfig
 from ottla.model.settings.telemetry.metrics_access import MetricsAccess
 from ottla.model.tls import session_driver
 from ottla.model.tls.context_driver import client_context
+from ottla.node.authentication.sasl_session import SaslCounts, SaslRules, SaslSession
 from ottla.node.clock_driver import RealClock
+from ottla.node.network.dispatch import Dispatcher, RequestContext
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_opening_driver import open_socket_server
+from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.rpc.rpc_driver import open_rpc_runtime
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.telemetry.metrics.metrics_http_driver import serve_metrics

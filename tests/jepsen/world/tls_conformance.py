@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.broker.network.listener import HandshakeCounts
-from ottla.broker.network.tls.handshakes import HANDSHAKE_MS_MAX
 from ottla.jepsen.world.whole.faults.untrusted_clients import heartbeat
 from ottla.model.seams import ByteStream
+from ottla.node.network.listener import HandshakeCounts
+from ottla.node.network.tls.handshakes import HANDSHAKE_MS_MAX
 from tests.jepsen.world.transport_conformance import GONE, PATIENCE_S, Reach, is_at_end, read_id
 
 READ_BYTES = 64 << 10

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import trio
 
-from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.jepsen.world.whole.faults.untrusted_clients import heartbeat
 from ottla.model.seams import ByteStream, Transport
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.dispatch import Dispatcher, RequestContext
 from ottla.wire.apis import HEARTBEAT
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse

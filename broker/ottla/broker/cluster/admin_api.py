@@ -11,13 +11,13 @@ from typing import Any
 
 from ottla.broker.cluster.forwarding import ForwardingPort, forward_bytes
 from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import ThreadWork
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import KIB
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.steps import ThreadWork
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message

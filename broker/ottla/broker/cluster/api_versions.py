@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterable
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.dispatch import RequestContext
 from ottla.metadata.features import SUPPORTED, LevelRange
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.node.network.dispatch import RequestContext
 from ottla.wire.apis import API, API_VERSIONS
 from ottla.wire.headers import TRACE_CONTEXT_FEATURE
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest

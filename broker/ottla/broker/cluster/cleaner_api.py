@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun, used_up
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun, used_up
 from ottla.storage.cleaner.cleanable import Cleanable, cleanable_of, hindrance_of
 from ottla.storage.cleaner.cleaner_driver import LogCleaner
 from ottla.storage.cleaner.cleaner_manager import CleaningState

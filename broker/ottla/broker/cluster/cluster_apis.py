@@ -24,9 +24,9 @@ from ottla.broker.cluster.settings.config_resources import ListConfigResourcesAp
 from ottla.broker.cluster.settings.configs_api import ConfigsApi
 from ottla.broker.cluster.settings.log_levels import LogLevels
 from ottla.broker.cluster.token_apis import DelegationTokenApis
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.purgatory import Purgatory
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.purgatory import Purgatory
 from ottla.wire.apis import (
     ALTER_CONFIGS,
     API_VERSIONS,

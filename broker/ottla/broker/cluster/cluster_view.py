@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.broker.network.dispatch import Peer
 from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import Peer
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.dispatch import RequestContext
-from ottla.broker.network.steps import Answer, StepPace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.node.network.dispatch import RequestContext
+from ottla.node.network.steps import Answer, StepPace
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,

@@ -1,11 +1,11 @@
 """DescribeCluster: the brokers, for admin clients (KIP-700, KIP-919, KIP-1073).  Pure."""
 
-from ottla.broker.authorization.questions import cluster_operations
 from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.authorization.questions import cluster_operations
+from ottla.node.network.dispatch import RequestContext
 from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.describe_cluster_response import (
     DescribeClusterBroker,

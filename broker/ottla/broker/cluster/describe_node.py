@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.version import VERSION
+from ottla.node.network.dispatch import RequestContext
 from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.losses.log_losses import LogLoss

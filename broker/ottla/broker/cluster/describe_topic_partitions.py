@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable
 
-from ottla.broker.authorization.questions import (
-    OPERATIONS_COST,
-    may_describe_topic,
-    operations_on,
-)
 from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.security.acls import ResourceType
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.authorization.questions import (
+    OPERATIONS_COST,
+    may_describe_topic,
+    operations_on,
+)
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions_response import (
     Cursor,

@@ -5,8 +5,8 @@ The request and its response keep Kafka's encoding, so that no request is define
 
 from typing import Protocol, TypeVar
 
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.ids import Offset
+from ottla.node.network.dispatch import RequestContext
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode

@@ -6,7 +6,16 @@ first if both the broker and the client allow it, and the response waits for its
 
 from typing import Any, NamedTuple
 
-from ottla.broker.authorization.questions import (
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
+from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
+from ottla.metadata.image import PartitionState, Topic
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.authorization.questions import (
     OPERATIONS_COST,
     cluster_operations,
     may,
@@ -14,18 +23,9 @@ from ottla.broker.authorization.questions import (
     may_on_cluster,
     operations_on,
 )
-from ottla.broker.cluster.auto_create import AutoCreate
-from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
-from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import Answer, StepPace, Steps, begun
-from ottla.metadata.image import PartitionState, Topic
-from ottla.model.errors import ErrorCode
-from ottla.model.ids import ZERO_UUID
-from ottla.model.internal_topics import INTERNAL_TOPICS
-from ottla.model.security.acls import AclOperation, ResourceType
-from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.steps import Answer, StepPace, Steps, begun
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import (
     MetadataResponse,

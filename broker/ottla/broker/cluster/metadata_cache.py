@@ -6,11 +6,11 @@ Pure.  `MetadataCache` is the first publisher, so that every handler reads the n
 
 from collections.abc import Callable
 
-from ottla.broker.network.dispatch import RequestContext
-from ottla.broker.network.purgatory import Purgatory, WaitingEntry
-from ottla.broker.network.response_queue import ResponseSlot
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.node.network.dispatch import RequestContext
+from ottla.node.network.purgatory import Purgatory, WaitingEntry
+from ottla.node.network.response_queue import ResponseSlot
 
 IMAGE_CHANGED = "the metadata image has changed"
 """Purgatory key of all requests that wait for a newer image."""

@@ -9,11 +9,11 @@ the ACL operation that the API's row in `wire/apis` names, wherever the client i
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.broker.network.dispatch import Dispatcher, HandlerResult, Peer, RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import AclOperation
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import is_loopback
+from ottla.node.network.dispatch import Dispatcher, HandlerResult, Peer, RequestContext
 from ottla.wire.api import Api
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message

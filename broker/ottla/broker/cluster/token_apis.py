@@ -7,13 +7,13 @@ create others.
 
 from collections.abc import Iterator
 
-from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.network.dispatch import Handler, HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, StepPace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.security.delegation_tokens import DelegationToken, token_hmac
+from ottla.node.authorization.questions import may
+from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
+from ottla.node.network.steps import Answer, StepPace
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from ottla.wire.messages.describe_delegation_token_response import (

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.broker.coordinators.effects import Responder
-from ottla.broker.network.purgatory import WaitingEntry
 from ottla.broker.replicas.partition import Partition
 from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
+from ottla.node.network.purgatory import WaitingEntry
 
 CLIENT_CODES = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,

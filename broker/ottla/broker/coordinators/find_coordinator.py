@@ -13,9 +13,6 @@ from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.broker.cluster.metadata_cache import answer_when
 from ottla.broker.coordinators.placement import partition_of
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
@@ -23,6 +20,9 @@ from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.transactions import TransactionConfig
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.apis import COORDINATOR_KEYS_FROM
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest

@@ -33,8 +33,6 @@ from ottla.broker.coordinators.log_replay import LogReplay
 from ottla.broker.coordinators.performer import perform
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.coordinators.record_batches import batches_of
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
@@ -44,6 +42,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.turn_end import TurnEnd
 from ottla.storage.log.log import Log
 
 RELOAD_MS_FIRST = 100

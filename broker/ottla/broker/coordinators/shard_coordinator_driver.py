@@ -10,11 +10,11 @@ import trio
 from ottla.broker.coordinators.commit_wait import StateChangeWait
 from ottla.broker.coordinators.led_shard import LedShard
 from ottla.broker.coordinators.shard_coordinator import PeriodicTask, ShardCoordinator
-from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.background_driver import BackgroundWork, keep_running, run_side_by_side
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Offset
+from ottla.node.network.alarm_driver import Alarm
+from ottla.node.part_registry import PartRegistry
 
 COMMIT_POLL_MS = 1_000
 """Milliseconds between checks whether all loaded records are committed, if no wake-up arrives."""

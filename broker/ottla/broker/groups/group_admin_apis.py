@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from ottla.broker.authorization.questions import may, may_on_cluster, operations_on
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.groups.classic.describe_classic import describe_missing
 from ottla.broker.groups.group_coordinator import GroupCoordinator
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.node.authorization.questions import may, may_on_cluster, operations_on
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest

@@ -10,9 +10,9 @@ from ottla.broker.groups.offsets.offset_apis import OffsetApis
 from ottla.broker.groups.offsets.offset_commit_api import OffsetCommitApi
 from ottla.broker.groups.offsets.transactional_offsets import TransactionalOffsetsApi
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
-from ottla.broker.network.dispatch import Dispatcher
 from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,

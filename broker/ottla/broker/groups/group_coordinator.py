@@ -20,8 +20,6 @@ from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.broker.groups.offsets.offset_store import SeparateBatch
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.logs.write_txn_markers import TransactionEnd
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
@@ -32,6 +30,8 @@ from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.turn_end import TurnEnd
 from ottla.storage.log.log import Log
 from ottla.storage.producers.verification import VerificationGuard
 from ottla.wire.batch import NO_SEQUENCE

@@ -41,12 +41,12 @@ from ottla.broker.groups.offsets.offset_retention import OffsetRetention
 from ottla.broker.groups.offsets.offset_store import OffsetStore, SeparateBatch
 from ottla.broker.groups.offsets.topic_commit import TopicCommit
 from ottla.broker.groups.timer_names import TimerName
-from ottla.broker.network.steps import StepPace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.steps import StepPace
 from ottla.wire.messages.describe_groups_response import DescribedGroup
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.leave_group_request import MemberIdentity

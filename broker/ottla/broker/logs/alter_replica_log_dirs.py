@@ -7,11 +7,11 @@ progress.  A request for the replica's current directory cancels its move.
 from typing import Generic
 
 from ottla.broker.logs.describe_log_dirs import D, DescribedLogs
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from ottla.wire.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,

@@ -16,13 +16,13 @@ from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.seams import Clock
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.request_times import RequestTimes
 from ottla.wire.apis import (
     DELETE_RECORDS,
     FETCH,

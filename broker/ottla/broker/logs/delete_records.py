@@ -8,14 +8,14 @@ is not waited for. It raises its offset when its broker is back.
 
 from typing import Any, NamedTuple
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.storage.log.log import Log
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
 from ottla.wire.messages.delete_records_response import (

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, StepPace, Steps, begun, used_up
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import Answer, StepPace, Steps, begun, used_up
 from ottla.storage.disk.disk_seam import Space
 from ottla.storage.log.log import Log
 from ottla.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest

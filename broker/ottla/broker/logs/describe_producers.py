@@ -4,11 +4,11 @@ Pure.  Any replica answers, not only the leader, so that an operator can compare
 """
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, add_in_steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, add_in_steps, begun
 from ottla.storage.producers.producer_state import ProducerEntry
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.messages.describe_producers_request import DescribeProducersRequest

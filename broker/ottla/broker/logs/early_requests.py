@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.ids import ZERO_UUID, TopicPartition
+from ottla.node.network.dispatch import HandlerResult, RequestContext
 
 WAIT_S_MAX = 2.0
 """Seconds that a request waits for a log.  Shorter makes clients retry while a disk is busy; longer

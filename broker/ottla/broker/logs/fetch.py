@@ -14,7 +14,6 @@ never does.
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from ottla.broker.authorization.questions import may
 from ottla.broker.logs.cold_reads import BringIn, ColdReads
 from ottla.broker.logs.fetch_answers import add_results
 from ottla.broker.logs.fetch_read import (
@@ -43,16 +42,17 @@ from ottla.broker.logs.fetch_session import (
     FetchSession,
     FetchSessionCache,
 )
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.purgatory import Purgatory, WaitingEntry
-from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps, begun
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.node.authorization.questions import may
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.purgatory import Purgatory, WaitingEntry
+from ottla.node.network.request_times import RequestTimes
+from ottla.node.network.steps import STEP_COST, Answer, StepPace, Steps, begun
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.storage.disk.slice import FileSlice
 from ottla.wire.flat.flat_fetch import FlatFetch, flat_fetch_answer

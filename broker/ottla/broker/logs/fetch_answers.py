@@ -3,8 +3,8 @@ Pure."""
 
 from ottla.broker.logs.fetch_read import HINTS_FROM, PartitionResult
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
-from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.node.network.dispatch import RequestContext
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
     FetchResponse,

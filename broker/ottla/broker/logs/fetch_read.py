@@ -10,13 +10,13 @@ from collections.abc import Hashable, Iterator
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
-from ottla.broker.network.dispatch import Permissions
-from ottla.broker.network.steps import StepPace, Steps
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.node.network.dispatch import Permissions
+from ottla.node.network.steps import StepPace, Steps
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.storage.log.log import Log
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM

@@ -4,11 +4,11 @@ log, or with the offsets that it consumed, to detect a truncation.
 Pure (KIP-101, KIP-320).
 """
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
 from ottla.wire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,

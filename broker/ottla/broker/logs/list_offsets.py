@@ -11,8 +11,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import (
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, Offset
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import (
     STEP_COST,
     VALUES_PER_STEP,
     Answer,
@@ -21,10 +25,6 @@ from ottla.broker.network.steps import (
     begun,
     used_up,
 )
-from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Offset
 from ottla.storage.log.log import Log
 from ottla.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.wire.messages.list_offsets_response import (

@@ -30,10 +30,6 @@ from ottla.broker.logs.produce_answers import (
     topic_answer,
 )
 from ottla.broker.logs.transactional_appends import AppendVerdict, Asked, TransactionalAppends
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
-from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import Answer, ThreadWork, begun
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -41,6 +37,10 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
+from ottla.node.network.request_times import RequestTimes
+from ottla.node.network.steps import Answer, ThreadWork, begun
 from ottla.storage.log.validate import (
     Accepted,
     RecordsToInspectError,

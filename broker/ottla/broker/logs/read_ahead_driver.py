@@ -5,8 +5,8 @@ import errno
 import trio
 
 from ottla.broker.logs.cold_reads import Done
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.part_registry import PartRegistry
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import FileSlice
 

@@ -3,8 +3,8 @@
 from ottla.broker.logs.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.logs.describe_log_dirs import D, DescribedLogs, DescribeLogDirsApi
 from ottla.broker.logs.describe_producers import DescribeProducersApi
-from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS
 
 

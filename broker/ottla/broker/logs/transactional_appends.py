@@ -18,12 +18,12 @@ from ottla.broker.logs.verification_requests import (
     operation_of_produce,
     produce_code,
 )
-from ottla.broker.network.steps import StepPace, Steps
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
+from ottla.node.network.steps import StepPace, Steps
 from ottla.storage.producers.verification import UNGUARDED, VerificationGuard
 from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import MAGIC, TRANSACTIONAL_FLAG

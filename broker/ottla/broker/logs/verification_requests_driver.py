@@ -21,9 +21,6 @@ from ottla.broker.logs.verification_requests import (
     answer_each,
     request_of,
 )
-from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.network.request_times import BOUNDS_NS
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
 from ottla.client.network.login import starter_of
@@ -33,6 +30,9 @@ from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.loopback_driver import Loopback
+from ottla.node.network.request_times import BOUNDS_NS
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.metrics.instruments import Histogram
 from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse

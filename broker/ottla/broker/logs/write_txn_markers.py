@@ -8,15 +8,15 @@ passed to the group coordinator, which stores the pending transactional offsets.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
-from ottla.broker.network.steps import Answer, StepPace, begun
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
+from ottla.node.network.steps import Answer, StepPace, begun
 from ottla.wire.batch_builder import ControlType, build_end_transaction_marker
 from ottla.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,

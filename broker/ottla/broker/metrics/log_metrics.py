@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.metrics.cleaner_metrics import cleaner_families
-from ottla.broker.part_registry import PartRegistry
 from ottla.node.free_space_metrics import free_space_families, reserve_families
+from ottla.node.part_registry import PartRegistry
 from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.losses.known_losses_driver import count_by_kind
 from ottla.storage.losses.log_losses import LossKind

@@ -8,8 +8,8 @@ a successful handshake counts as a successful one.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.metrics.tls_metrics import OUTCOMES, tls_counts
+from ottla.node.authentication.authenticators import Authenticators
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from ottla.broker.authentication.authenticators import Authenticators
 from ottla.broker.metrics.login_metrics import login_families
 from ottla.broker.metrics.quota_metrics import connection_families
 from ottla.broker.metrics.tls_metrics import tls_families
-from ottla.broker.part_registry import PartRegistry
-from ottla.broker.quotas.connection_quotas import ConnectionQuotas
+from ottla.node.authentication.authenticators import Authenticators
+from ottla.node.network.connection_quotas import ConnectionQuotas
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.kafka_families import counter, gauge
 

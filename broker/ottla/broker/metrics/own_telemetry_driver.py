@@ -12,12 +12,12 @@ import trio
 
 from ottla.broker.metrics.request_spans_driver import send_request_spans
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.request_traces import RequestTraces
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.request_traces import RequestTraces
+from ottla.node.part_registry import PartRegistry
 from ottla.node.process_metrics_driver import process_families
 from ottla.telemetry.clients.exporter import Exporter
 from ottla.telemetry.exporters.otel_sdk_driver import check_otel_sdk

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
 from ottla.model.settings.telemetry.exporters import ExporterConfig
+from ottla.node.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
 from ottla.telemetry.exporters.otel_sdk_driver import close_tracer_provider, open_tracer_provider
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from heapq import nsmallest
 from uuid import UUID
 
 from ottla.broker.metrics.telemetry_tail import TelemetryTail
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NodeId
+from ottla.node.network.dispatch import RequestContext
 from ottla.storage.directories.meta_properties import uuid_from_text
 from ottla.telemetry.clients.client_labels import ClientLabels
 from ottla.telemetry.clients.exporter import LabelledPush

@@ -8,8 +8,8 @@ has a `throttle_time_ms`, unlike Kafka's response.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.model.errors import ErrorCode
+from ottla.node.network.dispatch import Dispatcher, RequestContext
 from ottla.telemetry.clients.instances import ClientInstance, ClientInstances
 from ottla.telemetry.clients.subscriptions import ALL_METRICS, ClientTraits
 from ottla.wire.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY

@@ -13,9 +13,6 @@ from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.metrics.telemetry_metrics import telemetry_families
 from ottla.broker.metrics.telemetry_tail import TelemetryTail
 from ottla.broker.metrics.telemetry_topic_driver import TelemetryTopic
-from ottla.broker.network.alarm_driver import Alarm
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.part_registry import PartRegistry
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
@@ -24,6 +21,9 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.security.acls import ANONYMOUS
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.alarm_driver import Alarm
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.clients.client_labels import ClientLabels
 from ottla.telemetry.clients.client_series import ClientSeries
 from ottla.telemetry.clients.ingest_driver import Ingest

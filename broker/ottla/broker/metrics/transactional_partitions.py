@@ -3,8 +3,8 @@ and verifications by the transaction coordinators. Pure."""
 
 from collections.abc import Iterator, Mapping
 
-from ottla.broker.network.request_times import NS_PER_MS, WINDOW_MS
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.node.network.request_times import NS_PER_MS, WINDOW_MS
 from ottla.telemetry.metrics.instruments import Family, Histogram, MetricKind, summary_of
 from ottla.telemetry.metrics.kafka_families import counter, gauge
 from ottla.telemetry.metrics.kafka_names import prometheus_name

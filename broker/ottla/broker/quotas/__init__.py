@@ -4,7 +4,6 @@ request_quotas.py        charges requests and responses, and mutes connections: 
 quota_types.py           the table of client quotas, by the keys of their limits
 client_quotas.py         usage of one quota by each client, and its throttle time
 quota_usage.py           current usage, throttled clients first
-connection_quotas.py     connections by broker, listener and address
 replication_quota.py     bandwidth of throttled replicas
 move_throttle_driver.py  throttles the copying of logs between directories
 quota_publisher.py       applies the quotas of the metadata

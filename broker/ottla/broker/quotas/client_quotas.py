@@ -19,11 +19,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from ottla.model.quotas.quota_limits import Limits, Match
-from ottla.model.quotas.rates import SampledRate, WindowShape, whole_ms
+from ottla.model.quotas.rates import IDLE_MS_MAX, SampledRate, WindowShape, whole_ms
 from ottla.model.quotas.token_bucket import TokenBucket
-
-IDLE_MS_MAX = 3_600_000
-"""Idle milliseconds after which usage is deleted, as in Kafka."""
 
 USAGES_MAX = 20_000
 """Maximum clients whose usage is stored.  Larger takes more memory, some 1 KiB each; smaller drops

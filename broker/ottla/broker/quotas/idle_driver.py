@@ -4,8 +4,8 @@ from typing import Protocol
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.seams import Clock
+from ottla.node.part_registry import PartRegistry
 
 LOOK_INTERVAL_S = 60
 

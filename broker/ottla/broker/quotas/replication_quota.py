@@ -9,10 +9,10 @@ Throttled replicas then wait until the rate has fallen.
 
 from collections.abc import Callable, Iterator
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.limits import INT64_MAX, KIB
 from ottla.model.quotas.rates import SimpleRate, WindowShape
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import gauge
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.metrics.instruments import Family, Histogram, MetricKind, summary_of
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 

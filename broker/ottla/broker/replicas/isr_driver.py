@@ -6,12 +6,12 @@ from typing import Protocol
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.part_registry import PartRegistry
 from ottla.proto import controller_pb2 as pb
 from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter

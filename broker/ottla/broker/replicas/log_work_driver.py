@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.ids import TopicPartition
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.part_registry import PartRegistry
 
 Step = Callable[[], Awaitable[None]]
 

@@ -12,7 +12,6 @@ from functools import partial
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
@@ -41,6 +40,7 @@ from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.part_registry import PartRegistry
 from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import gauges
 from ottla.wire.messages.fetch_request import FetchRequest

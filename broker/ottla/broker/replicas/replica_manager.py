@@ -25,7 +25,6 @@ from ottla.broker.cluster.settings.dynamic_settings import (
     setting_in_force,
 )
 from ottla.broker.cluster.settings.topic_settings import topic_config_of, topic_defaults_of_image
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -42,6 +41,7 @@ from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.purgatory import Purgatory
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_health import NoSpaceError
 from ottla.storage.losses.log_losses import ReplicaPlacement

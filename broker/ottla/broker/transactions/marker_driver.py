@@ -14,8 +14,6 @@ from functools import partial
 
 import trio
 
-from ottla.broker.network.loopback_driver import Loopback
-from ottla.broker.part_registry import PartRegistry
 from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.network.login import starter_of
@@ -25,6 +23,8 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError, only_error
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.loopback_driver import Loopback
+from ottla.node.part_registry import PartRegistry
 from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
 logger = logging.getLogger("ottla.broker.transactions")

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.broker.logs.producer_ids import Block, ProducerIds
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.part_registry import PartRegistry
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 

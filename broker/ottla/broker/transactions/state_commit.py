@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ottla.broker.coordinators.commit_wait import StateChangeWait
-from ottla.broker.network.purgatory import WaitingEntry
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.transactions.transaction_shard import StateWrite
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, Offset
+from ottla.node.network.purgatory import WaitingEntry
 
 E = ErrorCode
 

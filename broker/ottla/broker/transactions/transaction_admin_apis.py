@@ -2,10 +2,7 @@
 
 from collections.abc import Callable
 
-from ottla.broker.authorization.questions import may, may_describe_topic
 from ottla.broker.groups.consumer.subscription_regex import TopicRegex, compile_topic_regex, matches
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     Transaction,
@@ -14,6 +11,9 @@ from ottla.broker.transactions.transaction import (
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.node.authorization.questions import may, may_describe_topic
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 from ottla.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,

@@ -12,8 +12,6 @@ from typing import Any
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.coordinators.placement import partition_of
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.transaction_rules import NamedProducer
@@ -22,6 +20,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.apis import ADD_PARTITIONS_OF_BROKERS_FROM
 from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse

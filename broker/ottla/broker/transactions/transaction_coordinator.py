@@ -17,8 +17,6 @@ from ottla.broker.coordinators.effects import Responder
 from ottla.broker.coordinators.led_shard import LedShard
 from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES
 from ottla.broker.coordinators.shard_coordinator import PeriodicTask, ShardCoordinator
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.transactions.markers import MarkerOrder
@@ -40,6 +38,8 @@ from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 from ottla.model.seams import Clock
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.purgatory import Purgatory
+from ottla.node.network.turn_end import TurnEnd
 
 COMPLETION_RETRY_MS = 200
 """Milliseconds between attempts to complete transactions whose log had too few in-sync replicas."""

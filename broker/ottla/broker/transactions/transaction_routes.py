@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_admin_apis import TransactionAdminApis
 from ottla.broker.transactions.transaction_apis import CreateTopic, TransactionApis
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.metadata.image import MetadataImage
+from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

@@ -14,13 +14,6 @@ from uuid import UUID
 from ottla.broker.broker_core import BrokerCore, CoordinatorPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
-from ottla.broker.network.connection import Pending
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.memory.request_memory import RequestMemory
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.server.hosting import ConnectionHosting, HostedChannel
-from ottla.broker.network.steps import ThreadWork, is_steps, run_through
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.jepsen.in_memory_controller import CountingRng, InMemoryController
 from ottla.jepsen.world.disk import SimulatedDisk, brought_in
@@ -37,6 +30,13 @@ from ottla.model.log_limiter import LogLimiter
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.connection import Pending
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer
+from ottla.node.network.memory.request_memory import RequestMemory
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.server.hosting import ConnectionHosting, HostedChannel
+from ottla.node.network.steps import ThreadWork, is_steps, run_through
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.disk.slice import FileSlice
 from ottla.telemetry.clients.client_labels import ClientLabels

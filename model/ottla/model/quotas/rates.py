@@ -14,6 +14,9 @@ THROTTLE_MS_MAX = INT32_MAX
 limit can exceed it, and a longer time could then not be encoded although the request has been
 processed."""
 
+IDLE_MS_MAX = 3_600_000
+"""Idle milliseconds after which usage is deleted, as in Kafka."""
+
 LOOKS_KEPT_MAX = 60
 """Number of samples of a counter that are kept to compute its rate, at about 150 bytes each. With
 fewer samples, the time that the rate covers is less exact."""

@@ -16,10 +16,10 @@ from ottla.broker.cluster.membership.lifecycle_driver import (
     FAILURES_BETWEEN_WARNINGS,
     LifecycleDriver,
 )
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.settings.broker import load_broker_config
+from ottla.node.network.dispatch import RequestContext
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest

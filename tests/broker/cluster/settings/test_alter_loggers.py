@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.authorization import Authorization
 from ottla.broker.cluster.settings.log_levels import LogLevels
-from ottla.broker.network.steps import STEP_COST
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.logs import LEVELS
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.steps import STEP_COST
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource

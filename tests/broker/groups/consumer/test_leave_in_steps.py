@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.groups.classic.membership_apis import LEAVING_AT_ONCE_MAX, MembershipApis
-from ottla.broker.network.steps import is_steps, run_through
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.steps import is_steps, run_through
 from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 
 

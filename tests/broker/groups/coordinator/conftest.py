@@ -15,7 +15,6 @@ from ottla.broker.groups.group_apis import (
     register_group_apis,
 )
 from ottla.broker.groups.group_coordinator import GroupCoordinator
-from ottla.broker.network.turn_end import TurnEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
@@ -24,6 +23,7 @@ from ottla.model.ids import NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.network.turn_end import TurnEnd
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

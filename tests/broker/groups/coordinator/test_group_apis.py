@@ -11,8 +11,8 @@ import trio.testing
 from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.groups.offsets.offset_apis import OFFSETS_PER_COST, OffsetApis
 from ottla.broker.groups.offsets.offset_commit_api import COMMITS_PER_PIECE
-from ottla.broker.network.steps import STEP_COST
 from ottla.model.errors import ErrorCode
+from ottla.node.network.steps import STEP_COST
 from ottla.wire.apis import API, HEARTBEAT, JOIN_GROUP, OFFSET_FETCH, SYNC_GROUP, request_class
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message

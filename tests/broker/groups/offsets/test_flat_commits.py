@@ -15,10 +15,10 @@ from ottla.broker.groups.offsets.offset_commit_api import (
     CommitForm,
     OffsetCommitApi,
 )
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.jepsen.fuzz.mini_broker import PARTITION_COUNT, TOPIC, MiniBroker, id_of
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.limits import KIB, MIB
+from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.wire.apis import OFFSET_COMMIT
 from ottla.wire.codec import decode
 from ottla.wire.flat.flat_commit import FlatCommit, read_flat_commit

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import trio
 
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition
+from ottla.node.part_registry import PartRegistry
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 

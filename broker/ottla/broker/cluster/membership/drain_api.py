@@ -8,8 +8,8 @@ example with a restart of the machine. A drain lasts until it is undone or the p
 from collections.abc import Awaitable
 from typing import Protocol
 
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import RefusedError
+from ottla.node.network.dispatch import RequestContext
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse

@@ -14,13 +14,13 @@ import trio
 
 from ottla.broker.cluster.membership.attendance_driver import AttendanceDriver
 from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
-from ottla.broker.part_registry import PartRegistry
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.clock_driver import RealClock
+from ottla.node.part_registry import PartRegistry
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.controller_client import ControllerClient

@@ -11,12 +11,9 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import trio
 
-from ottla.broker.authorization.questions import may_on_cluster
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.settings.alter_loggers import ForwardHandler
 from ottla.broker.cluster.settings.merged_results import merged
-from ottla.broker.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, StepPace, begun
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
@@ -24,6 +21,9 @@ from ottla.model.security.acls import AclOperation
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.security.dynamic_tls import is_listener_tls_key
+from ottla.node.authorization.questions import may_on_cluster
+from ottla.node.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
+from ottla.node.network.steps import Answer, StepPace, begun
 from ottla.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource

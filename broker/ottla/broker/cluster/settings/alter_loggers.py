@@ -12,12 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from ottla.broker.authorization.questions import may
 from ottla.broker.cluster.settings.log_levels import LogLevels
 from ottla.broker.cluster.settings.merged_results import merged
 from ottla.broker.cluster.settings.topic_settings import CLUSTER_DEFAULT
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -30,6 +27,9 @@ from ottla.model.settings.kafka_keys import THREAD_POOLS
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.storage.cleaner import THREADS, check_thread_count
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
+from ottla.node.authorization.questions import may
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource

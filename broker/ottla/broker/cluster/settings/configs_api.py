@@ -11,8 +11,6 @@ from typing import NamedTuple
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.settings.log_levels import LogLevels
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, add_in_steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
@@ -24,6 +22,8 @@ from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, TOPIC_DEFINITIONS, as_topic_text
 from ottla.model.settings.telemetry.client_metrics import CLIENT_METRICS_DEFINITIONS
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import StepPace, Steps, add_in_steps, begun
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

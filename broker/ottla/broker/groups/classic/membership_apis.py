@@ -17,10 +17,10 @@ from ottla.broker.groups.group_records import (
     LISTED_COUNT_MAX,
     TEXT_LENGTH_MAX,
 )
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Steps, begun
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import Steps, begun
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.wire.messages.join_group_request import JoinGroupRequest

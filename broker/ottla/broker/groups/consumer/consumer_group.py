@@ -28,9 +28,9 @@ from ottla.broker.groups.consumer.consumer_member import (
 )
 from ottla.broker.groups.consumer.regex_readers import RegexReaders
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.broker.network.dispatch import Permissions
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.network.dispatch import Permissions
 
 NO_OWNER = -1
 """Owner epoch of a partition without an owner."""

@@ -21,9 +21,9 @@ from ottla.broker.groups.group_records import (
     LISTED_COUNT_MAX,
     TEXT_LENGTH_MAX,
 )
-from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.dispatch import RequestContext
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 

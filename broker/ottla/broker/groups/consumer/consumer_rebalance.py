@@ -45,11 +45,11 @@ from ottla.broker.groups.consumer.reconcile import reconcile
 from ottla.broker.groups.consumer.target_job import TargetJob
 from ottla.broker.groups.consumer.topic_view import ResolvedTopics, TopicView
 from ottla.broker.groups.timer_names import TimerKind, TimerName
-from ottla.broker.network.dispatch import Permissions
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.dispatch import Permissions
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import (
     Assignment as AnsweredAssignment,

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from ottla.broker.authorization.questions import may_describe_topic, operations_on
 from ottla.broker.groups.consumer.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer.consumer_member import ConsumerMember
 from ottla.broker.groups.group_coordinator import GroupCoordinator
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import ResourceType
+from ottla.node.authorization.questions import may_describe_topic, operations_on
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_describe_response import (
     Assignment,

@@ -7,8 +7,8 @@ not see.  Without an authorizer no subscribers are stored, and all topics are vi
 
 from itertools import islice
 
-from ottla.broker.network.dispatch import Permissions
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.node.network.dispatch import Permissions
 
 DECIDED_AT_ONCE = 2_000
 """Topics whose visibility is decided in one step: some 5 ms, at most 20. The others are decided

@@ -20,8 +20,8 @@ from ottla.broker.groups.consumer.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, Subscription
 from ottla.broker.groups.consumer.consumer_member import NOTHING, Assignment, ConsumerMember
 from ottla.broker.groups.consumer.consumer_records import target_record
-from ottla.broker.network.steps import StepPace, Steps
 from ottla.metadata.image import MetadataImage
+from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
 """Partitions in a record that cost as much encoding time as one other operation."""

@@ -8,23 +8,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ottla.broker.authorization.questions import may_describe_topic
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.groups.offsets.committed_offsets import PENDING, UNSTABLE, CommittedOffset
 from ottla.broker.groups.offsets.offset_commit_api import COMMITS_PER_PIECE
-from ottla.broker.network.dispatch import HandlerResult, Permissions, RequestContext
-from ottla.broker.network.steps import (
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_EPOCH
+from ottla.node.authorization.questions import may_describe_topic
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import (
     Answer,
     StepPace,
     Steps,
     add_in_steps,
     begun,
 )
-from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_EPOCH
 from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.messages.offset_delete_request import OffsetDeleteRequest

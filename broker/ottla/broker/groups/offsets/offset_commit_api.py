@@ -15,11 +15,11 @@ from ottla.broker.coordinators.effects import Instant, Responder
 from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import STEP_COST, VALUES_PER_STEP, StepPace, Steps, begun
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import STEP_COST, VALUES_PER_STEP, StepPace, Steps, begun
 from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.flat.flat_commit import CommitRow, FlatCommit, flat_commit_answer
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic

@@ -10,7 +10,7 @@ from uuid import UUID
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.group_records import NO_EXPIRY
 from ottla.broker.groups.offsets.offset_store import OffsetStore
-from ottla.broker.network.steps import StepPace
+from ottla.node.network.steps import StepPace
 
 
 class OffsetRetention:

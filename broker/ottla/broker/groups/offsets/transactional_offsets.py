@@ -16,10 +16,10 @@ from ottla.broker.groups.offsets.commit_rules import TransactionalCommit
 from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.broker.logs.verification_requests import offsets_code, operation_of_offsets
-from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.steps import Answer, StepPace, Steps, begun
 from ottla.storage.producers.verification import UNGUARDED, VerificationGuard
 from ottla.wire.flat.flat_commit import CommitRow
 from ottla.wire.messages.txn_offset_commit_request import (

@@ -13,18 +13,6 @@ from functools import cache, partial
 from random import Random
 from typing import Any
 
-from ottla.broker.authentication.jwks import KeySource, parse_jwks
-from ottla.broker.authentication.mechanism import SaslMechanism
-from ottla.broker.authentication.oauth_server import OAuthMechanism
-from ottla.broker.authentication.plain import PlainMechanism
-from ottla.broker.authentication.sasl_session import (
-    SaslCounts,
-    SaslRules,
-    SaslSession,
-    SaslState,
-)
-from ottla.broker.authentication.scram_server import ScramMechanism
-from ottla.broker.network.dispatch import Peer
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import FuzzTarget, joined, number_of, numbered, parts_of
 from ottla.model.errors import CorruptDataError, ProtocolError, RefusedError
@@ -45,6 +33,18 @@ from ottla.model.security.scram import (
     parse_client_final,
     parse_client_first,
 )
+from ottla.node.authentication.jwks import KeySource, parse_jwks
+from ottla.node.authentication.mechanism import SaslMechanism
+from ottla.node.authentication.oauth_server import OAuthMechanism
+from ottla.node.authentication.plain import PlainMechanism
+from ottla.node.authentication.sasl_session import (
+    SaslCounts,
+    SaslRules,
+    SaslSession,
+    SaslState,
+)
+from ottla.node.authentication.scram_server import ScramMechanism
+from ottla.node.network.dispatch import Peer
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import encode_request_header

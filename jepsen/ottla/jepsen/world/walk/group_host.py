@@ -14,7 +14,6 @@ from ottla.broker.broker_core import BrokerCore, CoordinatorPorts
 from ottla.broker.groups.consumer.topic_view import TopicView
 from ottla.broker.groups.group_figures import LedGroups
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.replicas.partition import Partition
 from ottla.jepsen.in_memory_controller import CountingRng
 from ottla.jepsen.world.disk import SimulatedDisk
@@ -30,6 +29,7 @@ from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.network.dispatch import Dispatcher
 from ottla.storage.log.log import Log
 
 WALL_MS = 1_700_000_000_000

@@ -8,7 +8,6 @@ network appears as an end of the connection, never as a TLS failure.
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.broker.network.listener import HandshakeFailedError
 from ottla.client.network.tls import HUNG_UP, TlsDialer, TlsError, TlsStream
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import RareStates
@@ -27,6 +26,7 @@ from ottla.model.settings.security.tls import (
     VERSIONS,
     TlsConfig,
 )
+from ottla.node.network.listener import HandshakeFailedError
 
 INVARIANT = "EncryptionHolds"
 ENCRYPTED_LISTENER = "SSL"

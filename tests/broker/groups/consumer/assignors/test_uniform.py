@@ -253,7 +253,7 @@ SCRIPT = """
 from uuid import UUID
 from ottla.broker.groups.consumer.assignors.subscription import AssignedSubscription
 from ottla.broker.groups.consumer.assignors.table import ASSIGNORS
-from ottla.broker.network.steps import run_through
+from ottla.node.network.steps import run_through
 topics = [UUID(int=number) for number in range(20)]
 members = {
     f"m{at}": AssignedSubscription(None, None, frozenset(topics[at % 7 : at % 7 + 9]), {})

@@ -12,15 +12,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.network.listener import Listener
-from ottla.broker.network.server.server_driver import SocketServer
-from ottla.broker.network.tls import handshakes
-from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.jepsen.world.whole.net import channels, streams
 from ottla.model.seams import ByteStream
 from ottla.model.settings.security.tls import REQUIRED, SSL, TlsConfig
 from ottla.model.tls.context_driver import client_context
 from ottla.model.tls.principal_mapping import parse_principal_rules
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.tls import handshakes
+from ottla.node.network.tls.served_tls_driver import ServedTls
 from tests.jepsen.world.tls_conformance import (
     CHECKS,
     Check,

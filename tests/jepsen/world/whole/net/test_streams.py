@@ -8,10 +8,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.network.listener import Listener, ListenerTls
-from ottla.broker.network.server.server_driver import SocketServer
-from ottla.broker.network.server.server_opening_driver import open_socket_server
-from ottla.broker.network.tls.served_tls_driver import ServedTls
 from ottla.client.network.tls import TlsDialer, TlsStream
 from ottla.client.network.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
@@ -27,6 +23,10 @@ from ottla.model.seams import Transport
 from ottla.model.settings.security.tls import SSL, VERSIONS, TlsConfig
 from ottla.node.clock_driver import RealClock
 from ottla.node.local.local_nodes_driver import free_port
+from ottla.node.network.listener import Listener, ListenerTls
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.server.server_opening_driver import open_socket_server
+from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.storage.disk.real_disk_driver import RealDisk
 from tests.jepsen.world.transport_conformance import CHECKS, Check, Reach, heartbeat_dispatcher
 

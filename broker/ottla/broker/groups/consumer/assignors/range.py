@@ -15,7 +15,7 @@ from ottla.broker.groups.consumer.assignors.subscription import (
     PartitionCounts,
     topics_by_subscribers,
 )
-from ottla.broker.network.steps import StepPace, Steps, run_through
+from ottla.node.network.steps import StepPace, Steps, run_through
 
 
 def assign(

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from ottla.broker.network.steps import StepPace, Steps
+from ottla.node.network.steps import StepPace, Steps
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id.  No topic has an empty set."""

@@ -11,10 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from ottla.broker.broker_core import BrokerCore, ReplicaPorts
-from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.loopback_driver import NullSlotOwner
-from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import finished
 from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
 from ottla.broker.replicas.follower_fetch import (
     Duty,
@@ -38,6 +34,10 @@ from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition, TopicPart
 from ottla.model.run_now import run_now
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.node.network.loopback_driver import NullSlotOwner
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import finished
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.losses.log_losses import LogLoss
 from ottla.storage.segments.log_config import LogConfig

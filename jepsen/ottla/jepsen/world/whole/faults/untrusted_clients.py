@@ -18,7 +18,6 @@ from typing import NoReturn
 
 import trio
 
-from ottla.broker.network.tls.handshakes import HANDSHAKE_MS_MAX
 from ottla.client.admin import open_admin
 from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.client.network.tls import TLS, TlsDialer, TlsError
@@ -33,6 +32,7 @@ from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.jepsen.world.whole.workload import TROUBLE
 from ottla.model.ids import NodeId
 from ottla.model.settings.security.tls import NONE
+from ottla.node.network.tls.handshakes import HANDSHAKE_MS_MAX
 from ottla.wire.apis import HEARTBEAT
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header

@@ -1,6 +1,6 @@
 """A client's byte stream at the simulated server, plain or encrypted.
 
-The encrypted channel does over a stream what `broker/network/tls/encrypted_channel_driver` does
+The encrypted channel does over a stream what `node/network/tls/encrypted_channel_driver` does
 over a socket, with the same TLS session. `tests.jepsen.world.tls_conformance` tests that both
 behave alike. A stream accepts every record, so that only the backlog limit delays output.
 """
@@ -9,14 +9,14 @@ import errno
 import ssl
 from typing import Any
 
-from ottla.broker.network.listener import HandshakeFailedError, ListenerTls
-from ottla.broker.network.server.hosting import ConnectionHosting, HostedChannel
-from ottla.broker.network.tls.handshakes import failure_sentence
 from ottla.jepsen.world.disk_waits import bytes_of
 from ottla.jepsen.world.whole.net.streams import BACKLOG_BYTES_MAX, Stream
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB
 from ottla.model.tls.session_driver import ENDED, RECORD_BYTES, TlsFloodError, TlsSession
+from ottla.node.network.listener import HandshakeFailedError, ListenerTls
+from ottla.node.network.server.hosting import ConnectionHosting, HostedChannel
+from ottla.node.network.tls.handshakes import failure_sentence
 
 READ_BYTES = 256 * KIB
 """Largest number of bytes read from a stream in one event-loop iteration."""

@@ -13,16 +13,16 @@ from typing import NoReturn, TypeVar
 
 import trio
 
-from ottla.broker.network.connection_limits import ConnectionLimits
-from ottla.broker.network.dispatch import Dispatcher, NotServedYetError, Peer
-from ottla.broker.network.listener import HandshakeFailedError, Listener, ListenerTls
-from ottla.broker.network.server.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
-from ottla.broker.network.server.server_seam import Admission, AdmitAll, OpenServer
 from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.net.channels import EncryptedChannel, StreamChannel
 from ottla.jepsen.world.whole.net.streams import Ports, Stream
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import Clock
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, NotServedYetError, Peer
+from ottla.node.network.listener import HandshakeFailedError, Listener, ListenerTls
+from ottla.node.network.server.hosting_driver import REQUEST_MEMORY_BYTES_MAX, ConnectionServer
+from ottla.node.network.server.server_seam import Admission, AdmitAll, OpenServer
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import SliceError
 

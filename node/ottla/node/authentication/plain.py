@@ -1,0 +1,60 @@
+"""PLAIN (RFC 4616): a user and a password in one message.  Pure.
+
+The users are those of the broker's own file, `user_NAME="password"` in `sasl.jaas.config`.  The
+password itself is sent over the network.  Without TLS, PLAIN is only suitable for trusted networks.
+"""
+
+import hmac
+from collections.abc import Mapping
+
+from ottla.node.authentication.mechanism import SaslReply, authentication_failed
+
+NO_PASSWORD = b"\0"
+"""Password that is compared for an unknown user, so that the check takes the same steps. No client
+can send it."""
+
+TOKEN_PARTS = 3
+
+
+class PlainMechanism:
+    """The mechanism PLAIN, with the passwords of the configured users."""
+
+    name = "PLAIN"
+    is_ready = True
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = {user: password.encode() for user, password in passwords.items()}
+
+    def begin(self) -> "PlainMechanism":
+        """Begin a login, which needs no state besides its one message."""
+        return self
+
+    def respond(self, token: bytes) -> SaslReply:
+        """Authenticate the client by its one message. Raises RefusedError if the user or the
+        password is wrong."""
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            raise _invalid_token("is no UTF-8") from None
+        if len(parts) != TOKEN_PARTS:
+            raise _invalid_token(f"expected {TOKEN_PARTS} tokens, got {len(parts)}")
+        authorization_id, user, password = parts
+        if not user:
+            raise authentication_failed("Authentication failed: username not specified")
+        if not password:
+            raise authentication_failed("Authentication failed: password not specified")
+        expected = self._passwords.get(user)
+        # The check takes the same time for an unknown user and a wrong password.
+        is_right = hmac.compare_digest(password.encode(), expected or NO_PASSWORD)
+        if expected is None or not is_right:
+            raise authentication_failed("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            raise authentication_failed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
+        return SaslReply(b"", user)
+
+
+def _invalid_token(why: str) -> Exception:
+    return authentication_failed(f"Invalid SASL/PLAIN response: {why}")

@@ -1,0 +1,80 @@
+"""Ends sessions whose credential was deleted. Pure.
+
+Kafka keeps a session until its client authenticates again. Here a session ends when the image no
+longer has its user's SCRAM credential, or its delegation token. A changed password does not end
+open sessions, so that passwords can be changed while clients work.
+"""
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.security.scram import SCRAM_BY_NAME, SCRAM_BY_NUMBER
+from ottla.node.authentication.mechanism import SaslReply
+from ottla.node.network.dispatch import Peer
+
+TOKEN = "delegation token"
+
+CredentialName = tuple[str, str]
+"""SCRAM mechanism with its user, or TOKEN with the token's id."""
+
+
+def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
+    """Return the name of the metadata credential with which a client logged in, or None if it used
+    none."""
+    if reply.token_id is not None:
+        return TOKEN, reply.token_id
+    if mechanism in SCRAM_BY_NAME and reply.user is not None:
+        return mechanism, reply.user
+    return None
+
+
+def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialName]:
+    """Return the credentials that a change of the metadata deletes."""
+    gone = {
+        (TOKEN, token_id)
+        for token_id in delta.changed_tokens
+        if token_id not in image.delegation_tokens
+    }
+    for number, user in delta.changed_scram_users:
+        if user not in image.scram_credentials.get(number, {}) and number in SCRAM_BY_NUMBER:
+            gone.add((SCRAM_BY_NUMBER[number].name, user))
+    return frozenset(gone)
+
+
+class LiveSessions:
+    """Open connections whose clients logged in with a credential of the metadata.
+
+    As a publisher of the image, it closes the connections whose credential was deleted.
+    """
+
+    name = "revoked sessions"
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on = is_on
+        self._peers: dict[CredentialName, set[Peer]] = {}
+        self.ended_count = 0
+
+    def note(self, peer: Peer, credential: CredentialName | None) -> None:
+        """Store the credential with which a client has logged in."""
+        self.forget(peer)
+        peer.credential = credential
+        if credential is not None and self._is_on:
+            self._peers.setdefault(credential, set()).add(peer)
+
+    def forget(self, peer: Peer) -> None:
+        """Stop tracking a connection that has closed, or whose client authenticates again."""
+        if peer.credential is None:
+            return
+        peers = self._peers.get(peer.credential)
+        if peers is not None:
+            peers.discard(peer)
+            if not peers:
+                del self._peers[peer.credential]
+        peer.credential = None
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """End the sessions whose credential was deleted."""
+        for credential in revoked(delta, image):
+            for peer in tuple(self._peers.get(credential, ())):
+                self.ended_count += 1
+                if peer.disconnect is not None:
+                    peer.disconnect(f"the {credential[0]} that its client logged in by is gone")

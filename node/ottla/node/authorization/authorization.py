@@ -1,0 +1,104 @@
+"""The authorizer of a broker, and the gate that checks each client request. Pure.
+
+Without an authorizer, a request costs only the check of `is_active`. A broker's requests to itself
+are not checked.
+"""
+
+from typing import Any
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.security.authorizer import Authorizer
+from ottla.node.authorization.gates import Gate, NoteRefusal, TopicName
+from ottla.node.authorization.permissions import ClientPermissions, CurrentAuthorizer
+from ottla.node.authorization.produce_gate import ProduceGate
+from ottla.node.network.dispatch import Handler, HandlerResult, Peer, RequestContext
+from ottla.node.network.response_cache import ClientKey
+from ottla.wire.apis import API, PRODUCE
+
+
+class Authorization:
+    """Authorizes requests before every handler; implements the dispatcher's `Gates`."""
+
+    def __init__(
+        self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None
+    ) -> None:
+        """`name_of` returns a topic's name by its id; `note` counts the refused elements of
+        requests.
+
+        `by_acls` is the authorizer that decides from the first request on. Before the first image
+        it knows only the super users.
+        """
+        self.is_active = False
+        """True if any request can be refused."""
+        self._in_force = CurrentAuthorizer()
+        self._by_acls = by_acls
+        self._acls = EMPTY.acls
+        if by_acls is not None:
+            self.use(by_acls)
+        gates = {
+            key: (ProduceGate if key == PRODUCE else Gate)(row, name_of, note)
+            for key, row in API.items()
+        }
+        self._gates = {key: None if gate.is_open else gate for key, gate in gates.items()}
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "authorization"
+
+    @property
+    def by_acls(self) -> StandardAuthorizer | None:
+        """Authorizer over the ACLs of the metadata image; None if ACLs are not used."""
+        return self._by_acls
+
+    @property
+    def version(self) -> int:
+        """Number that increases whenever the allowed operations may have changed."""
+        return self._in_force.version
+
+    def use(self, authorizer: Authorizer) -> None:
+        """Replace the authorizer. Requests that are waiting also use the new one."""
+        self._in_force.use(authorizer)
+        self.is_active = authorizer.is_active
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply the ACLs of a newer image, also to open connections."""
+        if image.acls is not self._acls and self._by_acls is not None:
+            self._acls = image.acls
+            self._by_acls.take(image.acls)
+            self._in_force.note_change()
+
+    def client_key_of(self, peer: Peer) -> ClientKey | None:
+        """Return the ACL version, principal and host by which cached responses are looked up.
+        Returns None if no cached response may be used."""
+        permissions: ClientPermissions | None = peer.permissions
+        if (
+            permissions is None
+            or permissions.serves is not peer.user
+            or permissions.allowed.version != self._in_force.version
+        ):
+            permissions = self._in_force.permissions_of(peer)
+        return permissions.allowed.client_key or permissions.make_client_key()
+
+    def decide_again(self) -> None:
+        """Drop cached decisions, because ACLs or the logging of decisions changed."""
+        self._in_force.note_change()
+
+    def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
+        """Remove the elements of the request that the client may not access, call the handler with
+        the rest, and answer the removed ones with errors."""
+        peer = context.peer
+        permissions: ClientPermissions | None = peer.permissions
+        if (
+            permissions is None
+            or permissions.serves is not peer.user
+            or permissions.allowed.version != self._in_force.version
+        ):
+            permissions = self._in_force.permissions_of(peer)
+        context.permissions = permissions
+        gate = self._gates[context.header.api_key]
+        if gate is None:
+            return handler(context, request)
+        return gate.serve(context, request, permissions, handler)

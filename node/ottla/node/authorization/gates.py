@@ -1,0 +1,279 @@
+"""Gate of each API: authorizes a request before its handler, by the needs of the API's row in
+`wire/apis`.
+
+Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
+for these elements are added to the handler's response. A request with many elements is authorized
+in steps. The handler checks `context.permissions` for everything that the gate cannot see: parts of
+the response, sessions, options.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode
+from ottla.node.authorization.conditions import CONDITIONS
+from ottla.node.authorization.permissions import ClientPermissions
+from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
+from ottla.node.network.steps import Answer, StepPace, Steps, begun, paced
+from ottla.wire.api import AnyOf, Api, Decider, Need, Parts, Scope, When
+from ottla.wire.apis import response_class
+from ottla.wire.flat.flat_commit import FlatCommit
+from ottla.wire.refusals import plan_of, refused, refused_element
+
+TopicName = Callable[[UUID], str | None]
+"""Callable that returns the name of a topic by its id, or None if no topic has the id."""
+
+NoteRefusal = Callable[[int, ErrorCode], None]
+"""Callable that counts a refused element of a request by API key and error code."""
+
+
+class Elements:
+    """Elements of an API's requests that are authorized one by one."""
+
+    __slots__ = ("field", "name", "parts")
+
+    def __init__(self, named_by: str, parts: Parts) -> None:
+        self.field, _, self.name = named_by.partition(".")
+        """Field of the request with the list, and field of an element with the resource's name. The
+        latter is empty if the element is the name itself."""
+        self.parts = parts
+
+    def name_of(self, element: Any) -> str:
+        """Return the name of an element's resource, or an empty text if the element has an id
+        instead."""
+        name: str = getattr(element, self.name) if self.name else element
+        return name
+
+
+def elements_of(row: Api) -> Elements | None:
+    """Return the elements of an API's requests, or None if its handler authorizes them."""
+    named = (one.named_by for one in row.single_needs if one.scope is Scope.EACH and one.named_by)
+    return None if row.parts is None else Elements(next(named), row.parts)
+
+
+class Gate:
+    """Gate that authorizes one API's requests before their handler."""
+
+    def __init__(self, row: Api, name_of: TopicName, note: NoteRefusal) -> None:
+        self._key = row.key
+        self._name_of = name_of
+        self._note = note
+        self._elements = elements_of(row)
+        self._whole: list[tuple[Need, ...]] = []
+        """Needs of the request as a whole.  One need of each tuple must be allowed."""
+        self._each: list[Need] = []
+        self._instead: list[Need] = []
+        """Needs of the request that may replace the needs of its elements. If one of them is
+        allowed, all elements are."""
+        for one in row.needs if row.decider is not Decider.CONTROLLER else ():
+            needs = one.needs if isinstance(one, AnyOf) else (one,)
+            if all(need.scope is Scope.REQUEST for need in needs):
+                self._whole.append(needs)
+                continue
+            each = [need for need in needs if self._is_of_elements(need)]
+            self._each += each
+            if each:
+                self._instead += [need for need in needs if need.scope is Scope.REQUEST]
+        self._only: Need | None = None
+        """Need of each element if there is exactly one and it always applies, else None."""
+        if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
+            self._only = self._each[0]
+        self.is_open = not self._whole and not self._each
+        """True if no check is made before the handler."""
+
+    def _is_of_elements(self, need: Need) -> bool:
+        """Return whether a need applies to each element of the request. Needs for parts of an
+        element are checked by the handler."""
+        field, _, rest = need.named_by.partition(".")
+        elements = self._elements
+        return elements is not None and field == elements.field and "." not in rest
+
+    def serve(
+        self,
+        context: RequestContext,
+        request: Any,
+        permissions: ClientPermissions,
+        handler: Handler,
+    ) -> HandlerResult:
+        """Refuse the whole request, or call the handler with the elements that the client may
+        access."""
+        if isinstance(request, FlatCommit):
+            request = request.decoded()
+        if self._is_allowed_at_once(context, request, permissions):
+            return handler(context, request)
+        return begun(self._serve(context, request, permissions, handler))
+
+    def _is_allowed_at_once(
+        self, context: RequestContext, request: Any, permissions: ClientPermissions
+    ) -> bool:
+        """Return whether a request for one or two resources is allowed without steps, as most are.
+
+        Decisions made here are cached, so that the steps neither decide nor log them again.
+        """
+        for needs in self._whole:
+            need = needs[0]
+            if len(needs) > 1:
+                return False
+            if need.when is not When.ALWAYS and not CONDITIONS[need.when](context, request, None):
+                continue
+            name = getattr(request, need.named_by) if need.named_by else ""
+            if not (isinstance(name, str) and permissions.has(need, name)):
+                return False
+        elements = self._elements
+        if elements is None or not self._each:
+            return True
+        if self._instead or context.header.api_version < elements.parts.lists_from:
+            return False
+        parts = getattr(request, elements.field)
+        if len(parts) != 1:
+            return False
+        name = elements.name_of(parts[0]) or self._name_by_id(parts[0])
+        if name is None:
+            return True
+        if self._only is not None:
+            return permissions.allows(self._only.operation, self._only.resource, name)
+        return self._refusing(context, request, permissions, parts[0], name) is None
+
+    def _serve(
+        self,
+        context: RequestContext,
+        request: Any,
+        permissions: ClientPermissions,
+        handler: Handler,
+    ) -> Answer:
+        pace = StepPace()
+        for needs in self._whole:
+            need = yield from _refusal(context, request, permissions, needs, pace)
+            if need is not None:
+                return (yield from self._refuse(context, request, permissions, need))
+        elements = self._elements
+        if elements is None or not self._each:
+            return handler(context, request)
+        if context.api_version < elements.parts.lists_from:
+            name = getattr(request, elements.parts.single)
+            need = self._refusing(context, request, permissions, request, name)
+            if need is not None:
+                return (yield from self._refuse(context, request, permissions, need))
+            return handler(context, request)
+        if any(permissions.has(need, "", is_logged=False) for need in self._instead):
+            return handler(context, request)
+        return (yield from self._serve_allowed(context, request, permissions, handler, elements))
+
+    def _serve_allowed(
+        self,
+        context: RequestContext,
+        request: Any,
+        permissions: ClientPermissions,
+        handler: Handler,
+        elements: Elements,
+    ) -> Answer:
+        """Pass the elements that the client may access to the handler, and add the others to the
+        response as errors."""
+        pace, version = StepPace(), context.api_version
+        allowed: list[Any] = []
+        places: list[Any] = []
+        for part in getattr(request, elements.field):
+            name = elements.name_of(part) or self._name_by_id(part)
+            need = None
+            if name is not None:
+                need = self._refusing(context, request, permissions, part, name)
+            if need is None:
+                allowed.append(part)
+            else:
+                self._note_refused_part(context, need.code)
+                refusing = refused_element(self._key, version, part, need.code)
+                places.append((yield from paced(refusing, pace)))
+            if pace.is_due():
+                yield
+        if not places:
+            return handler(context, request)
+        setattr(request, elements.field, allowed)
+        into = plan_of(self._key, version).into
+        if allowed or elements.parts.is_served_empty:
+            context.slot.amend = partial(_put_into, into, places)
+            return handler(context, request)
+        response = response_class(self._key)()
+        setattr(response, into, places)
+        return response
+
+    def _name_by_id(self, part: Any) -> str | None:
+        """Return the name of a topic that a request names by id, or None if no topic has the id."""
+        topic_id = getattr(part, "topic_id", None)
+        return "" if topic_id is None else self._name_of(topic_id)
+
+    def _refusing(
+        self,
+        context: RequestContext,
+        request: Any,
+        permissions: ClientPermissions,
+        part: Any,
+        name: str,
+    ) -> Need | None:
+        """Return the need that is not allowed for an element, or None if the element is allowed."""
+        for need in self._each:
+            is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
+            if is_needed and not permissions.has(need, name):
+                return need
+        return None
+
+    def _note_refused_part(self, context: RequestContext, code: ErrorCode) -> None:
+        self._note(self._key, code)
+        trace = context.slot.trace
+        if trace is not None and not trace.error_code:
+            trace.error_code = code
+
+    def _refuse(
+        self, context: RequestContext, request: Any, permissions: ClientPermissions, need: Need
+    ) -> Answer:
+        reason = f"{permissions.principal} is not allowed {spoken(need)}"
+        refusing = refused(request, need.code, context.api_version, reason)
+        response = yield from paced(refusing, StepPace())
+        if not getattr(response, "error_code", 0):
+            self._note_refused_part(context, need.code)
+        if getattr(request, "acks", None) == 0:
+            # acks=0 has no response for the error; the producer sees the connection close.
+            context.close_connection()
+            return None
+        return response
+
+
+def _refusal(
+    context: RequestContext,
+    request: Any,
+    permissions: ClientPermissions,
+    needs: tuple[Need, ...],
+    pace: StepPace,
+) -> Steps[Need | None]:
+    """Return the operation that the request as a whole needs and the client is denied, or None if
+    the request is allowed."""
+    applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
+    if not applying:
+        return None
+    for need in applying:
+        is_last = need is applying[-1]
+        named: Any = getattr(request, need.named_by) if need.named_by else ""
+        names = [named] if isinstance(named, str) else named or ()
+        is_allowed = True
+        for name in names:
+            is_allowed = is_allowed and permissions.has(need, name, is_logged=is_last)
+            if pace.is_due():
+                yield
+        if is_allowed:
+            return None
+    return applying[-1]
+
+
+def spoken(need: Need) -> str:
+    """Return an operation and its resource as text, such as `alter configs on topic`."""
+    words = f"{need.operation.name} on {need.resource.name}"
+    return words.replace("_", " ").lower()
+
+
+def _put_into(field: str, places: list[Any], response: Any) -> None:
+    """Add the refused elements to the handler's response, unless the response is an error for the
+    whole request."""
+    if getattr(response, "error_code", 0):
+        return
+    getattr(response, field).extend(places)

@@ -1,0 +1,625 @@
+"""One client connection without its socket: bytes in, requests served in order, output chunks out.
+
+Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, starts
+requests and keeps responses in request order.  Everything it holds is bounded: the length of a
+frame before memory is allocated, frames per iteration, requests in flight, and bytes to be written.
+`RequestMemory` bounds what all connections hold together.
+
+The next request starts before an earlier one is answered in three cases only.  The earlier one is a
+Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry.  A commit
+decided later is also written later, and nothing depends on a client's own metrics.  Order and
+sequences are thus preserved.  Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
+"""
+
+from collections.abc import Coroutine
+from struct import Struct
+from typing import Any, Protocol, TypeAlias
+
+from ottla.model.compiled import mypyc_attr
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import FRAME_LENGTH_BYTES, KIB
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.node.network.guard import GuardState
+from ottla.node.network.memory.buffers import InputWindow, OutputBuffer
+from ottla.node.network.memory.request_memory import MemoryShare, RequestMemory
+from ottla.node.network.request_traces import RequestTrace
+from ottla.node.network.response_queue import ResponseQueue, ResponseSlot
+from ottla.node.network.server.closed_hosts import CLOSED_HOST
+from ottla.node.network.steps import Answer, ThreadWork
+from ottla.wire.apis import OFFSET_COMMIT, PRODUCE, PUSH_TELEMETRY
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import decode_request_header
+
+FRAME_BYTES_MIN = 8
+"""Size of the shortest request in bytes: a header v0 has api key, version and correlation id."""
+
+HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
+"""Bytes that are read ahead while one request keeps the connection from starting the next. Smaller
+stops reading sooner, and each stop and restart costs a system call; larger holds more memory for
+clients that send far ahead."""
+
+OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
+"""APIs whose request may still wait for its response when the next request of the connection is
+started."""
+
+Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any]
+"""Work that a handler has not finished when it returns: a coroutine, steps, or work for a thread.
+See `dispatch.py`."""
+
+read_length = Struct(">i").unpack_from
+
+
+class ConnectionHost(Protocol):
+    """Methods that a connection calls on its host: the epoll server, or a simulation."""
+
+    def on_work(self, connection: "Connection") -> None:
+        """Schedule a call of `resume`: the connection has output, or may start more requests."""
+
+    def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
+        """Finish a handler's pending work, then call `on_coroutine_ended` with its result."""
+
+    def on_fault(self, connection: "Connection", fault: Exception) -> None:
+        """Close the connection and log the error, since one of its responses cannot be written."""
+
+    def give_up(self, connection: "Connection", reason: str) -> None:
+        """Close the connection and log the reason: its peer exceeds the limits of memory or
+        time."""
+        ...
+
+    def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
+        """Call `on_work` when the monotonic clock reaches `deadline_ms`."""
+        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Connection:
+    """Client connection that parses frames, starts requests, orders responses and bounds its
+    memory."""
+
+    __slots__ = (
+        "_awaited",
+        "_awaits_memory",
+        "_charged_bytes",
+        "_clock",
+        "_coroutine_count",
+        "_dispatcher",
+        "_frame_bytes",
+        "_frame_bytes_max",
+        "_guard",
+        "_has_ended",
+        "_held",
+        "_held_answer_bytes",
+        "_host",
+        "_is_ending",
+        "_is_serving",
+        "_lent_bytes",
+        "_limits",
+        "_muted_until_ms",
+        "_requests_in_flight_max",
+        "_responses",
+        "_share",
+        "_stalled_ns",
+        "_traced",
+        "has_lent_buffer",
+        "has_more_to_take_up",
+        "is_closed",
+        "last_active_ms",
+        "memory",
+        "output",
+        "peer",
+        "request_count",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        dispatcher: Dispatcher,
+        host: ConnectionHost,
+        *,
+        memory: RequestMemory,
+        limits: ConnectionLimits,
+        now_ms: int,
+    ) -> None:
+        self.peer = peer
+        peer.disconnect = self.give_up
+        self._dispatcher = dispatcher
+        self._clock = dispatcher.clock
+        self._host = host
+        self._share = MemoryShare(self)
+        self._limits = limits
+        self._frame_bytes_max = limits.frame_bytes_max
+        self._requests_in_flight_max = limits.requests_in_flight_max
+        self._responses = ResponseQueue()
+        self._held = InputWindow()
+        self.output = OutputBuffer()
+        self.last_active_ms = now_ms
+        self.request_count = 0
+        self.is_closed = False
+        # Set for the driver: a coroutine keeps views into the read buffer, so that it must be
+        # replaced.
+        self.has_lent_buffer = False
+        # Set for the driver: the limit of frames per iteration was reached; call `resume` in the
+        # next one.
+        self.has_more_to_take_up = False
+        self._is_serving = False
+        self._is_ending = False
+        self._has_ended = False
+        self._awaited: ResponseSlot | None = None
+        self._coroutine_count = 0
+        # Traced requests whose responses are ready but not completely sent.
+        self._traced: list[ResponseSlot] = []
+        # Iteration in which the socket left output behind, in nanoseconds; 0 while it accepts all
+        # output.
+        self._stalled_ns = 0
+        self._muted_until_ms: int | None = None
+        self._awaits_memory = False
+        # Size of the frame at the front of `_held`, including its length field; 0 while unknown.
+        self._frame_bytes = 0
+        # Memory charged to the pool: that of `_held`, and of buffers lent to coroutines.
+        self._charged_bytes = 0
+        self._lent_bytes = 0
+        # Unread response bytes reported to the response pool.
+        self._held_answer_bytes = 0
+        make_guard = dispatcher.guards.get(peer.listener_name)
+        # Authenticates the client, until it has logged in.
+        self._guard = None if make_guard is None else GuardState(make_guard(peer))
+        self.memory = memory if self._guard is None else memory.unauthenticated or memory
+
+    # Interface for the driver.
+
+    def on_bytes(self, data: memoryview, now_ms: int) -> None:
+        """Process received bytes.  `data` may be reused after the call, unless `has_lent_buffer` is
+        set.
+
+        Raises ProtocolError if the bytes violate Kafka's protocol.  The caller must then close the
+        connection.
+        """
+        self.last_active_ms = now_ms
+        if self._held.end:
+            self._hold(data)
+            self._serve_held_frames(now_ms)
+            return
+        consumed = self._serve_frames(data, now_ms)
+        if consumed < len(data) and not self._is_ending:
+            self._hold(data[consumed:])
+            self._make_room()
+
+    def window(self) -> memoryview | None:
+        """Return the buffer space into which the rest of a large frame is received, or None to
+        receive into the shared read buffer.
+
+        The caller then passes the number of received bytes to `on_window_filled`. The space is not
+        empty while `wants_bytes` is True.
+        """
+        if self._frame_bytes and self._frame_bytes > len(self._held):
+            return self._held.window(self._frame_bytes)
+        return None
+
+    def on_window_filled(self, size: int, now_ms: int) -> None:
+        """Process bytes received into the window.  Raises ProtocolError as `on_bytes` does."""
+        self.last_active_ms = now_ms
+        self._held.advance(size)
+        self._share.arrived_bytes += size
+        if len(self._held) >= self._frame_bytes:
+            self._serve_held_frames(now_ms)
+        else:
+            self._make_room()
+
+    def resume(self, now_ms: int) -> None:
+        """Start held requests again after a limit, a pause or throttling has ended. Raises
+        ProtocolError as `on_bytes` does."""
+        if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
+            self._muted_until_ms = None
+        if self._guard is not None:
+            self._guard.part(now_ms)
+        if self._held.end and not self.is_closed:
+            self._serve_held_frames(now_ms)
+
+    def on_eof(self) -> None:
+        """Handle the end of the client's stream. Requests that were received completely are still
+        served.
+
+        A producer with acks=0 that closes right after its last request loses none of them.
+        """
+        self._has_ended = True
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the client has closed its stream and none of its requests is left to serve."""
+        return self._has_ended and (self._is_ending or not self._holds_whole_frame)
+
+    @property
+    def wants_bytes(self) -> bool:
+        """True if the socket should be read now."""
+        if self._muted_until_ms is not None or self._awaits_memory:
+            return False
+        if self._is_ending or self._has_ended:
+            return False
+        if not self._held.end:
+            return True
+        # A frame that is partly received is always read to its end.  Its length is bounded, and its
+        # memory reserved.
+        if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
+            return True
+        return self._may_take_up
+
+    @property
+    def is_quiescent(self) -> bool:
+        """True if every request is answered and sent, and the connection only waits for more
+        bytes."""
+        return not (
+            self.output.byte_count
+            or self._held.end
+            or self.has_more_to_take_up
+            or self._is_ending
+            or self._has_ended
+            or self._awaits_memory
+            or self._muted_until_ms is not None
+        )
+
+    @property
+    def is_closing(self) -> bool:
+        """True if the last response is in the output.  The connection closes when that is sent."""
+        return self._responses.is_closing
+
+    @property
+    def awaits_resume(self) -> bool:
+        """True if `resume` has work that sending output alone would not do."""
+        is_parting = self._guard is not None and self._guard.is_parting
+        return self._held.end > 0 or self._muted_until_ms is not None or is_parting
+
+    @property
+    def in_flight_count(self) -> int:
+        """Number of requests that wait for their response, or for an earlier response."""
+        return len(self._responses)
+
+    def on_sent(self, size: int, now_ms: int) -> None:
+        """Count sent output. Starts held requests again once the output is sent."""
+        self.last_active_ms = now_ms
+        bound = self._limits.write_backlog_bytes_max
+        output = self.output
+        was_above = output.byte_count >= bound
+        output.on_sent(size)
+        if output.byte_count:
+            self.on_stalled()
+            if self._held_answer_bytes:
+                self._settle_answers(has_read=True)
+        else:
+            self._responses.one_piece_bytes = 0
+            if self._stalled_ns:
+                self._note_sent()
+                # Only a full socket leaves responses in memory.
+                if self._held_answer_bytes:
+                    was_above = True
+                    self._settle_answers(has_read=True)
+            if self._traced:
+                self._finish_traces()
+        if was_above and output.byte_count < bound and len(self._held):
+            self._host.on_work(self)
+
+    def on_stalled(self) -> None:
+        """Note that output is left, because the socket is full or the iteration has ended."""
+        if not self._stalled_ns:
+            self._stalled_ns = self._clock.turn_ns or 1
+            self._settle_answers()
+
+    def _settle_answers(self, *, has_read: bool = False) -> None:
+        """Report to the pool of response memory how many response bytes of this connection are
+        unsent.
+
+        Responses with file slices are not counted, since their records are in files.
+        """
+        held_bytes = min(self._responses.one_piece_bytes, self.output.byte_count)
+        if held_bytes != self._held_answer_bytes or has_read:
+            self._held_answer_bytes = held_bytes
+            self.memory.answers.settle(self, held_bytes, has_read=has_read)
+
+    def _note_sent(self) -> None:
+        """Record how long the socket took to accept the output, unless all of it was accepted in
+        one iteration."""
+        stalled_ns, self._stalled_ns = self._stalled_ns, 0
+        if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
+            self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
+
+    def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
+        """Answer with the result of a handler's coroutine.  None leaves the slot to the handler."""
+        self._coroutine_count -= 1
+        if not self._coroutine_count and self._lent_bytes:
+            lent_bytes, self._lent_bytes = self._lent_bytes, 0
+            self.memory.release(self._share, lent_bytes)
+        if response is not None:
+            slot.complete(response)
+        elif self._awaited is slot and slot.header.api_key == PRODUCE:
+            self._awaited = None
+            self._host.on_work(self)
+
+    def close(self) -> None:
+        """Abandon every open request and release all memory.  A second call has no effect."""
+        if self.is_closed:
+            return
+        self.is_closed = self._is_ending = True
+        self.peer.disconnect = None
+        self._awaited = None
+        self._traced.clear()
+        self.output.clear()
+        self._responses.one_piece_bytes = 0
+        self._settle_answers()
+        self.memory.forget(self._share)
+        self._held.clear()
+        self._settle()
+        for slot in self._responses.take_open():
+            try:
+                slot.abandon()
+            except Exception as fault:
+                self._dispatcher.errors.note("request", slot.header.api_key, fault)
+        self._dispatcher.closed(self.peer)
+        if not self._is_serving:
+            self._host = CLOSED_HOST
+
+    # Interface for handlers, through their slot and context.
+
+    def on_slot_completed(self, slot: ResponseSlot) -> None:
+        """Move the responses that are next in order to the output, and resume serving requests."""
+        responses = self._responses
+        times = slot.times
+        if times is not None:
+            now_ns = self._clock.now_ns()
+            times.note(slot.started_ns, slot.handled_ns, now_ns)
+            if responses.slots[0] is not slot:
+                slot.answered_ns = now_ns
+            if slot.error_code:
+                self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
+            if (charge := slot.charge) is not None:
+                charge.complete(slot, now_ns)
+                self.output.charge = charge
+        if self._awaited is slot:
+            self._awaited = None
+        if slot.closes_connection:
+            self._is_ending = True
+        output = self.output
+        output.byte_count += responses.take_ready(output.chunks)
+        if self._stalled_ns:
+            self._settle_answers()
+        if responses.late:
+            self._note_late()
+        if slot.trace is not None:
+            self._note_answered(slot, slot.trace)
+        if not self._is_serving:
+            self._host.on_work(self)
+
+    def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
+        """Let the host run the steps that build the response of a waiting request."""
+        self._coroutine_count += 1
+        self._host.run(self, slot, steps)
+
+    def _note_late(self) -> None:
+        """Record for each late response how long it waited for earlier ones."""
+        now_ns = self._clock.now_ns()
+        for slot in self._responses.late:
+            if slot.times is not None:
+                slot.times.answer_queued.observe(now_ns - slot.answered_ns)
+        self._responses.late.clear()
+
+    def _note_answered(self, slot: ResponseSlot, trace: RequestTrace) -> None:
+        traces = self._dispatcher.traces
+        assert traces is not None
+        traces.answered(trace, slot.handled_ns)
+        self._traced.append(slot)
+        if not self.output.byte_count:
+            self._finish_traces()
+
+    def _finish_traces(self) -> None:
+        """Finish the traces of all responses in the output, which has been sent completely."""
+        traces = self._dispatcher.traces
+        assert traces is not None
+        open_ones = [slot for slot in self._traced if slot in self._responses]
+        for slot in self._traced:
+            if slot not in open_ones and slot.trace is not None:
+                traces.finish(slot.trace)
+        self._traced = open_ones
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        """Ask the host to close this connection, since a response cannot be written."""
+        self._host.on_fault(self, fault)
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read and start no request until `deadline_ms`, for a throttled client.  The latest of
+        several deadlines counts.
+
+        Responses are still sent, and received bytes stay unparsed.
+        """
+        if self._muted_until_ms is None or deadline_ms > self._muted_until_ms:
+            self._muted_until_ms = deadline_ms
+            self._host.wake_at(self, deadline_ms)
+
+    # Frames.
+
+    @property
+    def _may_take_up(self) -> bool:
+        return (
+            self._awaited is None
+            and len(self._responses.slots) < self._requests_in_flight_max
+            and (not self.output.byte_count or self._may_send_more)
+            and self._muted_until_ms is None
+            and not self._is_ending
+        )
+
+    @property
+    def _may_send_more(self) -> bool:
+        """True if another request may be served although earlier output is unsent: the output is
+        below its limit, and response memory is left."""
+        return (
+            self.output.byte_count < self._limits.write_backlog_bytes_max
+            and not self.memory.answers.is_used_up
+        )
+
+    @property
+    def _holds_whole_frame(self) -> bool:
+        held = self._held
+        if len(held) < FRAME_LENGTH_BYTES:
+            return False
+        return len(held) >= FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
+
+    def _serve_frames(self, data: memoryview, now_ms: int) -> int:
+        """Serve the complete frames in `data` that may be started.  Returns their size in bytes."""
+        at = 0
+        end = len(data)
+        now_ns = self._clock.now_ns
+        frames_left = self._limits.frames_per_turn_max
+        turn_ends_ns = self._clock.turn_ns + self._limits.turn_ns_max
+        self.has_more_to_take_up = False
+        self._is_serving = True
+        try:
+            while end - at >= FRAME_LENGTH_BYTES:
+                if not self._may_take_up:
+                    break
+                body_at = at + FRAME_LENGTH_BYTES
+                frame_end = body_at + self._frame_length(data, at)
+                if frame_end > end:
+                    break
+                started_ns = now_ns()
+                # The first is served however late it is in the iteration; otherwise it might never
+                # be.
+                if at and (not frames_left or started_ns >= turn_ends_ns):
+                    self.has_more_to_take_up = True
+                    break
+                frames_left -= 1
+                at = frame_end
+                self._serve(data[body_at:frame_end], started_ns, now_ms)
+        finally:
+            self._is_serving = False
+        return at
+
+    def _serve_held_frames(self, now_ms: int) -> None:
+        consumed = self._serve_frames(self._held.view, now_ms)
+        if self._is_ending:
+            self._held.clear()
+        elif consumed:
+            self._held.consume(consumed)
+        if not len(self._held) or consumed:
+            self._frame_bytes = self._share.age_ms = 0
+            self._settle()
+        self._make_room()
+
+    def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
+        if self._guard is not None and self._is_guarded(self._guard, frame, now_ms):
+            return
+        header = decode_request_header(frame)
+        slot = ResponseSlot(self, header, started_ns)
+        self._responses.slots.append(slot)
+        self.request_count += 1
+        result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
+        if result is None:
+            if not slot.is_done:
+                slot.handled_ns = self._clock.now_ns()
+                if header.api_key not in OVERTAKEN:
+                    self._awaited = slot
+        elif isinstance(result, Message):
+            slot.complete_as(result, header.api_version)
+        else:
+            slot.handled_ns = self._clock.now_ns()
+            assert self._awaited is None
+            self._awaited = slot
+            self._coroutine_count += 1
+            # Only a Produce keeps views into its frame (its records).  Everything else was copied,
+            # or is about to be.
+            if header.api_key == PRODUCE or isinstance(result, ThreadWork):
+                self._transfer_buffer()
+            self._host.run(self, slot, result)
+
+    def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
+        """Pass a frame to the guard. Returns True if the guard answers it, False if the dispatcher
+        is to receive it."""
+        answer = guard.on_frame(frame, now_ms)
+        if guard.has_logged_in:
+            self.memory = self.memory.move_to_authenticated(self._share, self)
+        if guard.is_done:
+            self._guard = None
+        if answer is None:
+            return False
+        slot = ResponseSlot(self, answer.header)
+        self._responses.slots.append(slot)
+        if (parts_at_ms := guard.answer(slot, answer)) is not None:
+            self._is_ending = True
+            self._host.wake_at(self, parts_at_ms)
+        return True
+
+    def _frame_length(self, data: memoryview, at: int) -> int:
+        """Return the length of the frame that starts at `at`, checked before any memory is
+        allocated for it."""
+        length: int = read_length(data, at)[0]
+        least, most = FRAME_BYTES_MIN, self._frame_bytes_max
+        if self._guard is not None:
+            least, most = self._guard.frame_bounds(least, most)
+        if least <= length <= most:
+            return length
+        start = bytes(data[at : at + FRAME_LENGTH_BYTES])
+        if start[:2] == b"\x16\x03":
+            raise ProtocolError("frame length: the client speaks TLS to a plain listener")
+        if start in (b"GET ", b"POST", b"HEAD", b"PUT "):
+            raise ProtocolError("frame length: the client speaks HTTP")
+        raise ProtocolError(f"frame length {length}")
+
+    # Memory.
+
+    def _hold(self, data: memoryview) -> None:
+        self._held.append(data)
+        self._share.arrived_bytes += len(data)
+        self._settle()
+
+    def _make_room(self) -> None:
+        """Read the length of the frame at the front of the held bytes, and grow the buffer for its
+        rest."""
+        held = self._held
+        if not self._frame_bytes:
+            if len(held) < FRAME_LENGTH_BYTES:
+                return
+            self._frame_bytes = FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
+        if len(held) >= self._frame_bytes:
+            return
+        capacity_bytes = held.capacity_for(self._frame_bytes)
+        if (missing_bytes := capacity_bytes - self._charged_bytes) > 0:
+            if not self.memory.try_grow(self._share, missing_bytes):
+                if not self._awaits_memory:
+                    self._awaits_memory = True
+                    self.memory.wait(self._share)
+                return
+            self._charged_bytes = capacity_bytes
+        held.grow(capacity_bytes)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Report to the pool how much request memory this connection holds now."""
+        capacity_bytes = self._held.capacity_bytes
+        charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
+        if capacity_bytes > charged_bytes:
+            self.memory.charge(self._share, capacity_bytes - charged_bytes)
+        elif capacity_bytes < charged_bytes:
+            self.memory.release(self._share, charged_bytes - capacity_bytes)
+
+    @property
+    def unfinished_frame_bytes(self) -> int:
+        """Size of the frame that is partly received; 0 if there is none."""
+        if len(self._held) < FRAME_LENGTH_BYTES:
+            return FRAME_LENGTH_BYTES if len(self._held) else 0
+        return self._frame_bytes if len(self._held) < self._frame_bytes else 0
+
+    def on_memory_available(self) -> None:
+        """Request memory from the pool again, since the pool may have some now."""
+        self._awaits_memory = False
+        if not self.is_closed:
+            self._make_room()
+            self._host.on_work(self)
+
+    def give_up(self, reason: str) -> None:
+        """Ask the host to close this connection, since others need its memory."""
+        if not self.is_closed:
+            self._host.give_up(self, reason)
+
+    def _transfer_buffer(self) -> None:
+        """Transfer the frame's buffer and its memory charge to the coroutine that reads the
+        frame."""
+        self.has_lent_buffer = True
+        self._lent_bytes += self._charged_bytes
+        self._charged_bytes = 0

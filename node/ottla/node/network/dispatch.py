@@ -1,0 +1,525 @@
+"""Request dispatch: (api key, version) → decoded body → handler → response.
+
+Pure.  A handler is called inline and returns one of three things:
+
+* a response message, which is sent now;
+* None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
+* a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with either of
+  the above.  No further request of the connection is started until this one is answered.
+
+A request with many elements is first decoded off the event loop (`ThreadWork`).  The API's
+`large_handler` then serves it in steps, if there is one.
+
+The next request is started before the response in three cases only.  A Produce whose handler (or
+coroutine) has returned None has done its append and only waits for the high watermark.  An
+OffsetCommit is decided and waits to be committed in that order.  A PushTelemetry is processed
+elsewhere while the client's real work continues.
+
+The records of a request are views into the connection's buffer.  They are valid until the handler
+returns, and for a coroutine until it ends.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Protocol, TypeAlias
+
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import KIB, MIB
+from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.guard import ConnectionGuard
+from ottla.node.network.loop_clock import LoopClock
+from ottla.node.network.request_times import RequestTimes, Times
+from ottla.node.network.request_traces import RequestTraces
+from ottla.node.network.response_cache import ANYONE, ClientKey, ListenerKey, ResponseCache
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import Answer, ThreadWork
+from ottla.node.network.turn_end import TurnEnd
+from ottla.wire.apis import API, API_VERSIONS, request_class, response_class
+from ottla.wire.codec import decode, decode_prefix, encode
+from ottla.wire.codec_types import Message
+from ottla.wire.codec_writers.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
+from ottla.wire.headers import RequestHeader, trace_context_of
+
+INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
+"""Memory of the array elements of a request that is decoded on the event loop, in bytes: some
+hundred partitions.  Larger blocks the loop longer; smaller sends ordinary requests to a thread."""
+
+APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
+"""Size of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX, in bytes.  Elements
+take at most some fifty times their encoded size.  A smaller frame that cannot be decoded is
+malformed."""
+
+ELEMENTS_BYTES_MAX = 64 * MIB
+"""Maximum memory of the elements of a request, in bytes.  Ordinary requests need far less; a frame
+of 100 MiB could take a GiB."""
+
+HandlerResult: TypeAlias = (
+    "Message | Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any] | None"
+)
+"""Result of a handler, as described in the module docstring."""
+
+Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
+"""Handler of one API: `handler(context, request) -> response | None | coroutine`."""
+
+FlatReader: TypeAlias = Callable[[memoryview, int, int], Any]
+"""Reader of a request in place: `reader(frame, body_at, version)`.  Returns None if the generated
+codec must read it."""
+
+
+class MalformedRequestError(ProtocolError):
+    """Raised for a malformed request that was decoded off the event loop.  Its connection is
+    closed."""
+
+
+def decoded_in_thread(
+    context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
+) -> ThreadWork[Message]:
+    """Return work that decodes a large request off the event loop, and then calls its handler.
+
+    The work raises MalformedRequestError if the request is malformed or has too many elements.
+    """
+    header = context.header
+
+    def decode() -> Message:
+        bound = min(COST_FREE_BYTES + len(frame) * COST_PER_BYTE, ELEMENTS_BYTES_MAX)
+        try:
+            return decode_prefix(kind, header.api_version, frame, header.body_at, bound)[0]
+        except ProtocolError as error:
+            raise MalformedRequestError(error.where) from error
+
+    return ThreadWork(decode, lambda request: handler(context, request))
+
+
+UNKNOWN_SOFTWARE = "unknown"
+"""Kafka's name for the software of a client that did not report it."""
+
+
+@lru_cache(maxsize=1_024)
+def principal_of(user: str) -> str:
+    """Return the principal of a user in Kafka's notation."""
+    return f"User:{user}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Peer:
+    """The remote peer of a connection, and the listener that accepted it."""
+
+    connection_id: int
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+    user: str = ANONYMOUS_USER
+    """Authenticated user of the client; ANONYMOUS_USER if it has not authenticated."""
+    is_token_authenticated: bool = False
+    """True if the client authenticated with a delegation token."""
+    credential: tuple[str, str] | None = None
+    """Metadata entry of the credential that the client used. The client is disconnected if it is
+    revoked; see `authentication/revocations`."""
+    disconnect: Callable[[str], None] | None = None
+    """Closes the connection and logs the reason."""
+    software_name: str = UNKNOWN_SOFTWARE
+    """Name of the client's software, as reported in its ApiVersions request."""
+    software_version: str = UNKNOWN_SOFTWARE
+    was_offered_telemetry: bool = False
+    """True if ApiVersions listed client telemetry on this connection."""
+    permissions: Any = None
+    """Cached permissions of the client (`node/authorization`); None without an authorizer."""
+
+    @property
+    def principal(self) -> str:
+        """Principal of the user in Kafka's notation."""
+        return principal_of(self.user)
+
+    @property
+    def listener_key(self) -> ListenerKey:
+        """Listener that accepted the client, with the local address."""
+        return self.listener_name, self.local_host, self.local_port
+
+    @property
+    def label(self) -> str:
+        """Name of the connection in the log."""
+        return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
+
+
+class Permissions(Protocol):
+    """Permissions of the client that sent a request; see `node/authorization`."""
+
+    def allows(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
+        """Return whether the client may perform an operation on a resource now, and log the
+        decision.
+
+        `is_logged` is False if the client did not name the resource.
+        """
+        ...
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return the same result as `allows`, but do not cache or log it. For checks that are
+        repeated after the request has ended."""
+        ...
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Return the operations that the client may perform on a resource, as a bit field in the
+        format of responses."""
+        ...
+
+    principal: str
+    """Principal of the client in Kafka's notation."""
+
+    was_denied: bool
+    """True if the client was denied an operation on a resource that its request names. Denials are
+    logged for each request."""
+
+    @property
+    def version(self) -> int:
+        """Number that changes whenever the operations allowed to this client may have changed."""
+        ...
+
+    def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
+        """Return the resources for which the cache already has a permission for this operation and
+        resource type. For others the caller must call `allows`.
+
+        The result is valid until the caller next lets other tasks run.
+        """
+        ...
+
+
+class RequestContext:
+    """Request context of a handler: everything about the request except its body.
+
+    `arrived_ms` is monotonic time.  `slot` receives the response if the handler does not return it.
+    `permissions` is None if everything is allowed: without an authorizer, and for a broker's own
+    requests.
+    """
+
+    __slots__ = ("arrived_ms", "header", "peer", "permissions", "slot")
+
+    def __init__(
+        self, header: RequestHeader, peer: Peer, slot: ResponseSlot, arrived_ms: int
+    ) -> None:
+        self.header = header
+        self.peer = peer
+        self.slot = slot
+        self.arrived_ms = arrived_ms
+        self.permissions: Permissions | None = None
+
+    @property
+    def api_version(self) -> int:
+        """Version of the request, in which the response is encoded too."""
+        return self.header.api_version
+
+    @property
+    def has_refused_parts(self) -> bool:
+        """True if the gate removed elements from the request because the client may not access
+        them."""
+        return self.slot.amend is not None
+
+    @property
+    def client_id(self) -> str | None:
+        """Client id in the request header."""
+        return self.header.client_id
+
+    def close_connection(self) -> None:
+        """Close the connection after the responses to earlier requests. With acks=0 this is the
+        only sign of an error."""
+        self.slot.complete_and_close()
+
+
+class Route:
+    """One API that this broker serves: its versions and handlers."""
+
+    __slots__ = (
+        "cache", "handler", "highest", "large_handler", "lowest", "read_flat",
+        "request_type", "times",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        handler: Handler,
+        lowest: int,
+        highest: int,
+        large_handler: Handler,
+        cache: ResponseCache | None,
+        read_flat: FlatReader | None,
+    ) -> None:
+        self.handler = handler
+        self.lowest = lowest
+        self.highest = highest
+        self.large_handler = large_handler
+        """Handler of requests with many elements, in steps."""
+        self.cache = cache
+        """Response cache for requests repeated with the same bytes, if the API has one.  A response
+        is cached unless it denies a requested resource or is an error as a whole."""
+        self.read_flat = read_flat
+        """Fast codec of common requests, tried before the generated one unless a request is
+        traced."""
+        self.request_type: type[Message] | None = None
+        """Class of the API's requests, imported at the first request to keep the start fast."""
+        self.times: dict[int, Times] = {}
+        """Counters of request times by version, created when a version is first requested."""
+
+
+class Quotas(Protocol):
+    """Client quotas and the throttling of clients; see `broker/quotas`."""
+
+    is_active: bool
+    """True if any client has any quota."""
+
+    def charge(self, context: RequestContext, frame_bytes: int) -> None:
+        """Start charging a received request to its client's quotas."""
+        ...
+
+
+class Gates(Protocol):
+    """Gates that authorize a request before its handler; see `node/authorization`."""
+
+    is_active: bool
+    """True if any request can be refused."""
+
+    def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
+        """Remove the elements of the request that the client may not access, call the handler with
+        the rest, and answer the removed ones with errors."""
+        ...
+
+    def client_key_of(self, peer: Peer) -> ClientKey | None:
+        """Return the ACL version, principal and host by which cached responses are looked up.
+        Returns None if no cached response may be used."""
+        ...
+
+    def decide_again(self) -> None:
+        """Drop all cached decisions, because ACLs or the logging of decisions changed."""
+        ...
+
+
+class NotServedYetError(ProtocolError):
+    """Raised for a client that connects before this broker is ready.  Its connection is closed, and
+    it reconnects."""
+
+
+class Dispatcher:
+    """Table of the handlers by API key.
+
+    Handlers may be registered late, since the listener opens before logs are recovered. A request
+    for an API without a handler closes its connection, whether the API is unknown or listed in
+    `coming`. `on_unsupported_api_versions` serves an ApiVersions request of an unknown version; for
+    every other API such a request is an error.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler] | None = None,
+        *,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self.errors = errors or UnexpectedErrors()
+        """Counter of unexpected errors in the process."""
+        self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
+        """Called with each file that could not be read for a response."""
+        self._routes: dict[int, Route] = {}
+        self.on_unsupported_api_versions: Handler | None = None
+        self.state_of_answers: Callable[[], object] | None = None
+        """Returns the immutable object from which cached responses are derived; None disables
+        caching. A response is reused only while this is the same object."""
+        self.coming: frozenset[int] = frozenset()
+        """APIs that will be registered when this broker is ready."""
+        self.on_closed: list[Callable[[Peer], None]] = []
+        """Called with the peer of each closed connection."""
+        self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
+        """Factories of guards by listener name; see `guard.py`."""
+        self.clock = LoopClock()
+        self.turn_end = TurnEnd()
+        """Work that handlers schedule once for all requests of an event-loop iteration."""
+        self.times = RequestTimes()
+        """Counters of the durations of requests."""
+        self.quotas: Quotas | None = None
+        """Client quotas; None if requests are not charged."""
+        self.gates: Gates | None = None
+        """Authorization of client requests, if there is any."""
+        self.traces: RequestTraces | None = None
+        """Traces of sampled requests, if tracing is on."""
+        for api_key, handler in (handlers or {}).items():
+            self.register(api_key, handler)
+
+    def register(
+        self,
+        api_key: int,
+        handler: Handler,
+        *,
+        large_handler: Handler | None = None,
+        read_flat: FlatReader | None = None,
+    ) -> None:
+        """Register the handler of an API, for every version of its table row.
+
+        `large_handler` serves requests with many elements if `handler` does not do so in steps.
+        Responses that `handler` returns at once are cached if the API's row allows it.  `read_flat`
+        is a fast codec of common requests, for the same handler.
+        """
+        api, state, cache = API[api_key], self.state_of_answers, None
+        if api.is_answer_kept and state is not None:
+            cache = ResponseCache(state)
+        self._routes[api_key] = Route(
+            handler, api.lowest, api.latest_stable, large_handler or handler, cache,
+            read_flat,
+        )  # fmt: skip
+
+    def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
+        """Replace each handler of a registered API by `around(handler)`."""
+        route = self._routes[api_key]
+        self.register(api_key, around(route.handler), large_handler=around(route.large_handler))
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """Keys of the APIs served now."""
+        return frozenset(self._routes)
+
+    def decide_again(self) -> None:
+        """Drop the authorizer's cached decisions, because ACLs or the logging of decisions
+        changed."""
+        if self.gates is not None:
+            self.gates.decide_again()
+
+    def closed(self, peer: Peer) -> None:
+        """Call the `on_closed` callbacks for a connection that has closed."""
+        for notify in self.on_closed:
+            try:
+                notify(peer)
+            except Exception as fault:
+                self.errors.note("connection", peer.label, fault)
+
+    def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
+        """Decode the request in `frame` and call its handler.
+
+        Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
+        """
+        header = context.header
+        api_key = header.api_key
+        route = self._routes.get(api_key)
+        if route is None:
+            if api_key in self.coming:
+                raise NotServedYetError(f"{API[api_key].name} is not served yet")
+            raise ProtocolError(f"{API[api_key].name} is not served")
+        version = header.api_version
+        if not route.lowest <= version <= route.highest:
+            if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
+                return self.on_unsupported_api_versions(context, None)
+            raise ProtocolError(f"version {version} of api key {api_key}")
+        slot = context.slot
+        times = route.times.get(version)
+        if times is None:
+            times = route.times[version] = self.times.of(api_key, version)
+        slot.times = times
+        times.queued.observe(slot.started_ns - self.clock.turn_ns)
+        if self.traces is not None:
+            slot.trace = self.traces.begin(
+                header,
+                context.peer,
+                context=trace_context_of(frame, header.body_at),
+                received_ns=self.clock.turn_ns,
+                taken_ns=slot.started_ns,
+            )
+        if self.quotas is not None and self.quotas.is_active:
+            self.quotas.charge(context, len(frame))
+        if route.cache is not None:
+            return self._serve_from_cache(route.cache, route, context, frame)
+        if (
+            route.read_flat is not None
+            and slot.trace is None
+            and (request := route.read_flat(frame, header.body_at, version)) is not None
+        ):
+            if self.gates is not None and self.gates.is_active:
+                return self.gates.serve(context, request, route.handler)
+            return route.handler(context, request)
+        return self._serve_frame(route, context, frame)
+
+    def _serve_from_cache(
+        self, cache: ResponseCache, route: Route, context: RequestContext, frame: memoryview
+    ) -> HandlerResult:
+        """Answer from the cache, or call the handler and cache its response.
+
+        A denial of a named resource is decided, and logged, for each request.
+        """
+        client_key: ClientKey | None = ANYONE
+        if self.gates is not None and self.gates.is_active:
+            client_key = self.gates.client_key_of(context.peer)
+        key = None
+        if client_key is not None:
+            key = cache.key(context.header, context.peer.listener_key, frame, client_key)
+        body = None if key is None else cache.find(key)
+        if body is not None:
+            _complete_encoded(context, body)
+            return None
+        state = cache.state
+        result = self._serve_frame(route, context, frame)
+        if key is None or not isinstance(result, Message):
+            return result
+        permissions = context.permissions
+        error_code: int = getattr(result, "error_code", 0)
+        if error_code or context.has_refused_parts:
+            return result
+        if permissions is not None and permissions.was_denied:
+            return result
+        cache.keep(key, state, body := encode(result, context.api_version))
+        _complete_encoded(context, body)
+        return None
+
+    def _serve_frame(
+        self, route: Route, context: RequestContext, frame: memoryview
+    ) -> HandlerResult:
+        """Decode a request and return the result of its handler."""
+        header = context.header
+        request_type = route.request_type
+        if request_type is None:
+            request_type = route.request_type = request_class(header.api_key)
+        # Bytes after the body are ignored, as in Kafka.  librdkafka's Metadata request for all
+        # topics has three of them.
+        try:
+            request, _ = decode_prefix(
+                request_type, header.api_version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
+            )
+        except ProtocolError:
+            if len(frame) < APART_FROM_BYTES:
+                raise
+            serve_large = partial(self._serve, route.large_handler)
+            return decoded_in_thread(context, frame, request_type, serve_large)
+        if self.gates is not None and self.gates.is_active:
+            return self.gates.serve(context, request, route.handler)
+        return route.handler(context, request)
+
+    def serve_own(self, context: RequestContext, request: Message) -> HandlerResult:
+        """Call the handler of a request that this broker sends to itself, without authorization.
+
+        Raises NotServedYetError if the handler is not registered yet.
+        """
+        route = self._routes.get(context.header.api_key)
+        if route is None:
+            raise NotServedYetError(f"{API[context.header.api_key].name} is not served yet")
+        return route.handler(context, request)
+
+    def _serve(self, handler: Handler, context: RequestContext, request: Any) -> HandlerResult:
+        if self.gates is not None and self.gates.is_active:
+            return self.gates.serve(context, request, handler)
+        return handler(context, request)
+
+
+def _complete_encoded(context: RequestContext, body: bytes) -> None:
+    """Complete the slot with a cached response body. A throttled client gets a copy that contains
+    its throttle time."""
+    slot, header = context.slot, context.header
+    throttle_ms = slot.settle_charge()
+    if throttle_ms:
+        response: Any = decode(response_class(header.api_key), header.api_version, body)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+            body = encode(response, header.api_version)
+    slot.complete_body(body)

@@ -1,0 +1,123 @@
+"""Guards receive the frames of a connection before the dispatcher, until the client has logged in.
+Pure.
+
+A listener that authenticates clients gives each connection a guard.  The guard sees each frame
+before it is parsed.  It passes the frame on, answers it, or closes the connection.  When it is
+done, the connection drops it and has no further cost.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardResponse:
+    """Response that a guard sends to a frame."""
+
+    header: RequestHeader
+    message: Message | None = None
+    """Response message of the request's API."""
+    token: bytes | None = None
+    """SASL token, sent without a response header."""
+    closes_at_ms: int | None = None
+    """Monotonic time in milliseconds at which the connection answers and closes.  Nothing is read
+    until then."""
+
+
+class ConnectionGuard(Protocol):
+    """Guard of one connection, which receives its frames until the client has logged in."""
+
+    is_done: bool
+    """True if the guard has finished, and later frames bypass it."""
+
+    @property
+    def has_logged_in(self) -> bool:
+        """True if the client has authenticated; once True, it stays so."""
+        ...
+
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """Maximum frame size at this stage, in bytes; None for the limit of the connection."""
+        ...
+
+    @property
+    def frame_bytes_min(self) -> int | None:
+        """Minimum frame size at this stage, in bytes; None for the minimum of a request."""
+        ...
+
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
+        """Process a frame. Returns the response to send, or None to pass the frame to the
+        dispatcher.
+
+        Raises ProtocolError if the connection must be closed at once.
+        """
+        ...
+
+
+class GuardState:
+    """Guard of a connection, together with a delayed response after which the connection closes."""
+
+    __slots__ = ("_guard", "_parting")
+
+    def __init__(self, guard: ConnectionGuard) -> None:
+        self._guard = guard
+        self._parting: tuple[int, ResponseSlot, GuardResponse] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True if the guard has finished, and later frames bypass it."""
+        return self._guard.is_done
+
+    @property
+    def has_logged_in(self) -> bool:
+        """True if the client has authenticated."""
+        return self._guard.has_logged_in
+
+    @property
+    def is_parting(self) -> bool:
+        """True if the connection closes after a delayed response."""
+        return self._parting is not None
+
+    def frame_bounds(self, least: int, most: int) -> tuple[int, int]:
+        """Return the minimum and maximum frame size at this stage, limited to the minimum and
+        maximum of the connection."""
+        guard_least, guard_most = self._guard.frame_bytes_min, self._guard.frame_bytes_max
+        return (
+            least if guard_least is None else guard_least,
+            most if guard_most is None else min(guard_most, most),
+        )
+
+    def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
+        """Pass a frame to the guard and return the guard's result."""
+        return self._guard.on_frame(frame, now_ms)
+
+    def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:
+        """Complete the slot and return None. If the guard delays the response, store it instead and
+        return the monotonic time in milliseconds at which to answer and close."""
+        if answer.closes_at_ms is None:
+            _complete(slot, answer)
+            return None
+        self._parting = (answer.closes_at_ms, slot, answer)
+        return answer.closes_at_ms
+
+    def part(self, now_ms: int) -> None:
+        """Send the delayed response if it is due, and close the connection after it."""
+        if self._parting is None or now_ms < self._parting[0]:
+            return
+        _, slot, answer = self._parting
+        self._parting = None
+        slot.closes_connection = True
+        _complete(slot, answer)
+
+
+def _complete(slot: ResponseSlot, answer: GuardResponse) -> None:
+    if answer.message is not None:
+        slot.complete(answer.message)
+    elif answer.token is not None:
+        slot.complete_raw(answer.token)
+    else:
+        slot.complete_silently()

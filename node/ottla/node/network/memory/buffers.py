@@ -1,0 +1,227 @@
+"""Buffers of one connection: received bytes that are not served yet, and output that is not sent
+yet.
+
+Pure.  Most requests are served in the buffer that the socket was read into.  `InputWindow` stores
+the start of a frame whose rest has not arrived, and the bytes behind a request that pauses the
+connection.  Its buffer grows as bytes arrive, never because a length announced them.  It is never
+resized in place, so that views into an older buffer stay valid.  `OutputBuffer` stores bytes and
+file slices in order.  The driver takes the next part that one system call can send, and reports the
+number of bytes sent.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from ottla.node.network.response_queue import Charge
+from ottla.storage.disk.slice import FileSlice
+from ottla.wire.codec_types import Chunk
+
+HELD_BYTES_MIN = 4096
+"""Smallest buffer in bytes.  Smaller copies more when a frame arrives in small pieces; larger takes
+more memory for every connection with an incomplete frame."""
+
+GROWTH = 4
+GROWTH_OF_LARGE = 2
+LARGE_BYTES = 1 << 20
+"""Buffer size from which buffers grow by a smaller factor, and the two growth factors. At most the
+factor times the received bytes is allocated. Growing faster copies less; growing slower takes less
+memory for clients that send only the start of a frame."""
+
+
+class InputWindow:
+    """Received bytes, in the window `[start, end)` of one bytearray. It takes no memory while
+    empty."""
+
+    __slots__ = ("_buffer", "_start", "end")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._start = 0
+        self.end = 0
+        """End of the received bytes in the buffer; 0 while there is no buffer."""
+
+    def __len__(self) -> int:
+        """Return the number of bytes held."""
+        return self.end - self._start
+
+    @property
+    def view(self) -> memoryview:
+        """View of the bytes held, without a copy."""
+        return memoryview(self._buffer)[self._start : self.end]
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Size of the buffer in bytes."""
+        return len(self._buffer)
+
+    def append(self, data: memoryview) -> None:
+        """Append a copy of received bytes."""
+        size = len(data)
+        if len(self._buffer) - self.end < size:
+            self._move(max(len(self) + size, HELD_BYTES_MIN))
+        self._buffer[self.end : self.end + size] = data
+        self.end += size
+
+    def window(self, wanted_bytes: int) -> memoryview:
+        """Return free space behind the bytes held, to receive into. The caller then calls `advance`
+        with the number of received bytes.
+
+        The space ends where the buffer would hold `wanted_bytes` in total. It may be less, or
+        empty, until `grow` is called.
+        """
+        missing_bytes = wanted_bytes - len(self)
+        assert missing_bytes > 0
+        return memoryview(self._buffer)[self.end : self.end + missing_bytes]
+
+    def capacity_for(self, wanted_bytes: int) -> int:
+        """Return the next buffer size, growing step by step towards a total of `wanted_bytes`."""
+        if self.end < len(self._buffer):
+            return len(self._buffer)
+        held_bytes = len(self)
+        growth = GROWTH if GROWTH * held_bytes <= LARGE_BYTES else GROWTH_OF_LARGE
+        return min(wanted_bytes, max(growth * held_bytes, HELD_BYTES_MIN))
+
+    def grow(self, capacity_bytes: int) -> None:
+        """Move to a larger buffer, of the size that `capacity_for` returned."""
+        if self.end == len(self._buffer):
+            self._move(capacity_bytes)
+
+    def advance(self, size: int) -> None:
+        """Add bytes that were received into the space returned by `window`."""
+        self.end += size
+        assert self.end <= len(self._buffer)
+
+    def consume(self, size: int) -> None:
+        """Drop the first `size` bytes.  Releases the buffer if none are left."""
+        self._start += size
+        assert self._start <= self.end
+        if self._start == self.end:
+            self.clear()
+
+    def clear(self) -> None:
+        """Drop all bytes.  Views into the buffer keep it alive."""
+        self._buffer = bytearray()
+        self._start = self.end = 0
+
+    def _move(self, capacity_bytes: int) -> None:
+        """Copy the bytes to a new buffer of `capacity_bytes`."""
+        held = self.view
+        self._buffer = bytearray(capacity_bytes)
+        self._start, self.end = 0, len(held)
+        self._buffer[: self.end] = held
+
+
+GATHER_COUNT_MAX = 64
+"""Byte chunks in one gather write (the kernel accepts 1024)."""
+
+GATHER_BYTES_MAX = 512 * 1024
+"""Bytes from which no further chunk is added to one gather write. Larger offers more than a socket
+accepts in one call."""
+
+JOIN_BYTES_MAX = 16 * 1024
+"""Bytes up to which several chunks, including file slices, are copied into one.  This is cheaper
+than the vectors of a gather write, or a sendfile for each slice."""
+
+
+class OutputBuffer:
+    """Queue of output chunks, the first of which may be partly sent."""
+
+    __slots__ = ("_sent_of_first", "byte_count", "charge", "chunks")
+
+    def __init__(self) -> None:
+        self.charge: Charge | None = None
+        """Quota charge of the last response added to the output. The time of writing is charged to
+        it."""
+        self.chunks: deque[Chunk] = deque()
+        self.byte_count = 0
+        self._sent_of_first = 0
+
+    def next_bytes(
+        self, read: Callable[[FileSlice], bytes | bytearray | None]
+    ) -> list[bytes | bytearray | memoryview]:
+        """Return the byte chunks to send next; empty if a file slice (or nothing) is next.
+
+        Small slices next to bytes are read and joined to them.  `read` returns None for a slice
+        whose read would block.
+        """
+        gathered: list[bytes | bytearray | memoryview] = []
+        byte_count = 0
+        for index, chunk in enumerate(self.chunks):
+            if isinstance(chunk, FileSlice):
+                is_small = byte_count + len(chunk) <= JOIN_BYTES_MAX
+                data = read(chunk) if is_small else None
+                if data is None:
+                    break
+                chunk = self.chunks[index] = data
+            assert isinstance(chunk, (bytes, bytearray, memoryview))
+            gathered.append(chunk)
+            byte_count += len(chunk)
+            if byte_count >= GATHER_BYTES_MAX or len(gathered) == GATHER_COUNT_MAX:
+                break
+        if gathered and self._sent_of_first:
+            gathered[0] = memoryview(gathered[0])[self._sent_of_first :]
+            byte_count -= self._sent_of_first
+        if len(gathered) > 1 and byte_count <= JOIN_BYTES_MAX:
+            return [b"".join(gathered)]
+        return gathered
+
+    def only_bytes(self) -> bytes | bytearray | memoryview | None:
+        """Return the output if it is a single chunk of bytes, as for most responses, otherwise
+        None."""
+        if len(self.chunks) != 1:
+            return None
+        first = self.chunks[0]
+        if not self._sent_of_first and isinstance(first, bytes):
+            return first
+        if not isinstance(first, (bytes, bytearray, memoryview)):
+            return None
+        return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first
+
+    def copy_into(self, room: memoryview, read: Callable[[FileSlice, int, memoryview], int]) -> int:
+        """Copy the output to send next into `room`, both bytes and file slices. Returns the number
+        of bytes.
+
+        `read` copies from a slice, at an offset in it, into memory. It may copy less than
+        requested.
+        """
+        at = 0
+        sent_before = self._sent_of_first
+        for chunk in self.chunks:
+            left = len(chunk) - sent_before
+            part = room[at : at + left]
+            if isinstance(chunk, FileSlice):
+                copied = read(chunk, sent_before, part)
+            else:
+                assert isinstance(chunk, (bytes, bytearray, memoryview))
+                copied = len(part)
+                part[:] = memoryview(chunk)[sent_before : sent_before + copied]
+            at += copied
+            if copied < left or at == len(room):
+                break
+            sent_before = 0
+        return at
+
+    def next_slice(self) -> tuple[FileSlice, int]:
+        """Return the file slice to send next, and the number of its bytes already sent."""
+        chunk = self.chunks[0]
+        assert isinstance(chunk, FileSlice)
+        return chunk, self._sent_of_first
+
+    def on_sent(self, size: int) -> None:
+        """Count sent bytes, and drop the chunks that are sent completely."""
+        chunks = self.chunks
+        if size == self.byte_count:  # The case of most sends.
+            chunks.clear()
+            self.byte_count = self._sent_of_first = 0
+            return
+        self.byte_count -= size
+        assert self.byte_count >= 0
+        left = size + self._sent_of_first
+        while chunks and left >= len(chunks[0]):
+            left -= len(chunks.popleft())
+        self._sent_of_first = left
+
+    def clear(self) -> None:
+        """Drop all output, after the connection has closed."""
+        self.chunks.clear()
+        self.byte_count = self._sent_of_first = 0

@@ -1,0 +1,34 @@
+"""Closes connections that hold request memory for too long, and returns free memory to the system.
+
+After a flood of requests the allocator would otherwise keep the memory of its large buffers
+permanently.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import NoReturn
+
+import trio
+
+from ottla.model.seams import Clock
+from ottla.node.network.memory.request_memory import SWEEP_MS, RequestMemory
+
+
+def trim_memory() -> None:
+    """Return the allocator's free memory to the system, if the C library supports it (glibc). For
+    256 MiB this took 7 ms, during which the GIL was released."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+async def sweep_periodically(
+    memory: RequestMemory, clock: Clock, trim: Callable[[], None] = trim_memory
+) -> NoReturn:
+    """Sweep the pool periodically until cancelled."""
+    while True:
+        now_ms = clock.monotonic_ms()
+        memory.sweep(now_ms)
+        if memory.check_fall(now_ms):
+            await trio.to_thread.run_sync(trim)
+        await trio.sleep(SWEEP_MS / 1_000)

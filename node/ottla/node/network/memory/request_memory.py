@@ -1,0 +1,413 @@
+"""Pool that bounds the memory of requests not started yet, over all connections.
+
+Pure. Its size is `queued.max.request.bytes`. A connection is charged for its buffers, which grow
+with the received bytes and never because a length announced them. Before its buffer grows, the
+connection asks the pool. Its socket is not read while the pool refuses.
+
+* One connection may hold at most a fourth of the pool. Connections above a small size leave a
+  fourth of the pool to the small ones, so that a few large frames do not stop small frames.
+* One connection at a time, the first that waits, may grow beyond these limits until its frame is
+  served. Its memory is not counted. Frames thus never deadlock by waiting for each other.
+* Connections that have not logged in have a separate small pool with the same rules. However many
+  there are, their unfinished frames take no memory from authenticated connections.
+* `sweep` closes connections whose frame takes longer than its size justifies. While others wait for
+  memory, it also closes connections without progress, the largest first.
+
+Invariants: ChargedAsAllocated, OneOverdraftAtATime, OneAlwaysGrows.
+"""
+
+from typing import Protocol
+
+from ottla.model.limits import (
+    FRAME_BYTES_PER_SECOND_MIN,
+    FRAME_GRACE_MS,
+    KIB,
+    MEMORY_CHECK_MS,
+    MEMORY_PROGRESS_BYTES_MIN,
+    MIB,
+    RESPONSE_MEMORY_BYTES_MAX,
+)
+from ottla.node.network.memory.response_memory import ResponseMemory, ResponseMemoryHolder
+from ottla.node.network.server.closed_hosts import CLOSED_MEMORY_HOLDER
+
+SHARES_OF_POOL = 4
+"""Number of equal parts of the pool, of which one connection may hold one: a fourth of the pool. A
+larger number makes large frames wait for each other sooner. A smaller one lets fewer connections
+exhaust the pool."""
+
+SMALL_PARTS_OF_POOL = 64
+"""Number of equal parts of the pool, of which a small connection holds at most one: 4 MiB of 256. A
+fourth of the pool is reserved for small connections. Kafka's producers send 1 MiB by default."""
+
+UNAUTHENTICATED_PARTS_OF_POOL = 16
+"""Number of equal parts of the pool, of which all unauthenticated connections together may hold
+one: 16 MiB of 256. Tokens take a few KiB, and never more than `sasl.server.max.receive.size` (512
+KiB). A larger number makes logins with large tokens wait for each other sooner. A smaller one lets
+unauthenticated clients take more memory."""
+
+CHUNK_BYTES = 16 * KIB
+"""Bytes of one read when the pool is exhausted.  Small requests are still served, and the first
+bytes of others exceed the pool only slightly."""
+
+UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
+"""Bytes of one read from an unauthenticated connection."""
+
+UNAUTHENTICATED_GRACE_MS = 5_000
+"""Maximum milliseconds for a frame before login while other connections wait for memory. The
+frame's own waits count. Smaller cuts off logins with large tokens over slow lines; larger makes the
+other connections wait longer."""
+
+TRIM_BYTES = 8 * MIB
+"""Number of bytes by which the held memory must fall below its last peak before the process returns
+free memory to the system. Smaller makes the allocator request memory again sooner."""
+
+TRIM_INTERVAL_MS = 10_000
+"""Minimum milliseconds between two returns of memory.  Smaller makes a busy allocator request the
+same memory again and again; larger keeps memory longer after a flood."""
+
+PROGRESS_PARTS = 8
+"""Number of equal parts of a frame, one of which must arrive between two checks while other
+connections wait for memory. Applies to frames smaller than 8 MiB."""
+
+WAITERS_PER_RELEASE = 64
+"""Waiting connections that try again when memory is released.  `sweep` lets all of them try."""
+
+SWEEP_MS = 1_000
+"""Milliseconds between checks of unfinished frames.  A pause of the process is not counted."""
+
+
+class RequestMemoryHolder(Protocol):
+    """Methods that the pool calls on a connection."""
+
+    @property
+    def unfinished_frame_bytes(self) -> int:
+        """Announced size of the frame whose rest has not arrived; 0 if there is none."""
+        ...
+
+    @property
+    def wants_bytes(self) -> bool:
+        """True if the socket is being read, so that only the peer delays its frame."""
+        ...
+
+    def on_memory_available(self) -> None:
+        """Try again to get memory, since the pool may have some now."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection, which holds memory that others need, or has held it for too
+        long."""
+        ...
+
+
+class MemoryShare:
+    """Request memory that one connection holds in the pool, and the progress of its frame."""
+
+    __slots__ = ("age_ms", "arrived_bytes", "held_bytes", "holder", "is_new", "seen_bytes")
+
+    def __init__(self, holder: RequestMemoryHolder) -> None:
+        self.holder = holder
+        self.held_bytes = 0
+        self.age_ms = 0
+        """Milliseconds for which the unfinished frame has been read.  The connection resets it."""
+        self.arrived_bytes = 0
+        """Total bytes received while memory was held.  It increases with progress."""
+        self.seen_bytes = 0
+        """`arrived_bytes` at the last check for progress."""
+        self.is_new = True
+        """True until the first check for progress."""
+
+
+class RequestMemory:
+    """Pool of request memory; `limit_bytes` of None is unlimited."""
+
+    __slots__ = (
+        "_checked_ms",
+        "_holders",
+        "_known",
+        "_large_limit_bytes",
+        "_overdrawing",
+        "_peak_bytes",
+        "_share_bytes_max",
+        "_small_bytes_max",
+        "_swept_ms",
+        "_trimmed_ms",
+        "_used_bytes",
+        "_waiters",
+        "answers",
+        "chunk_bytes",
+        "given_up_count",
+        "is_used_up",
+        "limit_bytes",
+        "reads_chunks",
+        "reserved_bytes",
+        "unauthenticated",
+    )
+
+    def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
+        """Create a pool. `known` is the pool of authenticated connections; if it is given, this is
+        the pool of unauthenticated ones."""
+        is_unauthenticated = known is not None
+        self._known = known
+        self.limit_bytes = limit_bytes
+        answer_bytes_max = RESPONSE_MEMORY_BYTES_MAX
+        self.unauthenticated: RequestMemory | None = None
+        """Pool of unauthenticated connections; None in that pool itself."""
+        if is_unauthenticated:
+            answer_bytes_max //= UNAUTHENTICATED_PARTS_OF_POOL
+        else:
+            part = None if limit_bytes is None else limit_bytes // UNAUTHENTICATED_PARTS_OF_POOL
+            self.unauthenticated = RequestMemory(part, self)
+        self.answers = ResponseMemory(answer_bytes_max)
+        """Pool of unread response bytes."""
+        self.reads_chunks = is_unauthenticated
+        """True if new frames should be received in reads of `chunk_bytes`, because no memory is
+        left or the connections are unauthenticated."""
+        self.chunk_bytes = UNAUTHENTICATED_CHUNK_BYTES if is_unauthenticated else CHUNK_BYTES
+        self.reserved_bytes = 0
+        self.given_up_count = 0
+        """Number of connections closed because of their request memory."""
+        self.is_used_up = False
+        """True if no memory is left."""
+        share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
+        self._share_bytes_max = share_bytes_max
+        self._large_limit_bytes = share_bytes_max * (SHARES_OF_POOL - 1)
+        self._small_bytes_max = 0 if limit_bytes is None else limit_bytes // SMALL_PARTS_OF_POOL
+        self._holders: dict[MemoryShare, None] = {}
+        self._waiters: dict[MemoryShare, None] = {}
+        self._overdrawing: MemoryShare | None = None
+        self._used_bytes = 0
+        self._peak_bytes = 0
+        self._swept_ms: int | None = None
+        self._trimmed_ms: int | None = None
+        self._checked_ms = 0
+
+    # Sums of this pool and the pool of unauthenticated connections.
+
+    @property
+    def held_bytes_of_all(self) -> int:
+        """Bytes of request memory held by all connections, authenticated or not."""
+        unauthenticated = self.unauthenticated
+        return self.reserved_bytes + (
+            0 if unauthenticated is None else unauthenticated.reserved_bytes
+        )
+
+    @property
+    def given_up_count_of_all(self) -> int:
+        """Number of connections, authenticated or not, that were closed because of their request
+        memory."""
+        unauthenticated = self.unauthenticated
+        return self.given_up_count + (
+            0 if unauthenticated is None else unauthenticated.given_up_count
+        )
+
+    @property
+    def answer_bytes_of_all(self) -> int:
+        """Bytes of responses that clients have not read."""
+        unauthenticated = self.unauthenticated
+        return self.answers.held_bytes + (
+            0 if unauthenticated is None else unauthenticated.answers.held_bytes
+        )
+
+    @property
+    def unread_count_of_all(self) -> int:
+        """Number of connections closed because of their unread responses."""
+        unauthenticated = self.unauthenticated
+        given_up_count = 0 if unauthenticated is None else unauthenticated.answers.given_up_count
+        return self.answers.given_up_count + given_up_count
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of connections that are not read because memory is exhausted."""
+        return len(self._waiters)
+
+    def charge(self, share: MemoryShare, size_bytes: int) -> None:
+        """Charge memory for bytes that have already arrived."""
+        assert size_bytes >= 0
+        if not share.held_bytes:
+            self._holders[share] = None
+            share.is_new = True
+        self._count(share, size_bytes)
+
+    def _allow_overdraft(self, share: MemoryShare | None) -> None:
+        self._overdrawing = share
+        self._count_used()
+
+    def _count(self, share: MemoryShare, size_bytes: int) -> None:
+        share.held_bytes += size_bytes
+        self.reserved_bytes += size_bytes
+        assert share.held_bytes >= 0
+        assert self.reserved_bytes >= 0
+        self._count_used()
+
+    def _count_used(self) -> None:
+        overdrawing = self._overdrawing
+        overdrawn_bytes = 0 if overdrawing is None else overdrawing.held_bytes
+        self._used_bytes = self.reserved_bytes - overdrawn_bytes
+        self.is_used_up = self.limit_bytes is not None and self._used_bytes >= self.limit_bytes
+        if self.unauthenticated is not None:
+            self.reads_chunks = self.is_used_up
+        if self.reserved_bytes > self._peak_bytes:
+            self._peak_bytes = self.reserved_bytes
+
+    def try_grow(self, share: MemoryShare, size_bytes: int) -> bool:
+        """Charge memory for bytes still to arrive.  Returns whether the memory may be allocated."""
+        if self._has_room_for(share, size_bytes):
+            self.charge(share, size_bytes)
+            return True
+        if self._overdrawing is None:
+            self._allow_overdraft(share)
+        if self._overdrawing is not share:
+            return False
+        self.charge(share, size_bytes)
+        return True
+
+    def _has_room_for(self, share: MemoryShare, size_bytes: int) -> bool:
+        if self.limit_bytes is None:
+            return True
+        held_bytes = share.held_bytes + size_bytes
+        # As in Kafka the last grant may exceed the remaining memory.
+        if held_bytes <= self._small_bytes_max:
+            return not self.is_used_up
+        return self._used_bytes < self._large_limit_bytes and held_bytes <= self._share_bytes_max
+
+    def wait(self, share: MemoryShare) -> None:
+        """Queue the connection.  `on_memory_available` is called once, in order, when `try_grow`
+        may succeed."""
+        self._waiters[share] = None
+
+    def release(self, share: MemoryShare, size_bytes: int) -> None:
+        """Release memory, and let waiting connections try again while the pool has free memory."""
+        self._count(share, -size_bytes)
+        if not share.held_bytes:
+            self._holders.pop(share, None)
+        if self._overdrawing is share:
+            self._allow_overdraft(None)
+        if self._waiters:
+            self._retry_waiting(WAITERS_PER_RELEASE)
+
+    def _retry_waiting(self, count_max: int) -> None:
+        """Let waiting connections try again, in order, while the pool has free memory."""
+        waiters = self._waiters
+        for _ in range(min(len(waiters), count_max)):
+            if self.is_used_up and self._overdrawing is not None:
+                return
+            first = next(iter(waiters))
+            del waiters[first]
+            first.holder.on_memory_available()
+
+    def forget(self, share: MemoryShare) -> None:
+        """Remove a closed connection from the queue.  It releases its memory itself."""
+        self._waiters.pop(share, None)
+        share.holder = CLOSED_MEMORY_HOLDER
+
+    def move_to_authenticated(
+        self, share: MemoryShare, holder: ResponseMemoryHolder
+    ) -> "RequestMemory":
+        """Move a connection that has logged in, with its memory, to the pool of authenticated ones.
+        Returns that pool."""
+        known = self._known
+        if known is None:
+            return self
+        self._waiters.pop(share, None)
+        if held_bytes := share.held_bytes:
+            self.release(share, held_bytes)
+            known.charge(share, held_bytes)
+        if answer_bytes := self.answers.held_by(holder):
+            self.answers.settle(holder, 0)
+            known.answers.settle(holder, answer_bytes)
+        return known
+
+    def check_fall(self, now_ms: int) -> bool:
+        """Return whether the process should return free memory to the system: TRIM_BYTES less is
+        held than at the peak since the last True.
+
+        It returns True at most every `TRIM_INTERVAL_MS`.
+        """
+        if self._trimmed_ms is not None and now_ms - self._trimmed_ms < TRIM_INTERVAL_MS:
+            return False
+        pools = [self] if self.unauthenticated is None else [self, self.unauthenticated]
+        if not any(pool._fallen_bytes >= TRIM_BYTES for pool in pools):
+            return False
+        self._trimmed_ms = now_ms
+        for pool in pools:
+            pool._peak_bytes = pool.reserved_bytes
+        return True
+
+    @property
+    def _fallen_bytes(self) -> int:
+        return self._peak_bytes - self.reserved_bytes
+
+    # ---- connections that hold memory for too long
+
+    def sweep(self, now_ms: int) -> None:
+        """Close connections whose frames take too long.  Must be called every `SWEEP_MS`."""
+        if self.unauthenticated is not None:
+            self.unauthenticated.sweep(now_ms)
+        self.answers.sweep()
+        last_ms, self._swept_ms = self._swept_ms, now_ms
+        # A paused process has read nothing, so that no client is at fault.
+        elapsed_ms = 0 if last_ms is None else min(now_ms - last_ms, 2 * SWEEP_MS)
+        for share in list(self._holders):
+            frame_bytes = share.holder.unfinished_frame_bytes
+            if frame_bytes and (self.unauthenticated is None or share.holder.wants_bytes):
+                share.age_ms += elapsed_ms
+                if share.age_ms > self._frame_timeout_ms(frame_bytes):
+                    self._give_up(share, f"a request of {frame_bytes} bytes arrived too slowly")
+        self._retry_waiting(len(self._waiters))
+        if now_ms - self._checked_ms >= MEMORY_CHECK_MS:
+            self._checked_ms = now_ms
+            self._check_progress()
+
+    def _frame_timeout_ms(self, frame_bytes: int) -> int:
+        """Return the milliseconds that a frame may take, including waits of unauthenticated
+        connections for each other."""
+        if self.unauthenticated is None and self._waiters:
+            return UNAUTHENTICATED_GRACE_MS
+        return frame_timeout_ms(frame_bytes)
+
+    def _check_progress(self) -> None:
+        """While others wait for memory, close the largest connections that make no progress."""
+        idle: list[MemoryShare] = []
+        for share in self._holders:
+            frame_bytes = share.holder.unfinished_frame_bytes
+            enough_bytes = min(MEMORY_PROGRESS_BYTES_MIN, max(frame_bytes // PROGRESS_PARTS, 1))
+            is_idle = share.arrived_bytes - share.seen_bytes < enough_bytes
+            share.seen_bytes = share.arrived_bytes
+            was_new, share.is_new = share.is_new, False
+            if is_idle and not was_new and share not in self._waiters:
+                idle.append(share)
+        was_overdrawing_idle = self._overdrawing in idle
+        for share in sorted(idle, key=_held_bytes, reverse=True):
+            if not self._waiters:
+                return
+            self._give_up(share)
+        if was_overdrawing_idle:
+            self._make_room_for_smallest()
+
+    def _make_room_for_smallest(self) -> None:
+        """Close the largest waiting connections until the smallest waiting one can continue.
+
+        Otherwise each of them would have a turn at growing beyond the pool, perhaps without sending
+        anything.
+        """
+        waiters = sorted(self._waiters, key=_held_bytes)
+        smallest = waiters[0] if waiters else None
+        while smallest in self._waiters and waiters[-1].held_bytes > 2 * waiters[0].held_bytes:
+            largest = waiters.pop()
+            if largest in self._waiters:
+                self._give_up(largest)
+
+    def _give_up(
+        self, share: MemoryShare, reason: str = "others wait for the memory that its requests hold"
+    ) -> None:
+        self.given_up_count += 1
+        share.holder.give_up(reason)
+
+
+def _held_bytes(share: MemoryShare) -> int:
+    return share.held_bytes
+
+
+def frame_timeout_ms(frame_bytes: int) -> int:
+    """Return the milliseconds that a frame may take to arrive."""
+    return FRAME_GRACE_MS + frame_bytes * 1_000 // FRAME_BYTES_PER_SECOND_MIN

@@ -1,0 +1,334 @@
+"""The responses of one connection, sent in the order of its requests.
+
+Pure.  Every started request gets a `ResponseSlot` at the tail.  Its owner may complete it at any
+time.  Its bytes move to the output when every earlier slot is complete.  Invariant
+AnswersKeepRequestOrder.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.model.compiled import mypyc_attr
+from ottla.node.network.request_times import Times
+from ottla.node.network.request_traces import RequestTrace
+from ottla.node.network.steps import Answer
+from ottla.wire.answers import encode_answer, framed_answer
+from ottla.wire.codec_types import Chunk, Message
+from ottla.wire.headers import RequestHeader, answer_start, frame
+
+NO_CHUNKS: list[Chunk] = []
+"""Chunks of a response that is not ready; never modified."""
+
+
+class SlotOwner(Protocol):
+    """Owner of a slot, usually the connection, which is notified of its completion."""
+
+    def on_slot_completed(self, slot: "ResponseSlot") -> None:
+        """Send the responses that are next in order, and resume serving requests."""
+        ...
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        """Close the connection, since one of its responses cannot be written."""
+        ...
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read nothing until `deadline_ms`."""
+        ...
+
+    def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
+        """Run the steps, one per event-loop iteration, and complete the slot."""
+        ...
+
+
+class Charge(Protocol):
+    """Charge of a request to its client's quotas; see `broker/quotas`."""
+
+    used_ns: int
+    """Nanoseconds that the request used after the handler's first call returned, on the event loop
+    or in threads."""
+
+    is_exempt: bool
+    """True for a request between brokers.  Its time is counted, and no client is charged."""
+
+    def fetch_bytes_max(self, bytes_max: int) -> int:
+        """Return how many bytes of records the client's quota allows a fetch to return, at most
+        `bytes_max`."""
+        ...
+
+    def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
+        """Charge a fetch for the records that its response would contain. Returns whether the
+        response may contain them."""
+        ...
+
+    def settle(self, slot: "ResponseSlot") -> int:
+        """Charge the request's time.  Returns the total throttle time of its client, in
+        milliseconds."""
+        ...
+
+    def note_thread_time(self, used_ns: int) -> None:
+        """Count time that a thread used for the request, while the event loop continued."""
+        ...
+
+    def complete(self, slot: "ResponseSlot", now_ns: int) -> None:
+        """Count the time and bytes of building the response after the charge was settled."""
+        ...
+
+    def note_written(self, used_ns: int) -> None:
+        """Count time that the event loop used to write responses of the client."""
+        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ResponseSlot:
+    """Slot of one response in its connection's order.
+
+    It is completed exactly once, by one of the `complete…` methods.  Completing a slot whose
+    connection has closed has no effect.  `on_abandoned` is called once if the connection closes
+    first, to remove the entry that waits for this slot.
+    """
+
+    __slots__ = (
+        "_owner",
+        "amend",
+        "answered_ns",
+        "charge",
+        "chunks",
+        "closes_connection",
+        "error_code",
+        "handled_ns",
+        "header",
+        "is_done",
+        "on_abandoned",
+        "started_ns",
+        "times",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        owner: SlotOwner,
+        header: RequestHeader,
+        started_ns: int = 0,
+    ) -> None:
+        self._owner: SlotOwner | None = owner
+        self.header = header
+        self.chunks = NO_CHUNKS
+        self.is_done = False
+        self.closes_connection = False
+        self.on_abandoned: Callable[[], None] | None = None
+        self.times: Times | None = None
+        """Counters in which the times of this request are counted; None for a request that no
+        handler serves."""
+        self.trace: RequestTrace | None = None
+        """Trace of the request, if it is traced."""
+        self.charge: Charge | None = None
+        """Charge of the request to its client's quotas; None if there are no quotas."""
+        self.amend: Callable[[Any], None] | None = None
+        """Adds errors for the elements that the gate refused and removed from the request. None if
+        it refused none."""
+        self.error_code = 0
+        """Error code of the response as a whole, or 0."""
+        self.started_ns = started_ns
+        self.handled_ns = 0
+        """Time at which the handler left the request waiting; 0 until then."""
+        self.answered_ns = 0
+        """Time at which the response was ready, if it had to wait for earlier ones."""
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True if the connection closed before the response."""
+        return self._owner is None
+
+    def complete(self, response: Message) -> None:
+        """Answer with a message, encoded now in the request's version."""
+        self.complete_as(response, self.header.api_version)
+
+    def complete_as(self, response: Message, version: int) -> None:
+        """Answer in another version than requested, as ApiVersions does for an unknown version.
+
+        A response that cannot be encoded closes this connection, and raises nothing in the caller.
+        """
+        owner = self._owner
+        if owner is None:
+            return
+        header = self.header
+        if self.amend is not None or self.charge is not None:
+            self.finish_answer(response)
+        if self.trace is not None:
+            self.trace.note_answer(response)
+        try:
+            self.error_code = getattr(response, "error_code", 0)
+            chunks = encode_answer(response, header.api_key, version, header.correlation_id)
+        except Exception as fault:
+            owner.on_answer_failed(fault)
+            return
+        self.complete_frame(chunks)
+
+    def finish_answer(self, response: Message) -> None:
+        """Add the errors of refused elements to the response, and charge the client, before the
+        response is encoded.
+
+        Without an authorizer and quotas this does nothing.
+        """
+        if self.amend is not None:
+            self.amend(response)
+        throttle_ms = self.settle_charge()
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+
+    def settle_charge(self) -> int:
+        """Charge the client for the time of its request, right before the response is sent.
+
+        Returns the client's throttle time in milliseconds, which the response reports.
+        """
+        if self.charge is None or self._owner is None:
+            return 0
+        return self.charge.settle(self)
+
+    def complete_by(self, steps: Answer) -> None:
+        """Answer with the result of a handler's steps. The steps run in turn with those of all
+        other requests."""
+        if self._owner is not None:
+            self._owner.on_steps(self, steps)
+
+    def complete_begun(self, result: Message | Answer) -> None:
+        """Answer with the result of `steps.begun`: a response, or the remaining steps that build
+        it."""
+        if isinstance(result, Message):
+            self.complete(result)
+        else:
+            self.complete_by(result)
+
+    def complete_large(self, response: Message) -> None:
+        """Answer with a message of very many entries, which is encoded off the event loop."""
+        self.complete_by(_finished_steps(response))
+
+    def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
+        """Answer with a message that is already encoded in the request's version."""
+        header = self.header
+        self.error_code = getattr(response, "error_code", 0)
+        if self.trace is not None:
+            self.trace.note_answer(response)
+        self.complete_frame(
+            framed_answer(body, header.api_key, header.api_version, header.correlation_id)
+        )
+
+    def complete_body(self, body: bytes) -> None:
+        """Answer with a body that is already encoded and charged."""
+        header = self.header
+        start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
+        self.complete_frame([start + body])
+
+    def complete_raw(self, data: bytes) -> None:
+        """Answer with bytes that have no response header: a SASL token after SaslHandshake version
+        0."""
+        self.complete_frame(frame([data]))
+
+    def complete_silently(self) -> None:
+        """Finish without a response, for a successful Produce of acks=0."""
+        self.complete_frame([])
+
+    def complete_and_close(self) -> None:
+        """Close the connection once the earlier responses are sent.
+
+        This is the only way to report an error to a producer with acks=0.
+        """
+        self.closes_connection = True
+        self.complete_frame([])
+
+    def fail(self, fault: Exception) -> None:
+        """Close the connection after an unexpected error of the handler."""
+        if self._owner is not None:
+            self._owner.on_answer_failed(fault)
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read nothing from the connection until `deadline_ms` (monotonic), since its client is
+        throttled."""
+        if self._owner is not None:
+            self._owner.mute_until(deadline_ms)
+
+    def abandon(self) -> None:
+        """Detach from the connection, which has closed."""
+        self._owner = None
+        if self.on_abandoned is not None and not self.is_done:
+            on_abandoned, self.on_abandoned = self.on_abandoned, None
+            on_abandoned()
+
+    def complete_frame(self, chunks: list[Chunk]) -> None:
+        """Answer with a whole response frame, given in chunks. The client is already charged for
+        it."""
+        owner = self._owner
+        if owner is None:
+            return
+        assert not self.is_done, f"answered twice: {self.header}"
+        self.chunks = chunks
+        self.is_done = True
+        self.on_abandoned = None
+        owner.on_slot_completed(self)
+
+
+class ResponseQueue:
+    """Slots of one connection in request order. Moves the responses that may be sent to the
+    output."""
+
+    __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
+
+    def __init__(self) -> None:
+        self.slots: deque[ResponseSlot] = deque()
+        """Slots whose responses are not in the output yet, the oldest first."""
+        self.is_closing = False
+        self.one_piece_bytes = 0
+        """Bytes of responses without records in the output; reset when the output is empty."""
+        self.last_times: Times | None = None
+        """Counters for the times of the last response moved to the output."""
+        self.late: list[ResponseSlot] = []
+        """Slots that were sent after waiting for earlier ones; cleared when they are counted."""
+
+    def __len__(self) -> int:
+        """Return the number of requests whose responses are not in the output yet."""
+        return len(self.slots)
+
+    def __contains__(self, slot: ResponseSlot) -> bool:
+        """Return whether a request's response is not in the output yet."""
+        return slot in self.slots
+
+    def take_ready(self, output: "deque[Chunk]") -> int:
+        """Move the chunks of every response that is next in order to `output`. Returns the number
+        of bytes.
+
+        Moves nothing more after a response that closes the connection.
+        """
+        slots = self.slots
+        byte_count = 0
+        while slots and not self.is_closing:
+            slot = slots[0]
+            if not slot.is_done:
+                break
+            slots.popleft()
+            self.last_times = slot.times
+            if slot.answered_ns:
+                self.late.append(slot)
+            chunks = slot.chunks
+            if len(chunks) == 1:
+                output.append(chunks[0])
+                size = len(chunks[0])
+                self.one_piece_bytes += size
+                byte_count += size
+            else:
+                output.extend(chunks)
+                for chunk in chunks:
+                    byte_count += len(chunk)
+            self.is_closing = slot.closes_connection
+        return byte_count
+
+    def take_open(self) -> "deque[ResponseSlot]":
+        """Remove and return every slot, after the connection has closed."""
+        slots, self.slots = self.slots, deque()
+        return slots
+
+
+def _finished_steps(response: Message) -> Answer:
+    """Return a generator of steps that takes no step and returns `response`."""
+    yield
+    return response

@@ -1,0 +1,199 @@
+"""One client socket and its connection: reads into a shared buffer, writes bytes and file slices.
+
+It never blocks: the rest of a read or write follows at the next event of the socket. Parts of file
+slices that are not in the page cache are loaded by the worker of their log directory before
+sendfile, so that the event loop never waits for a disk.
+"""
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable
+
+from ottla.model.compiled import mypyc_attr
+from ottla.model.errors import CorruptDataError
+from ottla.model.limits import KIB, MIB
+from ottla.node.network.server.hosting import ConnectionHosting, HostedChannel
+from ottla.storage.disk.disk_seam import Disk, NotCachedError
+from ottla.storage.disk.slice import FileSlice, SliceError
+
+EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
+
+READ_BUFFER_BYTES = 256 * KIB
+"""Size of the shared read buffer.  Larger copies more when a frame crosses its end; smaller costs
+more system calls for large batches.  A batch of 128 KiB should arrive in one read."""
+
+WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
+"""Bytes that one connection may write per event-loop iteration.  A response of 1 MiB, the default
+limit of clients for a partition, is sent in one iteration with its header."""
+
+READ_AHEAD_BYTES = MIB
+"""Number of bytes of a file slice that are checked for being in the page cache, and loaded if they
+are not, at a time."""
+
+
+class ReadBuffer:
+    """Read buffer shared by all sockets of a server, one after another."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BUFFER_BYTES))
+
+    def replace(self) -> None:
+        """Allocate a new buffer, because a handler may still read the old one."""
+        self.view = memoryview(bytearray(READ_BUFFER_BYTES))
+
+
+ReadAhead = Callable[["Channel", FileSlice, int, int], None]
+"""Loads a range of a file into the page cache, then schedules the channel."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Channel(HostedChannel):
+    """Non-blocking socket and its connection.  `interest` is the set of events registered with
+    epoll."""
+
+    __slots__ = (
+        "_buffer",
+        "_disk",
+        "_is_blocked",
+        "_read_ahead",
+        "fd",
+        "interest",
+        "is_reading_ahead",
+        "is_shaking",
+        "sock",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        hosting: ConnectionHosting["Channel"],
+        *,
+        disk: Disk,
+        buffer: ReadBuffer,
+        read_ahead: ReadAhead,
+    ) -> None:
+        super().__init__(hosting)
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.interest = EPOLLIN
+        self.is_reading_ahead = False
+        self.is_shaking = False
+        """True while the TLS handshake is unfinished; always False for a plain socket."""
+        self._disk = disk
+        self._buffer = buffer
+        self._read_ahead = read_ahead
+        self._is_blocked = False
+
+    # Interface for the server.
+
+    @property
+    def wanted_interest(self) -> int:
+        """The events to register with epoll. Hang-ups and errors are always reported as well."""
+        interest = EPOLLIN if self.connection.wants_bytes else 0
+        return interest | EPOLLOUT if self._is_blocked else interest
+
+    @property
+    def is_quiescent(self) -> bool:
+        """True if everything is answered and sent, and epoll waits only for received bytes."""
+        return self.connection.is_quiescent and self.interest == EPOLLIN and not self._is_blocked
+
+    @property
+    def has_more_to_write(self) -> bool:
+        """True if output is left because the channel has written WRITE_BYTES_PER_TURN_MAX in this
+        iteration, although the socket would accept more."""
+        return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
+
+    def close_socket(self) -> None:
+        """Close the socket.  This removes its last descriptor from epoll."""
+        self.sock.close()
+
+    def read(self, now_ms: int) -> bool:
+        """Read once and serve the received bytes.  Returns False at the end of the stream.
+
+        Raises OSError from the socket and ProtocolError from the connection.
+        """
+        connection, buffer = self.connection, self._buffer
+        window = connection.window()
+        try:
+            if window is not None:
+                size = self.sock.recv_into(window)
+            elif connection.memory.reads_chunks:
+                size = self.sock.recv_into(buffer.view, connection.memory.chunk_bytes)
+            else:
+                size = self.sock.recv_into(buffer.view)
+        except BlockingIOError:
+            return True
+        if not size:
+            return False
+        if window is None:
+            connection.on_bytes(buffer.view[:size], now_ms)
+        else:
+            connection.on_window_filled(size, now_ms)
+        if connection.has_lent_buffer:
+            connection.has_lent_buffer = False
+            buffer.replace()
+        return True
+
+    def flush(self, now_ms: int) -> None:
+        """Write until the socket is full, the byte limit of the iteration is reached, or no output
+        is left.
+
+        Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
+        """
+        self._is_blocked = False
+        output = self.connection.output
+        left_of_turn = WRITE_BYTES_PER_TURN_MAX
+        while output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
+            try:
+                if (whole := output.only_bytes()) is not None:
+                    sent = self.sock.send(whole)
+                elif pieces := output.next_bytes(self._read_if_cached):
+                    sent = self._send_bytes(pieces)
+                else:
+                    sent = self._send_slice(left_of_turn, now_ms)
+            except BlockingIOError:
+                self._is_blocked = True
+                self.connection.on_stalled()
+                return
+            left_of_turn -= sent
+            self.connection.on_sent(sent, now_ms)
+
+    def _send_bytes(self, pieces: list[bytes | bytearray | memoryview]) -> int:
+        byte_count = self.connection.output.byte_count
+        if len(pieces) == 1:
+            # A file slice follows, so let the kernel fill the segment.
+            more = socket.MSG_MORE if len(pieces[0]) < byte_count else 0
+            return self.sock.send(pieces[0], more)
+        more = socket.MSG_MORE if sum(map(len, pieces)) < byte_count else 0
+        return self.sock.sendmsg(pieces, (), more)
+
+    def _read_if_cached(self, piece: FileSlice) -> bytes | bytearray | None:
+        try:
+            return piece.read_cached()
+        except NotCachedError:
+            return None
+
+    def _send_slice(self, size_max: int, now_ms: int) -> int:
+        piece, sent_before = self.connection.output.next_slice()
+        position = piece.position + sent_before
+        size = piece.cached_bytes(position, now_ms)
+        if not size:
+            size = min(piece.length - sent_before, READ_AHEAD_BYTES)
+            if not self._disk.is_cached(piece.file, position, size):
+                self._read_ahead(self, piece, position, size)
+                return 0
+            piece.note_cached(position + size, now_ms)
+        size = min(size, size_max)
+        try:
+            sent = os.sendfile(self.fd, piece.fileno(), position, size)
+        except OSError as error:
+            if error.errno == errno.EIO:  # Sockets never report EIO; it comes from the file.
+                raise SliceError(error, piece.file.path) from error
+            raise
+        if not sent:
+            raise CorruptDataError(f"{piece.file.path} ends within {piece!r}")
+        return sent

@@ -1,0 +1,62 @@
+"""Opens the socket server for the duration of a block.
+
+Separate from `server_driver`, which is compiled: the compiler does not support asynchronous
+generators.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from ottla.model.seams import Clock
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.hosting_driver import REQUEST_MEMORY_BYTES_MAX
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.node.network.server.server_seam import Admission, AdmitAll
+from ottla.storage.disk.disk_seam import Disk
+
+
+@asynccontextmanager
+async def open_socket_server(
+    listeners: Sequence[Listener],
+    dispatcher: Dispatcher,
+    *,
+    clock: Clock,
+    disk: Disk,
+    limits: ConnectionLimits | None = None,
+    request_memory_bytes_max: int = REQUEST_MEMORY_BYTES_MAX,
+    idle_ms_max: int = 600_000,
+    admission: Admission | None = None,
+    backlog: int = 50,
+    kind: type[SocketServer] = SocketServer,
+) -> AsyncIterator[SocketServer]:
+    """Open the listeners, and serve clients while the block runs. `kind` is the class of the
+    server; a subclass injects faults.
+
+    Raises OSError if a listener cannot be opened.
+    """
+    async with trio.open_nursery() as nursery:
+        server = kind(
+            dispatcher,
+            clock=clock,
+            disk=disk,
+            limits=limits,
+            request_memory_bytes_max=request_memory_bytes_max,
+            idle_ms_max=idle_ms_max,
+            admission=admission or AdmitAll(),
+            nursery=nursery,
+        )
+        try:
+            for listener in listeners:
+                server.listen(listener, backlog)
+            async with trio.open_nursery() as loop:
+                loop.start_soon(server.run)
+                yield server
+                loop.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+        finally:
+            # After the event loop, which waits on the epoll, has ended.
+            server.close()

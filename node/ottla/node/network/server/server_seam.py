@@ -1,0 +1,115 @@
+"""Interface of the socket server, which accepts clients and drives their connections.
+
+Exactly two implementations exist. `SocketServer` (server_driver.py) uses one epoll for all sockets.
+The server of the deterministic world uses byte streams in memory. Both are transports for
+`hosting.py`. Their common contract is `tests.jepsen.world.transport_conformance`.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from ottla.model.limits import INT32_MAX
+from ottla.model.seams import Clock
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.storage.disk.disk_seam import Disk
+
+
+class Admission(Protocol):
+    """Decides which connections are accepted, wait, or are closed; see `broker/quotas`."""
+
+    count_allowed: int
+    """Number of connections for which the process has file descriptors."""
+    protected_listener: str | None
+    """Listener in whose favour connections of other listeners are closed."""
+
+    def wait_ms(self, listener: str, now_ms: int) -> int | None:
+        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
+        wait until another connection has closed."""
+        ...
+
+    def admit(self, listener: str, host: str, now_ms: int) -> int | None:
+        """Decide whether to serve an accepted connection. If so, count the connection and return
+        None. Otherwise return the milliseconds after which to close the connection."""
+        ...
+
+    @property
+    def has_excess(self) -> bool:
+        """True if a connection must be closed in favour of the protected listener."""
+        ...
+
+    def on_closed(self, listener: str, host: str) -> None:
+        """Stop counting a served connection, which has closed."""
+        ...
+
+
+class AdmitAll:
+    """Admission whose only limit is the number of free file descriptors."""
+
+    def __init__(self) -> None:
+        self.count_allowed = INT32_MAX
+        self.protected_listener: str | None = None
+        self._count = 0
+
+    def wait_ms(self, listener: str, now_ms: int) -> int | None:
+        """Return 0 while fewer connections than `count_allowed` are open, otherwise None."""
+        return 0 if self._count < self.count_allowed else None
+
+    def admit(self, listener: str, host: str, now_ms: int) -> int | None:
+        """Count an accepted connection. Returns None, since every connection is served."""
+        self._count += 1
+        return None
+
+    @property
+    def has_excess(self) -> bool:
+        """Return False: no listener is protected."""
+        return False
+
+    def on_closed(self, listener: str, host: str) -> None:
+        """Stop counting a served connection, which has closed."""
+        self._count -= 1
+
+
+class Server(Protocol):
+    """Server for clients. It runs while the block of `OpenServer` runs."""
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Return the bound addresses by listener name."""
+        ...
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Return counters of connections, which DescribeNode reports."""
+        ...
+
+    def resume_accepting(self) -> None:
+        """Resume accepting connections where the changed admission limits allow it now."""
+        ...
+
+
+class OpenServer(Protocol):
+    """Function that opens a server. Raises OSError if a listener cannot be opened."""
+
+    def __call__(
+        self,
+        listeners: Sequence[Listener],
+        dispatcher: Dispatcher,
+        *,
+        clock: Clock,
+        disk: Disk,
+        limits: ConnectionLimits | None = None,
+        request_memory_bytes_max: int = ...,
+        idle_ms_max: int = ...,
+        admission: Admission | None = None,
+        backlog: int = ...,
+    ) -> AbstractAsyncContextManager[Server]:
+        """Return a context manager that listens and serves while its block runs."""
+        ...
