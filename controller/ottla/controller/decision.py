@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationCharge
 from ottla.controller.requester import A_BROKER, Requester
 from ottla.metadata import fold
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import ControllerRegistration, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -152,6 +152,10 @@ class Context:
     """Version of the request."""
     cluster_id: str = ""
     """Id of the cluster, for requests that name the cluster they are meant for."""
+    controllers: tuple[ControllerRegistration, ...] = ()
+    """Registered controllers."""
+    voter_ids: tuple[NodeId, ...] = ()
+    """Ids of the voters of the quorum, all of which must be registered to change a feature."""
 
 
 Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]

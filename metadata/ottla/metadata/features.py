@@ -1,10 +1,13 @@
 """Features of a cluster: the levels that this release supports, and those of a new cluster.
 
-A finalised level is always within `SUPPORTED`, in every process of the cluster: a broker that does
-not support a finalised level is not registered.
+A finalised level is always within `SUPPORTED`, in every process of the cluster: a node that does
+not support a finalised level is not registered, and stops when it reads the level in the log.
+
+Feature `ottla.version` is not Kafka's. Its level decides which records of our own are written to
+the metadata log, so that a cluster can return to the previous release until the level is raised.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.metadata.records import BROKER_RESOURCE, Record, config_record, feature_level_record
@@ -14,6 +17,9 @@ KRAFT_VERSION = "kraft.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
+OTTLA_VERSION = "ottla.version"
 
 
 class LevelRange(NamedTuple):
@@ -22,6 +28,10 @@ class LevelRange(NamedTuple):
     lowest: int
     highest: int
 
+    def __str__(self) -> str:
+        """Return the range in Kafka's notation."""
+        return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
+
 
 GROUP_VERSION_OF_CONSUMERS = 1
 """First level of group.version at which groups may use the consumer protocol (KIP-848)."""
@@ -29,21 +39,46 @@ GROUP_VERSION_OF_CONSUMERS = 1
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which hosts of ACLs may be ranges (KIP-1276)."""
 
-METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1"}
-LATER_VERSION_NAMES = {33: "4.4-IV2"}
-"""Levels of metadata.version in Kafka that this release does not support."""
+METADATA_VERSION_OF_UNREGISTERED_CONTROLLERS = 33
+"""First level of metadata.version at which controllers can be unregistered (KIP-1312)."""
+
+OTTLA_VERSION_OF_CONTROLLERS = 1
+"""First level of ottla.version at which controllers are registered in the metadata log, and the
+voters of the quorum may change. Release 0.2.0 knows neither."""
+
+METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-IV2"}
+"""Kafka's names of the supported levels of metadata.version."""
+
+OTTLA_VERSION_NAMES = {0: "0.2.0", 1: "0.3.0"}
+"""First release that supports each level of ottla.version.  A release before it does not start in a
+cluster of that level."""
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
     GROUP_VERSION: LevelRange(0, 1),
-    KRAFT_VERSION: LevelRange(1, 1),
-    METADATA_VERSION: LevelRange(30, 32),
+    KRAFT_VERSION: LevelRange(0, 1),
+    METADATA_VERSION: LevelRange(min(METADATA_VERSION_NAMES), max(METADATA_VERSION_NAMES)),
+    OTTLA_VERSION: LevelRange(min(OTTLA_VERSION_NAMES), max(OTTLA_VERSION_NAMES)),
+    SHARE_VERSION: LevelRange(0, 0),
+    STREAMS_VERSION: LevelRange(0, 0),
     TRANSACTION_VERSION: LevelRange(0, 2),
 }
 """Levels that this release supports.  Level 0 means that the feature is off."""
 
+OFFERED = {name: levels for name, levels in SUPPORTED.items() if levels.highest > 0}
+"""Supported features that nodes register and report to clients.  Like Kafka, a node does not report
+a feature that only has level 0."""
+
+RECORD_CHANGES: Mapping[str, frozenset[int]] = {
+    METADATA_VERSION: frozenset((30, 32, 33)),
+    OTTLA_VERSION: frozenset((OTTLA_VERSION_OF_CONTROLLERS,)),
+}
+"""Levels that changed records of the metadata log, as in Kafka's MetadataVersion.  A feature is
+never lowered below one of them, because records of that level may be in the log."""
+
 INITIAL_LEVELS = {
-    METADATA_VERSION: METADATA_VERSION_OF_RANGES,
+    METADATA_VERSION: max(METADATA_VERSION_NAMES),
+    OTTLA_VERSION: max(OTTLA_VERSION_NAMES),
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     KRAFT_VERSION: 1,
     GROUP_VERSION: 1,
@@ -64,7 +99,7 @@ def bootstrap_records(*, min_insync_replicas: int) -> tuple[Record, ...]:
     return (*levels, config)
 
 
-def uncovered(finalised: Iterable[tuple[str, int]], ranges: dict[str, LevelRange]) -> str | None:
+def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:
     """Return the first finalised feature whose level is outside `ranges`, or None if all are
     supported."""
     for name, level in finalised:
@@ -72,6 +107,19 @@ def uncovered(finalised: Iterable[tuple[str, int]], ranges: dict[str, LevelRange
         if not lowest <= level <= highest:
             return name
     return None
+
+
+def changes_records(feature: str, *, above: int, up_to: int) -> bool:
+    """Return whether a level of a feature in the range (`above`, `up_to`] changed records."""
+    return any(above < level <= up_to for level in RECORD_CHANGES.get(feature, ()))
+
+
+def level_name(feature: str, level: int) -> str:
+    """Return a level in the form in which an operator reads it, with the name of its release if it
+    has one."""
+    names = {METADATA_VERSION: METADATA_VERSION_NAMES, OTTLA_VERSION: OTTLA_VERSION_NAMES}
+    name = names.get(feature, {}).get(level)
+    return str(level) if name is None else f"{level} ({name})"
 
 
 assert all(

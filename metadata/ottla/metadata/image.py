@@ -50,7 +50,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """Supported levels of one feature, as a broker registered them."""
+    """Supported levels of one feature, as a node registered them."""
 
     name: str
     lowest: int
@@ -90,6 +90,16 @@ class BrokerRegistration:
     def is_cordoned(self) -> bool:
         """True if all log directories of the broker are cordoned."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRegistration:
+    """The registration of one controller."""
+
+    id: NodeId
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.metadata.features import SUPPORTED, LevelRange
+from ottla.metadata.features import OFFERED, LevelRange
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.node.network.dispatch import RequestContext
@@ -63,7 +63,7 @@ class ApiVersionsApi:
         reads_trace_contexts: bool = False,
     ) -> None:
         self._offers_telemetry = offers_telemetry
-        self._supported = dict(SUPPORTED)
+        self._supported = dict(OFFERED)
         if reads_trace_contexts:
             self._supported[TRACE_CONTEXT_FEATURE] = TRACE_CONTEXT_LEVELS
         self._metadata = metadata

@@ -1,4 +1,8 @@
-"""Changes of the finalized features by an operator (KIP-584).
+"""Changes of the finalized features by an operator (KIP-584), with Kafka's checks and texts.
+
+Every registered broker and controller must support the new level, and every voter of the quorum
+must be registered. A level that changed records is never left downwards: records of that level may
+be in the log.
 
 When eligible leader replicas (ELRs, KIP-966) are enabled, the cluster first gets one value of
 min.insync.replicas for all topics without their own.  When they are disabled, all ELRs are dropped,
@@ -6,19 +10,18 @@ because they would become outdated before ELRs are enabled again.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ottla.controller.decision import Context, Decision, decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_default
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
-    LATER_VERSION_NAMES,
-    METADATA_VERSION,
-    METADATA_VERSION_NAMES,
-    METADATA_VERSION_OF_RANGES,
+    KRAFT_VERSION,
     SUPPORTED,
+    LevelRange,
+    changes_records,
 )
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import FeatureRange, MetadataImage
 from ottla.metadata.records import (
     BROKER_RESOURCE,
     Record,
@@ -34,7 +37,9 @@ from ottla.wire.messages.update_features_response import (
     UpdateFeaturesResponse,
 )
 
-UPGRADE, UNSAFE_DOWNGRADE = 1, 3
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+UNSUPPORTED = LevelRange(0, 0)
+"""Supported levels of a feature that a node did not register."""
 EVERY_TOPIC = ""
 
 
@@ -51,7 +56,7 @@ def update_features(
                 raise RefusedError(
                     ErrorCode.INVALID_REQUEST, f"Feature {update.feature} appears more than once."
                 )
-            _check(image, update, version)
+            _check(image, context, update)
         except RefusedError as refusal:
             return decided(
                 image,
@@ -69,9 +74,10 @@ def update_features(
             records.append(feature_level_record(update.feature, update.max_version_level))
     if request.validate_only:
         records = []
-    # From version 2 on, the response contains no results for single features.
+    # From version 2 on, the response contains no results for single features.  The message is
+    # Kafka's.
     results = [
-        UpdatableFeatureResult(feature=one.feature, error_message=None)
+        UpdatableFeatureResult(feature=one.feature, error_message="NONE")
         for one in request.feature_updates
     ]
     return decided(
@@ -93,22 +99,16 @@ def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Rec
         yield config_record(BROKER_RESOURCE, "", MIN_INSYNC_REPLICAS, value)
 
 
-def _range(feature: str, lowest: int, highest: int, asked: int) -> str:
-    """Return the supported levels of a feature in words.  Levels of metadata.version are named with
-    their releases."""
-    text = f"{lowest}-{highest}"
-    if feature == METADATA_VERSION:
-        text += f" ({METADATA_VERSION_NAMES[lowest]} to {METADATA_VERSION_NAMES[highest]})"
-        if asked in LATER_VERSION_NAMES:
-            text += (
-                f"; {asked} is {LATER_VERSION_NAMES[asked]}, which this release does not have. "
-                f"Upgrade by --feature {METADATA_VERSION}={highest}"
-            )
-    return text
+def _upgrade_type(context: Context, update: FeatureUpdateKey) -> int:
+    """Return the type of the update.  Version 0 only has a flag that permits a downgrade."""
+    if context.api_version == 0:
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return update.upgrade_type
 
 
-def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None:
-    name, level = update.feature, update.max_version_level
+def _check(image: MetadataImage, context: Context, update: FeatureUpdateKey) -> None:
+    """Raise RefusedError if one update is refused, in Kafka's order of checks."""
+    name, level, kind = update.feature, update.max_version_level, _upgrade_type(context, update)
 
     def invalid(reason: str) -> RefusedError:
         return RefusedError(
@@ -116,40 +116,78 @@ def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None
             f"Invalid update version {level} for feature {name}. {reason}",
         )
 
-    supported = SUPPORTED.get(name)
-    if supported is None:
-        raise invalid("The controller does not support this feature.")
-    lowest, highest = supported
-    if not lowest <= level <= highest:
-        raise invalid(
-            f"The controller only supports versions {_range(name, lowest, highest, level)}"
-        )
-    may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise invalid("The controller does not support the given upgrade type.")
+    if level < 0:
+        raise invalid("A feature version cannot be less than 0.")
+    reason = _reason_not_supported(image, context, name, level)
+    if reason is not None:
+        raise invalid(reason)
     now = image.features.get(name, 0)
-    if level < now and not may_lower:
+    if level < now and kind == UPGRADE:
         raise invalid(
             "Can't downgrade the version of this feature without setting the upgrade "
             "type to either safe or unsafe downgrade."
         )
-    if name == METADATA_VERSION and level < METADATA_VERSION_OF_RANGES <= now:
-        raise invalid(
+    if level > now and kind != UPGRADE:
+        raise invalid("Can't downgrade to a newer version.")
+    if changes_records(name, above=level, up_to=now):
+        why = (
             "Unsafe metadata downgrade is not supported in this version."
-            if update.upgrade_type == UNSAFE_DOWNGRADE
+            if kind == UNSAFE_DOWNGRADE
             else "Refusing to perform the requested downgrade because it might delete metadata "
             "information."
         )
-    if name == METADATA_VERSION and level == 0:
-        raise invalid("The metadata.version is never removed.")
+        raise RefusedError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Unsupported {name} downgrade from {now} to {level}. {why}",
+        )
+    if name == KRAFT_VERSION and level < now:
+        raise invalid("Can't downgrade the version of this feature.")
+    if name not in SUPPORTED:
+        raise invalid(f"Feature {name} not found.")
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level == 0:
-        for topic in image.topics.values():
-            for partition_id, state in topic.partitions.items():
-                if not state.isr:
-                    raise invalid(
-                        f"Only eligible replicas can lead {topic.name}-{partition_id}: none is "
-                        "in sync."
-                    )
+        _check_partitions_without_isr(image, invalid)
+
+
+def _check_partitions_without_isr(
+    image: MetadataImage, invalid: Callable[[str], RefusedError]
+) -> None:
+    """Refuse to disable eligible replicas while they alone can lead a partition."""
+    for topic in image.topics.values():
+        for partition_id, state in topic.partitions.items():
+            if not state.isr:
+                raise invalid(
+                    f"Only eligible replicas can lead {topic.name}-{partition_id}: none is in sync."
+                )
+
+
+def _reason_not_supported(
+    image: MetadataImage, context: Context, name: str, level: int
+) -> str | None:
+    """Return the reason why a node of the cluster does not support a level, or None if all do."""
+    own_id = context.config.node_id
+    ranges = {f"Local controller {own_id}": SUPPORTED.get(name, UNSUPPORTED)}
     for broker in image.brokers.values():
-        ranges = {found.name: (found.lowest, found.highest) for found in broker.features}
-        low, high = ranges.get(name, (0, 0))
-        if not low <= level <= high:
-            raise invalid(f"Broker {broker.id} only supports versions {low}-{high}")
+        ranges[f"Broker {broker.id}"] = _range_of(broker.features, name)
+    for controller in context.controllers:
+        if controller.id != own_id:
+            ranges[f"Controller {controller.id}"] = _range_of(controller.features, name)
+    for node, (lowest, highest) in ranges.items():
+        if not lowest <= level <= highest:
+            if highest == 0:
+                return f"{node} does not support this feature."
+            return f"{node} only supports versions {LevelRange(lowest, highest)}"
+    registered = {own_id, *(controller.id for controller in context.controllers)}
+    for id_ in context.voter_ids:
+        if id_ not in registered:
+            return f"controller {id_} has not registered, and may not support this feature"
+    return None
+
+
+def _range_of(features: Iterable[FeatureRange], name: str) -> LevelRange:
+    """Return the levels of a feature that a node registered."""
+    for found in features:
+        if found.name == name:
+            return LevelRange(found.lowest, found.highest)
+    return UNSUPPORTED

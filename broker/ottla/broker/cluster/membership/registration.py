@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from uuid import UUID
 
-from ottla.metadata.features import SUPPORTED
+from ottla.metadata.features import OFFERED
 from ottla.model.ids import TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress
@@ -50,7 +50,7 @@ def registration_request(
                 min_supported_version=levels.lowest,
                 max_supported_version=levels.highest,
             )
-            for name, levels in sorted(SUPPORTED.items())
+            for name, levels in sorted(OFFERED.items())
         ],
         rack=config.rack,
         host=config.failure_domain_host or host,
