@@ -47,7 +47,8 @@ REQUESTS = 150_000
 
 
 def start(rounds: int, progress: Progress) -> Figures:
-    """Measure the time until `ottla up` is ready, and the memory of all six idle nodes."""
+    """Return the time in seconds until `ottla up` is ready, and the memory of the six idle
+    nodes."""
     seconds: list[float] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
@@ -60,7 +61,8 @@ def start(rounds: int, progress: Progress) -> Figures:
 
 
 def failover(rounds: int, progress: Progress) -> Figures:
-    """Measure how long clients have no leader after kill -9 of a broker and of a controller.
+    """Measure the time without a leader, as clients see it, after kill -9 of a broker and of a
+    controller. Returns the figures.
 
     In a second cluster, a broker that leads many partitions is killed.
     """
@@ -134,7 +136,8 @@ def replication(rounds: int, progress: Progress) -> Figures:
 
 
 def heartbeat(rounds: int, progress: Progress) -> Figures:
-    """Measure the delay of heartbeats while requests keep one broker's event loop busy."""
+    """Measure the delay of heartbeats while requests keep one broker's event loop busy. Returns the
+    figures."""
     calm: list[float] = []
     busy: list[float] = []
     share: list[float] = []

@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_load(
     arguments: argparse.Namespace, topics: RunTopics, load: Load, check: Callable[[], None]
 ) -> Result:
-    """Create the topic, fill it if the load reads its own records, and measure the load. `check`
-    raises KeyboardInterrupt if the run is to end."""
+    """Create the topic, fill it if the load reads its own records, measure the load, and return the
+    result. `check` raises KeyboardInterrupt if the run is to end."""
     topics.make(load)
     if arguments.verb == "consume" and topics.is_own:
         with _progress("fill", load.count) as progress:

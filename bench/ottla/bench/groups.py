@@ -65,7 +65,7 @@ def run_commits(
     progress: Progress,
 ) -> Result:
     """Commit offsets of one group.  Each connection commits the offset of a different partition,
-    and every response is checked.
+    and every response is checked.  Returns the rate and the latencies.
 
     If `has_members`, each connection commits as a member of the group, in the current generation.
     """

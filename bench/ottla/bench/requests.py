@@ -198,7 +198,8 @@ def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
-    """Connect to a server. Each later send or receive waits at most `SILENCE_S`.
+    """Connect to a server, and return the socket. Each later send or receive waits at most
+    `SILENCE_S`.
 
     Raises ConnectionError with the address if the server cannot be reached.
     """

@@ -63,7 +63,8 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 
 def recovery(rounds: int, progress: Progress) -> Figures:
-    """Measure the recovery of logs after a kill, with one and with two threads in turns."""
+    """Measure the recovery of logs after a kill, with one and with two threads in turns. Returns
+    the figures."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}

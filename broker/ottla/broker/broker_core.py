@@ -212,7 +212,7 @@ class BrokerCore:
         """Build the coordinators of groups and of transactions on the given ports.
 
         They append to the partitions of `table`, and answer through the purgatory.  Without a
-        `CoordinatorDriver` for each, the host calls `flush_due`, `on_time` and `work`.
+        `CoordinatorDriver` for each, the caller calls `flush_due`, `on_time` and `work`.
         """
         self._producer_ids = ports.producer_ids
         self.groups = GroupCoordinator(

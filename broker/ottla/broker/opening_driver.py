@@ -116,7 +116,8 @@ async def open_broker(
     errors: UnexpectedErrors | None = None,
     is_stopping: trio.Event | None = None,
 ) -> AsyncIterator[Broker]:
-    """Start a broker, and stop it at the end of the block. Its `is_ready` is set when it serves.
+    """Start a broker, and stop it at the end of the block. The broker's `is_ready` is set when it
+    accepts requests.
 
     `errors` counts unexpected errors of its components. Raises StoppedEarlyError if `is_stopping`
     is set first.
@@ -322,8 +323,8 @@ async def _checked_cluster(
 ) -> AsyncIterator[None]:
     """Raise ConfigError if the directories belong to another cluster than the controllers.
 
-    If empty directories have just adopted the cluster id `joined`, it came from the controllers and
-    is not checked.
+    If empty directories have just adopted the cluster id `joined`, that id came from the
+    controllers and is not checked.
 
     The check precedes all other requests of this node as a member. While it waits, DescribeNode
     reports that no controller has answered yet.

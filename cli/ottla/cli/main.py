@@ -152,8 +152,8 @@ def run(arguments: list[str]) -> int:
 
 
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
-    """Run the body of a command. An expected exception is printed as one sentence and becomes an
-    exit code."""
+    """Run the body of a command, and return the exit code. An expected exception is printed as one
+    sentence and becomes the exit code."""
     from ottla.model.errors import (
         ConfigError,
         CorruptDataError,

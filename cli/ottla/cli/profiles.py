@@ -47,8 +47,8 @@ def config_path() -> Path:
 
 
 def read_profile(name: str, source: str) -> Profile:
-    """Read a profile; `source` is the option or variable that named it. Raises ConfigError if the
-    profile is missing or invalid."""
+    """Return a named profile; `source` is the option or variable that named it. Raises ConfigError
+    if it is missing or invalid."""
     path = config_path()
     profiles = _read(path, source).get("profiles", {})
     if not isinstance(profiles, dict):
@@ -70,8 +70,8 @@ def read_profile(name: str, source: str) -> Profile:
 
 
 def read_settings(path: Path, source: str) -> dict[str, str]:
-    """Read a file of settings with Kafka's keys; `source` is the option or variable that named it.
-    Raises ConfigError if the file is unreadable or invalid."""
+    """Return the settings in a file with Kafka's keys; `source` is the option or variable that
+    named it. Raises ConfigError if the file is unreadable or invalid."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:

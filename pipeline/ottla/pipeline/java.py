@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: version 17 or later, with the module that Spark requires.
+"""Finds a Java installation for Spark: version 17 or later, with the module that Spark requires.
 
 Spark itself uses JAVA_HOME, or else the `java` on PATH, and fails with a long stack trace if that
 Java is too old or was trimmed.  This module checks every usual directory of a Java and selects the

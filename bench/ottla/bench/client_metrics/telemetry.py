@@ -1,4 +1,5 @@
-"""Clients that push metrics (KIP-714): lost pushes, latency of a push, and its cost."""
+"""Benchmark of clients that push metrics (KIP-714): lost pushes, latency of a push, and CPU time of
+the broker for each push."""
 
 from typing import Any
 

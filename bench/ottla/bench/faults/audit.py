@@ -129,8 +129,8 @@ def read_back(
     run_id: int,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[LedgerPartition, AuditedRecords]:
-    """Read every partition of the run from the run's first record to its current end, and keep the
-    records of the run.
+    """Read every partition of the run from the run's first record to its current end, and return
+    the records of the run, by partition.
 
     TLS and login are configured as in the producer's `settings`.
     """

@@ -160,7 +160,7 @@ def run_beside_kafka(
     settings: Mapping[str, str],
     progress: Progress,
 ) -> BesideReport:
-    """Start both servers, warm them up, and compare them.
+    """Start both servers, warm them up, and compare them. Returns the report.
 
     Raises RefusedError if a server does not start, or no round is complete in time.
     """

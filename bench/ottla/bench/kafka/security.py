@@ -119,7 +119,7 @@ class SecurityPairs(NamedTuple):
 def run_security(
     jars: Path, work: SecurityWork, *, rounds: int, timeout_s: float, progress: Progress
 ) -> SecurityReport:
-    """Start the servers, warm them up, and compare them.
+    """Start the servers, warm them up, and compare them. Returns the report.
 
     Raises RefusedError if a server does not start, or no round is complete in time.
     """

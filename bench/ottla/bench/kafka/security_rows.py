@@ -233,7 +233,7 @@ def measure_entries(
     kind: str, without: SecurityServer, with_entries: SecurityServer, work: SecurityWork
 ) -> dict[str, float]:
     """Send small requests of a user alternately to a server without an authorizer and to a server
-    with one.
+    with one. Returns the requests a second, and the CPU time in µs of a request, of each server.
 
     The turns are short, so that other load of the machine affects both servers.
     """

@@ -68,7 +68,7 @@ def produce_in_transactions(load: TransactionLoad, duration_s: float) -> Result:
 def commit_small_ones(load: TransactionLoad, producers: int = 1) -> Result:
     """Commit transactions of one record in each partition, one after the other.
 
-    The result counts transactions.  If there are several producers, they run concurrently.
+    The returned result counts transactions.  If there are several producers, they run concurrently.
     """
 
     def run_one(_: int) -> tuple[float, list[float]]:

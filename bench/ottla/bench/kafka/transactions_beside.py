@@ -161,7 +161,8 @@ def run_transactions(
     timeout_s: float,
     progress: Progress,
 ) -> TransactionsReport:
-    """Start the servers and measure every row, first on fresh and then on warm servers.
+    """Start the servers and measure every row, first on fresh and then on warm servers. Returns the
+    report.
 
     Raises RefusedError if a server does not start, or no warm round is complete in time.
     """

@@ -66,7 +66,7 @@ class ConfluentReader(DataSourceReader):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one partition up to its planned end offset."""
+        """Yield the records of one partition up to its planned end offset."""
         assert isinstance(partition, PartitionToRead)
         confluent = library("confluent_kafka")
         consumer = self._consumer()

@@ -97,7 +97,7 @@ def drain(spark: "SparkSession", work: SparkWork) -> None:
 
 def verify(spark: "SparkSession", work: SparkWork) -> dict[str, int]:
     """Compare the source with the records in the files, and with the committed records of the
-    copied topic.
+    copied topic. Returns the numbers of records, and the numbers of errors of each kind, by name.
 
     A second reader reads all records of the topic with dropReplays.  It must find the same number
     of records.

@@ -3,7 +3,7 @@ broker.
 
 DescribeCleaner reports the compactable part of each log, the result of the last pass, and the
 reason why a log is not compacted. CleanLogs requests a pass now, or a retry for logs whose cleaning
-failed. It is answered when the request is noted; DescribeCleaner shows the result.
+failed. The response means only that the request was recorded; DescribeCleaner shows the result.
 
 A requested pass first rolls the active segment, since the active segment is never compacted. With
 segments of a GiB, it would contain most of a small log.

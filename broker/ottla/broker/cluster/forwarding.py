@@ -19,7 +19,8 @@ class ForwardingPort(Protocol):
     """Interface of the controller client for forwarded requests."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Forward a client's request.  Raises RefusedError if the whole request is refused."""
+        """Forward a client's request, and return the controller's response.  Raises RefusedError if
+        the whole request is refused."""
         ...
 
 
@@ -60,7 +61,7 @@ async def forward_bytes(
     timeout_ms: int,
     is_own: bool = False,
 ) -> pb.ForwardResponse:
-    """Forward an encoded request.  The response is encoded too.
+    """Forward an encoded request, and return the encoded response.
 
     A broker's own request has no principal, and is charged to no client's quota.  Raises
     RefusedError with the controller's code, or if no controller is reachable.

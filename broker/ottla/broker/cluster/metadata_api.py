@@ -67,7 +67,8 @@ class MetadataApi:
         self._auto_create = auto_create
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> HandlerResult:
-        """Answer now, or after the missing topics have been created."""
+        """Answer with the metadata of the requested topics. If missing topics have to be created,
+        the response follows their creation."""
         return begun(self._serve(context, request))
 
     def _serve(self, context: RequestContext, request: MetadataRequest) -> Answer:
@@ -176,7 +177,7 @@ def _may_create(permissions: Permissions | None, name: str) -> bool:
 
 
 def _topics(client: _ClientView, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
-    """Describe the requested topics, all from one image."""
+    """Return descriptions of the requested topics, all from one image."""
     view, version = client.view, client.version
     pace = StepPace()
     topics: list[MetadataResponseTopic] = []

@@ -35,7 +35,7 @@ class DelegationTokenApis:
 
     def handle_change(self, context: RequestContext, request: Message) -> HandlerResult:
         """Forward a change of delegation tokens to the controller. Refused if tokens are disabled,
-        or if the client may not have any."""
+        or if the client may not have tokens."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return refuse(request, RefusedError(code), context.api_version)
@@ -44,7 +44,8 @@ class DelegationTokenApis:
     def handle_describe(
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> HandlerResult:
-        """Answer with the tokens that the client may see, of some owners or of all."""
+        """Answer with the tokens that the client may see, of the requested owners or of all
+        owners."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return DescribeDelegationTokenResponse(error_code=code)

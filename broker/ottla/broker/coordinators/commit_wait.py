@@ -54,7 +54,8 @@ class CommitWait(WaitingEntry):
         self._answers = deque(answers)
 
     def try_complete(self) -> bool:
-        """Send the responses if the records are committed or lost."""
+        """Send the responses if the records are committed or lost. Returns True if they were
+        sent."""
         log = self._partition.log
         if log is None or not self._partition.is_leader:
             self._give(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -104,7 +105,7 @@ class StateChangeWait(WaitingEntry):
         self._on_change = on_change
 
     def try_complete(self) -> bool:
-        """End the wait, since the state has changed."""
+        """Return True to end the wait, since the state has changed."""
         self._on_change()
         return True
 

@@ -7,8 +7,8 @@ event-loop iteration are appended as one write. This happens at the end of the i
 the requests, or in the driver outside an iteration. If an append failed, or an unexpected error was
 raised, the shard contains decisions that its log lacks. It is then dropped and loaded again.
 
-A driver (`shard_coordinator_driver`) loads shards, keeps time and runs work in steps. A host
-without tasks calls `flush_due`, `on_time` and `work` itself.
+A driver (`shard_coordinator_driver`) loads shards, keeps time and runs work in steps. A simulation
+or fuzzer, which has no tasks, calls `flush_due`, `on_time` and `work` itself.
 
 Invariant: OneCoordinatorPerEpoch (a shard appends only while this broker leads in the epoch in
 which the shard was loaded).

@@ -141,7 +141,8 @@ def offset_key_start(group: str, topic: str) -> bytes:
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Encode a committed offset, in the version that contains all fields that are set."""
+    """Return the encoded record value of a committed offset, in the version that contains all
+    fields that are set."""
     if value.expire_timestamp != NO_EXPIRY:
         version = OFFSET_VERSION_WITH_EXPIRY
         return _int16.pack(version) + encode(value, version)
@@ -153,14 +154,15 @@ def offset_value(value: OffsetCommitValue) -> bytes:
 def lasting_offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
 ) -> bytes:
-    """Encode a committed offset without an expiry."""
+    """Return the encoded record value of a committed offset without an expiry."""
     return lasting_value(offset, leader_epoch, metadata, commit_timestamp_ms, tags_of(topic_id))
 
 
 def lasting_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
 ) -> bytes:
-    """Encode a committed offset without an expiry, with the given tagged fields."""
+    """Return the encoded record value of a committed offset without an expiry, with the given
+    tagged fields."""
     if not metadata:
         return (
             _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)
@@ -177,7 +179,7 @@ def tags_of(topic_id: UUID) -> bytes:
 
 
 def _keep_tags(topic_id: UUID) -> bytes:
-    """Encode the tagged fields of a committed offset, and cache them."""
+    """Return the encoded tagged fields of a committed offset, and cache them."""
     if len(_tags_of) >= TOPICS_KEPT_MAX:
         _tags_of.clear()
     tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
@@ -196,7 +198,7 @@ def group_key(group: str) -> bytes:
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """Encode the record value of a group."""
+    """Return the encoded record value of a group."""
     return _int16.pack(GROUP_VERSION) + encode(value, GROUP_VERSION)
 
 

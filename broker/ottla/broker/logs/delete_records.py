@@ -78,7 +78,8 @@ class WaitingDeletion(WaitingEntry):
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every partition is known."""
+        """Send the response if the outcome of every partition is known. Returns True if it was
+        sent."""
         self._open = [waiting for waiting in self._open if not waiting.is_settled()]
         if self._open:
             return False

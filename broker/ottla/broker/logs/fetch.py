@@ -399,7 +399,7 @@ class WaitingFetch(WaitingEntry):
         return max(1, len(self._fetch.targets) if session is None else session.look_at_count)
 
     def try_complete(self) -> bool:
-        """Send the response if there are enough records by now."""
+        """Send the response if there are enough records by now. Returns True if it was sent."""
         reading = self._fetch.read()
         is_here = self.waits_for_disk and not reading.waits_for_disk
         if not is_here and not self._fetch.is_enough(reading):
@@ -449,7 +449,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     def try_complete(self) -> bool:
         """Answer if the records of the partition that woke this fetch bring the total to enough
-        bytes, or if that partition has an error."""
+        bytes, or if that partition has an error. Returns True if the response was sent."""
         target = self._targets.get(self.woken_by)
         if target is None:
             return False
@@ -725,7 +725,7 @@ class FetchApi:
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Find a target's partition and subscribe to its events.
+        """Return a target's partition, and subscribe to its events.
 
         Raises RefusedError if the partition is not here.  A client without READ on a topic cannot
         find out whether the topic exists.

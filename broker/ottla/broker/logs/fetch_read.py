@@ -1,9 +1,9 @@
 """Read of one partition of a fetch: the readable offsets, and the records returned.
 
 Pure; no record byte is read. A follower may read the whole log, and a consumer the records below
-the high watermark. A READ_COMMITTED consumer may read those below the last stable offset (row
-ST25). If a client reports the epoch of its last record and its log diverges from ours, it gets the
-diverging epoch and end offset instead of records (KIP-595).
+the high watermark. A READ_COMMITTED consumer may read those below the last stable offset . If a
+client reports the epoch of its last record and its log diverges from ours, it gets the diverging
+epoch and end offset instead of records (KIP-595).
 """
 
 from collections.abc import Hashable, Iterator

@@ -1,5 +1,5 @@
 """ListOffsets: the start or end offset of a partition, or the first record at or after a timestamp
-(row ST28).
+.
 
 Pure.  Start and end offsets are returned at once.  A lookup by timestamp may read index and log
 bytes from disk.  It is awaited, and several lookups of a request run concurrently.
@@ -175,7 +175,7 @@ class ListOffsetsApi:
 
 
 def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple[str, int]]]:
-    """Count how often the request names each partition."""
+    """Return the number of times that the request names each partition."""
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for at in range(0, len(topic.partitions), VALUES_PER_STEP):

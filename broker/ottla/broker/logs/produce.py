@@ -176,7 +176,8 @@ class WaitingProduce(WaitingEntry):
         return self._open.keys()
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every partition is known."""
+        """Send the response if the outcome of every partition is known. Returns True if it was
+        sent."""
         woken_by = self.woken_by
         for key in list(self._open) if woken_by is None else (woken_by,):
             found = self._open.pop(key, ())

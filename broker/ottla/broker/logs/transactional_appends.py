@@ -198,7 +198,7 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the coordinator about the partitions, and add its answers to the verdict."""
+        """Ask the coordinator about the partitions, and return the verdict with its answers."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)

@@ -94,7 +94,8 @@ class MarkerRequest:
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count a marker whose outcome is known. Sends the response when no other is awaited."""
+        """Count a marker whose outcome is known. Sends the response if no other marker of the
+        request is outstanding."""
         self._open_count -= 1
         if not self._open_count:
             self._context.slot.complete(self.response)
@@ -129,7 +130,8 @@ class WaitingMarkers(WaitingEntry):
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every marker is known."""
+        """Send the response if the outcome of every marker is known. Returns True if it was
+        sent."""
         still_open = []
         for waiting in self._open:
             code = waiting.partition.acknowledgement(waiting.end_offset, ACKS_ALL)

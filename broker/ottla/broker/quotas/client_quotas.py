@@ -10,8 +10,7 @@ client then gets between half of its limit and a third more over a minute. The q
 uses Kafka's rate, since its throttle is never longer than a window.
 
 Clients choose their names, so the stored usage must be bounded. Long names are replaced by a
-digest. If too many clients are stored, the one that was idle longest is dropped. Features QU14,
-QU16, QU24, QU25.
+digest. If too many clients are stored, the one that was idle longest is dropped.
 """
 
 from collections.abc import Callable
@@ -181,9 +180,8 @@ class ClientQuotas:
         """Return the maximum usage that a client is allowed at once, at most `value` and at least
         1.
 
-        This is its credit, at most limit x (windows - 1) x window length (features QU16). It is at
-        least the amount of one window, for which the client may have to wait. `found` is a result
-        of `find`.
+        This is its credit, at most limit x (windows - 1) x window length. It is at least the amount
+        of one window, for which the client may have to wait. `found` is a result of `find`.
         """
         match, usage = found
         bucket = usage.bucket

@@ -10,7 +10,7 @@ network threads.
 
 The response of a throttled client is sent at once and contains the throttle time. The client's
 connection is not read until that time has passed (KIP-219), so that a client gains nothing by
-ignoring it. If no client has a limit, a request costs one check. Features QU01-QU03, QU20, QU22.
+ignoring it. If no client has a limit, a request costs one check.
 """
 
 import logging

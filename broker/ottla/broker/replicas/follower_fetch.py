@@ -204,7 +204,8 @@ class FollowerFetch:
         self._ask(followed)
 
     def leave(self, key: TopicIdPartition) -> FollowedPartition | None:
-        """Stop following a partition.  A response in flight no longer affects it."""
+        """Stop following a partition, and return its state, or None if it was not followed.  A
+        response in flight no longer affects it."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._failed.pop(key, None)

@@ -85,7 +85,7 @@ def outcome_of(code: int) -> ChangeOutcome:
 def request_of(
     broker_id: NodeId, broker_epoch: int, changes: Iterable[IsrChange]
 ) -> pb.AlterPartitionRequest:
-    """Build one AlterPartition request for all changes."""
+    """Return one AlterPartition request for all changes."""
     by_topic: dict[UUID, list[pb.AlterPartitionProposal]] = {}
     for change in changes:
         by_topic.setdefault(change.topic_id, []).append(

@@ -29,7 +29,8 @@ class IsrController(Protocol):
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Send the changes to the active controller.  Raises RefusedError if there is no answer."""
+        """Send the changes to the active controller, and return its response.  Raises RefusedError
+        if the controller does not respond."""
         ...
 
 

@@ -160,7 +160,7 @@ class IsrKeeper:
         return dict(list(self._unanswered.items())[:CHANGES_PER_REQUEST_MAX])
 
     def request(self, changes: Changes) -> pb.AlterPartitionRequest:
-        """Build one request for all changes."""
+        """Return one AlterPartition request for all changes."""
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:

@@ -155,6 +155,7 @@ class Partition:
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append a client's batch as the leader, and advance the high watermark if possible.
+        Returns the offsets of the appended records.
 
         `now_ms` is wall time, for the records.  `mono_ms` is monotonic time, for the followers'
         lag.  `accepted` is the batch if it was validated before.  `guard` is the verification guard

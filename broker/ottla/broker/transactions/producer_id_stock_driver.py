@@ -24,7 +24,8 @@ class ProducerIdStock:
     """Producer ids for this broker's transactions; `run` keeps the stock filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
-        """`allocate` requests a block from the controller. It raises RefusedError if that fails."""
+        """`allocate` requests a block of producer ids from the controller, and raises RefusedError
+        if the request fails."""
         self._allocate = allocate
         self._ids = ProducerIds()
         self._next: Block | None = None
@@ -40,7 +41,7 @@ class ProducerIdStock:
     def take(self) -> ProducerId:
         """Return a new id.
 
-        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is in stock.
+        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if no id is in stock.
         """
         taken = self._ids.take()
         if taken is None and self._next is not None:

@@ -1,8 +1,9 @@
 """Rules for requests on a transactional id: the tables of KIP-98, KIP-360, KIP-890.  Pure.
 
 The rules follow from the version of each request, never from the cluster's version.  EndTxn 5 is
-sent by clients of transaction.version 2, whose epoch is bumped at every end.  A refusal is a
-RefusedError with Kafka's code.  A decision returns the facts of the step that it has begun.
+sent by clients of transaction.version 2, whose producer epoch is bumped at the end of every
+transaction.  A refusal is a RefusedError with Kafka's code.  Every other decision begins a step,
+such as a commit, and returns the state of the transaction after that step (`TransactionFacts`).
 """
 
 from collections.abc import Callable, Collection
@@ -26,7 +27,7 @@ S = TransactionStatus
 
 TakeProducerId: TypeAlias = Callable[[], ProducerId]
 """Callable that returns a new producer id. Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if
-none is available."""
+no id is available."""
 
 
 class NamedProducer(NamedTuple):

@@ -11,7 +11,7 @@ EPILOG = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain I
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the broker until SIGTERM or SIGINT."""
+    """Run the broker until SIGTERM or SIGINT. Returns the exit code."""
     config = config_of(arguments, "broker", load_broker_config)
     with importing_for_good():
         from ottla.broker.opening_driver import run_broker

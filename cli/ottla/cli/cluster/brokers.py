@@ -59,7 +59,7 @@ NAMES_SHOWN = 3
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List every registered broker."""
+    """List every registered broker. Returns the exit code."""
     partitions = partitions_of(await admin.cluster.metadata())
     held = {one.broker: one.size_bytes for one in await ask_bytes(admin)}
     brokers = await brokers_of(admin)
@@ -72,7 +72,7 @@ async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show one broker: its state, its problems, and its metrics."""
+    """Show one broker: its state, its problems, and its metrics. Returns the exit code."""
     partitions = partitions_of(await admin.cluster.metadata())
     broker = await _find(admin, arguments.id)
     (held,) = await ask(admin, [NodeId(broker.id)], timeout_s=LIST_TIMEOUT_S)

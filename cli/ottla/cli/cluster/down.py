@@ -25,7 +25,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop are killed."""
+    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop are killed.
+    Returns the exit code."""
     path = Path(arguments.dir) / CLUSTER_FILE
     if not path.exists():
         raise ConfigError("--dir", f"{path} is not there, so no cluster was started from it")

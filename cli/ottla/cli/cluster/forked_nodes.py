@@ -3,8 +3,8 @@ need.
 
 Modules that only one node needs are imported by that node, concurrently with the other nodes.
 
-A node is a process with its own session, log, signals and restart.  `ps -f` shows it as one that
-was started by `ottla broker FILE`.
+A node is a process with its own session, log, signals and restart.  `ps -f` shows the node as if
+`ottla broker FILE` had started it.
 """
 
 import os
@@ -56,7 +56,7 @@ class StartedNode(NamedTuple):
 
 
 def spawn_node(role: str, properties: Path) -> StartedNode:
-    """Start a node as a new process, which imports all its modules itself."""
+    """Start and return a node as a new process, which imports all its modules itself."""
     started = start_node(role, properties)
     return StartedNode(started.process, started.ready_reader)
 
@@ -71,7 +71,7 @@ def preload(role: str | None = None) -> None:
 
 
 def fork_node(role: str, properties: Path, *, count: int = 1) -> StartedNode:
-    """Fork a node from this process, or start a new process if this one has threads.
+    """Fork a node from this process and return it, or start a new process if this one has threads.
 
     If `count`, the number of nodes of this role, is above 1, the modules of the role are imported
     once for all of them.

@@ -47,7 +47,7 @@ def config_of(
     role: str,
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
-    """Read the node's settings, and warn of unknown keys. Raises ConfigError if a value is
+    """Return the node's settings, and warn of unknown keys. Raises ConfigError if a value is
     invalid."""
     from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties

@@ -159,7 +159,8 @@ def _standalone(config: ControllerConfig) -> VoterSet:
 
 
 def parse_initial_controllers(text: str | None) -> VoterSet | None:
-    """Parse `id@host:port:directoryId,…`.  Raises ConfigError with the valid form."""
+    """Return the voters in a text of the form `id@host:port:directoryId,…`, or None for an empty
+    text.  Raises ConfigError, which names this form."""
     if not text:
         return None
     try:

@@ -150,8 +150,8 @@ class Survey:
 
 
 async def survey(admin: Admin) -> Survey:
-    """Survey the cluster. Raises RefusedError if the broker that answers our requests does not
-    serve metadata yet."""
+    """Return the state of the cluster, as all its nodes report it. Raises RefusedError if the
+    broker that answers our requests does not serve metadata yet."""
     metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})

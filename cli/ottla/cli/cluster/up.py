@@ -34,7 +34,8 @@ from ottla.node.local.private_files_driver import restrict_umask
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the cluster, print the next steps, and wait until the cluster ends."""
+    """Start the cluster, print the next steps, and wait until the cluster ends. Returns the exit
+    code."""
     restrict_umask()
     if arguments.ephemeral and arguments.dir is not None:
         raise ConfigError("--dir", "excludes --ephemeral, which removes its directory; give one")

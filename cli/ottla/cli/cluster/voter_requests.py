@@ -50,7 +50,7 @@ REPLICAS = ("ID", "DIRECTORY", "ROLE", "LAG", "CAUGHT-UP-AGO", "ADDRESS")
 
 
 async def add(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Add a controller to the voters."""
+    """Add a controller to the voters. Returns the exit code."""
     try:
         new = voter_of(arguments.controller)
     except (ValueError, CorruptDataError):
@@ -88,7 +88,7 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove a controller from the voters."""
+    """Remove a controller from the voters. Returns the exit code."""
     quorum = await _quorum(admin)
     gone = _voter_to_remove(quorum, NodeId(arguments.id), arguments.directory)
     _check_majority_without(quorum, gone)

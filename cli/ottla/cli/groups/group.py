@@ -45,7 +45,7 @@ CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", 
 
 
 async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the groups of every broker."""
+    """List the groups of every broker. Returns the exit code."""
     rows = []
     for broker in (await admin.cluster.metadata([])).brokers:
         node = NodeId(broker.node_id)
@@ -66,7 +66,7 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show a group's state, members and lag. The table has one row for each topic; JSON has one
-    entry for each partition."""
+    entry for each partition. Returns the exit code."""
     group = await described(admin, arguments.group)
     rows = await _lag_rows(admin, group, arguments)
     if arguments.format == "json":
@@ -127,7 +127,7 @@ def _epochs(group: GroupDescription) -> str:
 
 
 async def members(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each member with its partitions."""
+    """Show each member with its partitions. Returns the exit code."""
     group = await described(admin, arguments.group)
     if arguments.format == "json":
         print_json([_member_object(one) for one in group.members])
@@ -169,7 +169,8 @@ def _host(member: GroupMemberDescription) -> str:
 
 
 async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the lag of a group or of all groups, once or until interrupted."""
+    """Show the lag of a group or of all groups, once or until interrupted. Returns the exit
+    code."""
     while arguments.watch:
         clear_screen()
         await show_lag(admin, arguments)
@@ -179,7 +180,7 @@ async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each partition for which the group has a committed offset or a member with an
-    assignment; without a group, the lag of all groups."""
+    assignment; without a group, the lag of all groups. Returns the exit code."""
     if arguments.group is None:
         return await _show_all(admin, arguments)
     group = await described(admin, arguments.group)
@@ -266,7 +267,7 @@ async def _lag_rows(
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named group, and report each refusal."""
+    """Delete every named group, and report each refusal. Returns the exit code."""
     deleted, refusals = [], []
     for group in arguments.groups:
         try:
@@ -297,7 +298,7 @@ def _verb(name: str, summary: str, body: GroupBody, *options: Declared) -> Verb:
 
 def _run(body: GroupBody, arguments: argparse.Namespace) -> int:
     """Run a verb with an Admin. Its timeout is the longest wait for a coordinator that is being
-    created, moved or loaded."""
+    created, moved or loaded. Returns the exit code."""
 
     async def ask(admin: Admin, arguments: argparse.Namespace) -> int:
         # An unreachable cluster is an error at once. An unreachable coordinator is retried, since

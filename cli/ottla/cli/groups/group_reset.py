@@ -60,7 +60,7 @@ RESET_OPTIONS: tuple[Declared, ...] = (
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the present and the new committed offsets of a group. Commit the new offsets once
-    confirmed."""
+    confirmed. Returns the exit code."""
     group = arguments.group
     before = await committed_offsets(admin, group)
     given = _from_file(arguments, group)
@@ -155,7 +155,7 @@ def _limited(at: TopicPartition, to: int, start: int, end: int) -> int:
 
 
 def _since_ms(arguments: argparse.Namespace) -> int | None:
-    """Return the time of the first record to read, if an option names one."""
+    """Return the time in ms of the first record to read, or None if no option names one."""
     if arguments.to_datetime is not None:
         return _milliseconds(arguments.to_datetime)
     if arguments.by_duration is not None:

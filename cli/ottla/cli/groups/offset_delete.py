@@ -26,7 +26,7 @@ OFFSET_DELETE_OPTIONS: tuple[Declared, ...] = (
 
 async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the committed offsets that would be deleted. Delete them once confirmed, and report each
-    refusal."""
+    refusal. Returns the exit code."""
     group = arguments.group
     committed = await committed_offsets(admin, group)
     wanted = _wanted(arguments.topic, group, committed)

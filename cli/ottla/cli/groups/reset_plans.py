@@ -21,9 +21,10 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
-    """Parse the offsets of one group. Lines of other groups are left out.
+    """Return the offsets of one group in a plan. Lines of other groups are left out.
 
-    Raises ConfigError with the number of the line that is malformed, or if nothing is left.
+    Raises ConfigError with the number of the line that is malformed, or if no line is about the
+    group.
     """
     found: dict[TopicPartition, int] = {}
     rows = csv.reader(io.StringIO(text), skipinitialspace=True)
@@ -54,8 +55,8 @@ def format_plan(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def parse_reset_duration(option: str, text: str) -> int:
-    """Parse a duration as Kafka's tools write it, such as P1DT2H30M, or as ours do, such as 36h.
-    Returns milliseconds."""
+    """Return the milliseconds in a duration in the form of Kafka's tools, such as P1DT2H30M, or of
+    `ottla`, such as 36h."""
     found = ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         try:
@@ -69,7 +70,8 @@ def parse_reset_duration(option: str, text: str) -> int:
 
 
 def parse_places(option: str, text: str) -> tuple[str, list[int] | None]:
-    """Parse TOPIC or TOPIC:0,1. Returns the topic and its partitions, or None for all."""
+    """Return the topic and the partitions in a text of the form TOPIC or TOPIC:0,1. The partitions
+    are None for all."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None

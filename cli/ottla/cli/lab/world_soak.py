@@ -62,7 +62,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the search, write the table and print it."""
+    """Run the search, write the table and print it. Returns the exit code."""
     from ottla.jepsen.world.soak import Soak
     from ottla.jepsen.world.soak_table import facts_of
 

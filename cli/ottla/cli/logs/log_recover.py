@@ -42,7 +42,7 @@ from ottla.storage.segments.files import LOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the changes of a recovery. Make them once confirmed."""
+    """Show the changes of a recovery. Make them once confirmed. Returns the exit code."""
     directory = Path(os.path.abspath(arguments.directory))
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")

@@ -27,7 +27,7 @@ NOTHING = "nothing"
 
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every subscription."""
+    """Show every subscription. Returns the exit code."""
     found = await admin.list_metrics_subscriptions()
     if arguments.format == "json":
         print_json([as_json(one) for one in found])
@@ -42,7 +42,8 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create or change a subscription; show its settings before and after."""
+    """Create or change a subscription; show its settings before and after. Returns the exit
+    code."""
     name = arguments.name
     metrics = _prefixes(arguments.metrics)
     interval_ms = _interval_ms(arguments.interval)
@@ -77,7 +78,7 @@ async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a subscription.  Raises RefusedError if it does not exist."""
+    """Delete a subscription.  Raises RefusedError if it does not exist. Returns the exit code."""
     name = arguments.name
     before = await admin.describe_metrics_subscription(name)
     if not before.own:

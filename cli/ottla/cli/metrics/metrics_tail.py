@@ -40,7 +40,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print pushes until interrupted."""
+    """Print pushes until interrupted. Returns the exit code."""
     tail = Tail(admin, arguments)
     while not tail.is_done:
         await tail.poll_once()

@@ -84,7 +84,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export until the topic's end, or until interrupted."""
+    """Export until the topic's end, or until interrupted. Returns the exit code."""
     require_tables(arguments.to)
     from ottla.pipeline.export.export import TopicExport
     from ottla.pipeline.run.watching import QueriesEnding, asked_by_signals

@@ -24,7 +24,7 @@ from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
 def _run(handler: Handler, arguments: argparse.Namespace) -> int:
-    """Run one verb; report an error of Spark as one sentence."""
+    """Run one verb; report an error of Spark as one sentence. Returns the exit code."""
     try:
         return handler(arguments)
     except SparkFailedError as error:

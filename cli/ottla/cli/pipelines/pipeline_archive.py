@@ -91,7 +91,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Archive records: continuously until interrupted, one batch, or those of a span of time."""
+    """Archive records: continuously until interrupted, one batch, or those of a span of time.
+    Returns the exit code."""
     from ottla.pipeline.archive.archive import own_place
 
     check_format(arguments)
@@ -127,7 +128,7 @@ def check_archived(options: "ArchiveOptions") -> None:
 def run_stream(
     arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
 ) -> int:
-    """Archive records as a stream until interrupted, or in one batch."""
+    """Archive records as a stream until interrupted, or in one batch. Returns the exit code."""
     from ottla.pipeline.archive.archive import start_archive
 
     is_json = arguments.format == "json"
@@ -140,7 +141,8 @@ def run_stream(
 
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
-    """Archive the records of a span of time that are missing in the archive."""
+    """Archive the records of a span of time that are missing in the archive. Returns the exit
+    code."""
     from ottla.pipeline.archive.archive_directory import check_output, local_path
     from ottla.pipeline.archive.backfill import backfill, source_of
     from ottla.pipeline.read.source_check import check_source

@@ -43,7 +43,7 @@ def check_format(arguments: argparse.Namespace) -> None:
 
 
 def run_table(arguments: argparse.Namespace, options: "ArchiveOptions") -> int:
-    """Archive records into a table until interrupted, or in one batch."""
+    """Archive records into a table until interrupted, or in one batch. Returns the exit code."""
     target = options.output
     if arguments.table_format == "delta":
         target = f"{DELTA}{options.output}"

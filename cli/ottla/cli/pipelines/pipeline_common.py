@@ -99,7 +99,7 @@ def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
 
 
 def key_and_value(option: str, text: str) -> tuple[str, str]:
-    """Parse KEY=VALUE."""
+    """Return the key and the value in a text of the form KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(option, f"is {text!r}; it must be KEY=VALUE")

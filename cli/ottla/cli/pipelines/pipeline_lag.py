@@ -43,7 +43,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the lag of every query, once or until interrupted."""
+    """Show the lag of every query, once or until interrupted. Returns the exit code."""
     import trio
 
     from ottla.client.admin import open_admin

@@ -47,7 +47,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the file, and show the progress of its queries."""
+    """Run the file, and show the progress of its queries. Returns the exit code."""
     own_words = parse_words(arguments)
     code = read_own_code(Path(arguments.file))
     is_json = arguments.format == "json"

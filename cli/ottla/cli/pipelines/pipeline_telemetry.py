@@ -82,7 +82,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Aggregate client metrics until interrupted, or in one run."""
+    """Aggregate client metrics until interrupted, or in one run. Returns the exit code."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()

@@ -52,7 +52,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of a query over the topics that it names."""
+    """Print the result of a query over the topics that it names. Returns the exit code."""
     try:
         import duckdb
         import numpy  # noqa: F401

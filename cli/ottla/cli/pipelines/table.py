@@ -33,7 +33,7 @@ TARGET = "TABLE"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Maintain a table once and print the result."""
+    """Maintain a table once and print the result. Returns the exit code."""
     require_tables(arguments.table)
     options = maintenance_options(arguments)
     shown = MaintenanceShown(arguments.table)

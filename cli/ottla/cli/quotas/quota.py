@@ -35,7 +35,7 @@ DEFAULT = "<default>"
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the limits of all owners."""
+    """List the limits of all owners. Returns the exit code."""
     found = await admin.describe_quotas()
     rows = [
         (*_owner_cells(owner), key, limit)
@@ -47,7 +47,7 @@ async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set the limits of one owner."""
+    """Set the limits of one owner. Returns the exit code."""
     limits: dict[str, float | None] = {}
     for text in arguments.limits:
         key, _, value = text.partition("=")
@@ -56,7 +56,7 @@ async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove limits of one owner."""
+    """Remove limits of one owner. Returns the exit code."""
     owner = _owner(arguments)
     present = (await admin.describe_quotas()).get(owner, {})
     missing = [key for key in arguments.keys if key not in present]
@@ -70,8 +70,8 @@ async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the eight levels at which each quota of a client may be set, and the level that
-    applies."""
+    """Show the eight levels at which each quota of a client may be set, and the level that applies.
+    Returns the exit code."""
     found = await admin.describe_quotas()
     rows = []
     for key in sorted(CLIENT_KEYS):
@@ -86,8 +86,8 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the usage of clients with a limit on each broker that answers, the longest throttled
-    first."""
+    """Show the usage of clients with a limit on each broker that answers, those with the longest
+    throttle time first. Returns the exit code."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
     rows: list[tuple[object, ...]] = []
     refusals = []
@@ -120,13 +120,14 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def export(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print all limits as a file for `apply`."""
+    """Print all limits as a file for `apply`. Returns the exit code."""
     print_json(exported(await admin.describe_quotas()))
     return 0
 
 
 async def apply(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Replace the limits of all owners by those of a file, in one request."""
+    """Replace the limits of all owners by those of a file, in one request. Returns the exit
+    code."""
     try:
         content = json.loads(Path(arguments.file).read_text())
     except OSError as error:
@@ -162,7 +163,7 @@ async def _change(
 
 
 def parse_limit(key: str, text: str) -> float:
-    """Parse a limit such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).
+    """Return the number in a limit such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).
 
     Raises ConfigError if the text is not a number.
     """

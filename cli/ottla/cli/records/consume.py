@@ -69,7 +69,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the requested number, the end of the partitions, or Ctrl-C."""
+    """Print records until the requested number, the end of the partitions, or Ctrl-C. Returns the
+    exit code."""
     start, stop = parse_offset(arguments.offset)
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):

@@ -31,7 +31,7 @@ METADATA_AGE_MS = 10_000
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
     """Print records until the requested number, the end, or a signal. Then commit the offsets and
-    leave the group."""
+    leave the group. Returns the exit code."""
     if arguments.partition is not None:
         raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
     if arguments.offset not in RESETS:

@@ -77,7 +77,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a record for each line. Each batch is acknowledged before the next is sent."""
+    """Write a record for each line. Each batch is acknowledged before the next is sent. Returns the
+    exit code."""
     headers = tuple(_header(text) for text in arguments.header)
     if arguments.transactional_id is not None:
         return run_async(partial(_write_in_transaction, arguments, headers))
@@ -107,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _write_in_transaction(
     arguments: argparse.Namespace, headers: tuple[tuple[str, bytes | None], ...]
 ) -> int:
-    """Write a record for each line in one transaction, which is committed at the end of the
-    input."""
+    """Write a record for each line in one transaction, which is committed at the end of the input.
+    Returns the exit code."""
     if arguments.acks != "all":
         raise ConfigError("--acks", f"is {arguments.acks}; a transaction needs all")
     config = ProducerConfig(

@@ -32,7 +32,7 @@ CLUSTER = Entity(ConfigKind.BROKER, "")
 
 
 async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Show the settings of one entity."""
+    """Show the settings of one entity. Returns the exit code."""
     (entity,) = entities
     keys: list[str] = arguments.keys
     found = await settings_of(admin, entity, keys or None)
@@ -59,7 +59,7 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
 
 
 async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Change settings of one entity, or only check the changes."""
+    """Change settings of one entity, or only check the changes. Returns the exit code."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
     if entity.kind is ConfigKind.BROKER:
@@ -97,7 +97,8 @@ def _check_broker_keys(keys: Iterable[str]) -> None:
 
 
 async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Show an entity's settings that differ from the defaults, or from another entity."""
+    """Show an entity's settings that differ from the defaults, or from another entity. Returns the
+    exit code."""
     found = [await settings_of(admin, entity) for entity in entities]
     if len(entities) == 2:
         _show_differences(arguments, entities, found)
@@ -155,7 +156,8 @@ def _verb(name: str, summary: str, body: ConfigBody, *options: Declared) -> Verb
 
 
 def _run(body: ConfigBody, arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster, with the entities that its options name."""
+    """Run one verb against the cluster, with the entities that its options name. Returns the exit
+    code."""
     entities = _entities(arguments)
     if len(entities) > (2 if arguments.verb == "diff" else 1):
         raise ConfigError(

@@ -125,8 +125,8 @@ def own_source(entity: Entity) -> ConfigSource:
 
 
 def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> list[Change]:
-    """Parse the changes KEY=VALUE, and KEY+=VALUE and KEY-=VALUE for lists. The keys in `unset` are
-    reset."""
+    """Return the changes in texts of the forms KEY=VALUE, KEY+=VALUE and KEY-=VALUE (the last two
+    are for lists). The keys in `unset` are reset to their defaults."""
     changes = []
     for text in texts:
         key, equals, value = text.partition("=")

@@ -33,7 +33,7 @@ NOBODY = -1
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Change the settings of every named topic. Each refusal is printed."""
+    """Change the settings of every named topic. Each refusal is printed. Returns the exit code."""
     changes = parse_changes("--config", arguments.config, arguments.unset)
     entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
@@ -55,7 +55,7 @@ async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Increase the number of partitions of every named topic."""
+    """Increase the number of partitions of every named topic. Returns the exit code."""
     topics = await _topics(admin, arguments.names)
     counts = {topic.name or "": len(topic.partitions) for topic in topics}
     by: int | None = arguments.by
@@ -79,7 +79,7 @@ async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the oldest records of a topic."""
+    """Delete the oldest records of a topic. Returns the exit code."""
     topic: str = arguments.name
     partitions = [p.partition_index for p in await _partitions(admin, topic, arguments)]
     if arguments.before is not None and len(partitions) > 1:
@@ -152,7 +152,7 @@ def _keeping_reason(topic: str, code: int) -> str:
 
 
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Elect leaders of the partitions that need an election.
+    """Elect leaders of the partitions that need an election. Returns the exit code.
 
     Without --unclean, the preferred replica is elected in each partition that it does not lead.
     With --unclean, the replica that lacks the fewest records is elected in each partition without a
@@ -215,7 +215,8 @@ async def _elect_best(
     wanted: dict[str, list[MetadataResponsePartition]],
     candidates: Sequence[UncleanCandidate],
 ) -> dict[TopicPartition, RefusedError]:
-    """Elect, in each partition, the candidate that lacks the fewest records.
+    """Elect, in each partition, the candidate that lacks the fewest records. Returns the refusals
+    by partition.
 
     The controller elects the first live replica. The best candidate is therefore moved to the front
     of the replicas, and moved back afterwards.

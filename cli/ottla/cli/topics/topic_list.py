@@ -14,7 +14,7 @@ from ottla.client.admin_parts.admin_brokers import BrokerCalls
 
 
 async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
-    """List every topic, with the bytes of all its replicas."""
+    """List every topic, with the bytes of all its replicas. Returns the exit code."""
     topics = (await admin.cluster.metadata()).topics
     show_list(arguments, topics, await topic_bytes(admin))
     return 0

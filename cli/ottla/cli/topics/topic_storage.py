@@ -18,7 +18,7 @@ COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")
 
 async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each replica of a topic with its log directory and size. Both are empty for a replica
-    that no broker reported."""
+    that no broker reported. Returns the exit code."""
     (topic,) = (await admin.cluster.metadata([arguments.name])).topics
     raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     replicas = {

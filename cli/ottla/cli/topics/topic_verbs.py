@@ -16,7 +16,7 @@ from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create every named topic. Each refusal is printed."""
+    """Create every named topic. Each refusal is printed. Returns the exit code."""
     configs = [_config(text) for text in arguments.config]
     outcomes = await admin.create_topics(
         arguments.names,
@@ -38,7 +38,7 @@ async def create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each partition of each named topic."""
+    """Show each partition of each named topic. Returns the exit code."""
     answer = await admin.cluster.metadata(arguments.names)
     topics = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
     if arguments.format == "json":
@@ -54,7 +54,7 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named topic. Each refusal is printed."""
+    """Delete every named topic. Each refusal is printed. Returns the exit code."""
     outcomes = await admin.delete_topics(arguments.names)
     deleted = [(name,) for name, refusal in outcomes.items() if refusal is None]
     refusals = [

@@ -36,7 +36,7 @@ PRODUCER_COLUMNS = (
 
 
 async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the transactional ids of all coordinators."""
+    """List the transactional ids of all coordinators. Returns the exit code."""
     found = await admin.list_transactions(
         states=arguments.state,
         producer_ids=map(ProducerId, arguments.producer_id),
@@ -49,7 +49,7 @@ async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every named transactional id. Each refusal is printed."""
+    """Show every named transactional id. Each refusal is printed. Returns the exit code."""
     found, refusals = [], []
     for transactional_id in dict.fromkeys(arguments.ids):
         try:
@@ -104,7 +104,8 @@ def _object(one: TransactionDescription) -> dict[str, object]:
 
 
 async def producers(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the active producers of partitions, as their leaders report them."""
+    """Show the active producers of partitions, as their leaders report them. Returns the exit
+    code."""
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
     rows = [_producer_row(at, producer) for at in sorted(found) for producer in sorted(found[at])]
     show(arguments, PRODUCER_COLUMNS, rows, command="txn")
@@ -147,7 +148,7 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Abort one open transaction in its partition."""
+    """Abort one open transaction in its partition. Returns the exit code."""
     named = parse_named(arguments.named)
     if named.partition is None:
         raise ConfigError("TOPIC:PARTITION", f"is {arguments.named!r}; it must name one partition")

@@ -20,7 +20,7 @@ COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
 async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create a token, and show the login with which clients use it."""
+    """Create a token, and show the login with which clients use it. Returns the exit code."""
     lifetime_s = None
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
@@ -36,7 +36,7 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the tokens that the current user may see."""
+    """List the tokens that the current user may see. Returns the exit code."""
     rows = [
         (
             Identifier(one.token_id),
@@ -54,7 +54,7 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Extend the lifetime of a token."""
+    """Extend the lifetime of a token. Returns the exit code."""
     period_s = None if arguments.period is None else parse_duration("--for", arguments.period)
     token = await _found(admin, arguments.token)
     expires_ms = await admin.renew_token(token.hmac, period_s=period_s)
@@ -63,7 +63,7 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Expire a token immediately."""
+    """Expire a token immediately. Returns the exit code."""
     token = await _found(admin, arguments.token)
     await admin.end_token(token.hmac)
     say(f"{token.token_id} has ended")

@@ -18,7 +18,7 @@ MECHANISM_DEFAULT = "SCRAM-SHA-512"
 
 
 async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the credentials of all users."""
+    """List the credentials of all users. Returns the exit code."""
     found = await admin.describe_users()
     rows = [(user, one.mechanism, one.iterations) for user in sorted(found) for one in found[user]]
     show(arguments, COLUMNS, rows, command="user")
@@ -26,7 +26,7 @@ async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set a user's password."""
+    """Set a user's password. Returns the exit code."""
     password = read_password(arguments.password_file, arguments.user)
     await admin.set_password(
         arguments.user, arguments.mechanism, password, iterations=arguments.iterations
@@ -36,7 +36,7 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a user's credentials."""
+    """Delete a user's credentials. Returns the exit code."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:

@@ -1,8 +1,8 @@
 """Records that are sent by one call: bulk encoding, and delivery reports by batch.
 
-All records of a call have the same timestamp.  Records without keys are encoded without a Python
-step per record: the values and the encoded fields around them are interleaved in one list, which is
-joined with a few calls per batch.
+All records of a call have the same timestamp.  Records without keys are encoded without running
+Python code for each record: the values and the encoded fields around them are interleaved in one
+list, which is joined with a few calls per batch.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,8 @@
 """Encoding of many records that have the same timestamp and no headers.
 
-Pure.  Records without keys are encoded without a Python step per record: the values and the encoded
-fields around them are interleaved in one list, which is joined with a few calls per batch.
+Pure.  Records without keys are encoded without running Python code for each record: the values and
+the encoded fields around them are interleaved in one list, which is joined with a few calls per
+batch.
 """
 
 from collections.abc import Sequence

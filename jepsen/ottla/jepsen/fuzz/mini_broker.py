@@ -157,7 +157,7 @@ class MemoryChannel(HostedChannel):
 
 
 class MiniBroker(ConnectionHosting[MemoryChannel]):
-    """A broker core, and the host of its one connection."""
+    """A broker core and its only client connection, without sockets and tasks."""
 
     def __init__(
         self, *, frame_bytes_max: int = FRAME_BYTES_MAX, image: MetadataImage | None = None
@@ -282,8 +282,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     def exchange(self, data: bytes) -> int:
         """Deliver complete frames, and return the size of the responses, which are not read.
 
-        The connection is driven without its host, so that benchmarks do not count the host's
-        instructions.
+        The connection is called directly, so that benchmarks do not count the instructions of a
+        server.
         """
         connection, size = self._channel.connection, 0
         connection.on_bytes(memoryview(data), NOW_MS)

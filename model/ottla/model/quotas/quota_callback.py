@@ -3,7 +3,7 @@
 The class has the methods of Kafka's ClientQuotaCallback, with Python's naming: see `QuotaCallback`.
 Exceptions in the operator's code and invalid limits are logged here, and the client then has no
 limit. A broker calls the code on its event loop, and a controller calls it during a decision. In
-neither case may the code wait for anything. Feature QU26.
+neither case may the code wait for anything.
 """
 
 import math

@@ -3,7 +3,7 @@ client.
 
 Pure. There are eight levels. The most specific level with a limit applies, and a client's usage is
 counted under the client's own names at that level: two users to whom the limit of `<default>`
-applies may each use the full limit. Seed 003, "entity resolution order"; features QU10, QU11, QU17.
+applies may each use the full limit.
 """
 
 from collections import Counter

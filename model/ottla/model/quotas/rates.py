@@ -1,7 +1,7 @@
 """A rate over sampled windows, as in Kafka's quotas.
 
 Pure; the time is an argument. A `SampledRate` keeps several windows: the complete ones and the one
-that is being filled. Seed 003, "the sampled Rate"; features QU12-QU14.
+that is being filled.
 """
 
 from collections import deque

@@ -3,7 +3,7 @@ mutations).
 
 Pure; the time is an argument. A burst puts the bucket into debt by at most its own size. The debt
 is paid off at the rate of the quota; in a sampled rate, the burst would count until its window
-ends. Seed 003, "the token bucket"; features QU15.
+ends.
 """
 
 from ottla.model.quotas.rates import whole_ms

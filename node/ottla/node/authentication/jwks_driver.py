@@ -63,7 +63,7 @@ async def _keep(plan: KeyPlan) -> None:
 
 
 def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
-    """Read the keys from a URL. Call it in a worker thread: decoding a thousand keys takes longer
+    """Return the keys at a URL. Call it in a worker thread: decoding a thousand keys takes longer
     than an event-loop iteration may."""
     from ottla.client.network.web_fetch import fetch
 

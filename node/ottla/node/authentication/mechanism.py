@@ -48,7 +48,7 @@ class SaslMechanism(Protocol):
         ...
 
     def begin(self) -> SaslExchange:
-        """Begin the exchange of a login."""
+        """Begin a login, and return the state of its exchange of messages."""
         ...
 
 

@@ -54,7 +54,7 @@ class OAuthMechanism:
         return self._keys is None or self._keys.keys is not None
 
     def begin(self) -> "OAuthExchange":
-        """Begin the exchange of a login."""
+        """Begin a login, and return the state of its exchange of messages."""
         return OAuthExchange(self)
 
     def check(self, token: str) -> tuple[ProvenToken, int]:

@@ -26,12 +26,12 @@ class PlainMechanism:
         self._passwords = {user: password.encode() for user, password in passwords.items()}
 
     def begin(self) -> "PlainMechanism":
-        """Begin a login, which needs no state besides its one message."""
+        """Return this object, because a login by PLAIN has one message and needs no state."""
         return self
 
     def respond(self, token: bytes) -> SaslReply:
-        """Authenticate the client by its one message. Raises RefusedError if the user or the
-        password is wrong."""
+        """Authenticate the client by its one message, and return the reply. Raises RefusedError if
+        the user or the password is wrong."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:

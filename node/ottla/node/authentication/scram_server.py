@@ -67,7 +67,7 @@ class ScramMechanism:
         return self._credentials() is not None
 
     def begin(self) -> "ScramExchange":
-        """Begin the exchange of a login."""
+        """Begin a login, and return the state of its exchange of messages."""
         return ScramExchange(self, self._rng.uuid().hex)
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:

@@ -2,8 +2,8 @@
 
 Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, starts
 requests and keeps responses in request order.  Everything it holds is bounded: the length of a
-frame before memory is allocated, frames per iteration, requests in flight, and bytes to be written.
-`RequestMemory` bounds what all connections hold together.
+frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes to
+be written. `RequestMemory` bounds what all connections hold together.
 
 The next request starts before an earlier one is answered in three cases only.  The earlier one is a
 Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry.  A commit
@@ -51,7 +51,8 @@ read_length = Struct(">i").unpack_from
 
 
 class ConnectionHost(Protocol):
-    """Methods that a connection calls on its host: the epoll server, or a simulation."""
+    """Methods that a connection calls on its host: the server that owns the socket, or a
+    simulation."""
 
     def on_work(self, connection: "Connection") -> None:
         """Schedule a call of `resume`: the connection has output, or may start more requests."""
@@ -299,7 +300,8 @@ class Connection:
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
-        """Note that output is left, because the socket is full or the iteration has ended."""
+        """Note that output is left, because the socket is full or the event-loop iteration has
+        ended."""
         if not self._stalled_ns:
             self._stalled_ns = self._clock.turn_ns or 1
             self._settle_answers()
@@ -389,7 +391,8 @@ class Connection:
             self._host.on_work(self)
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
-        """Let the host run the steps that build the response of a waiting request."""
+        """Start a coroutine, on the server that owns this connection, that performs the steps of a
+        response to a waiting request."""
         self._coroutine_count += 1
         self._host.run(self, slot, steps)
 
@@ -420,7 +423,7 @@ class Connection:
         self._traced = open_ones
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Ask the host to close this connection, since a response cannot be written."""
+        """Ask the server to close this connection, since a response cannot be written."""
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
@@ -613,7 +616,7 @@ class Connection:
             self._host.on_work(self)
 
     def give_up(self, reason: str) -> None:
-        """Ask the host to close this connection, since others need its memory."""
+        """Ask the server to close this connection, since others need its memory."""
         if not self.is_closed:
             self._host.give_up(self, reason)
 

@@ -1,18 +1,17 @@
 """Quotas of connections. Counts and rates decide which connections are accepted, wait, or are
 closed.
 
-Pure; the caller passes the time. The acceptor makes three calls (features CQ03). `wait_ms` returns
-how long a listener must not accept, `admit` decides about an accepted connection, and `on_closed`
-notes one that has closed.
+Pure; the caller passes the time. The acceptor makes three calls. `wait_ms` returns how long a
+listener must not accept, `admit` decides about an accepted connection, and `on_closed` notes one
+that has closed.
 
 * A connection above a rate of the broker or of its listener is served. The next one waits until the
   rate is within its bound again.
 * A connection above the rate of its address is closed after a delay, and counts in no other quota.
 * A connection above the count of its address is closed at once.
 
-The inter-broker listener is protected if there are other listeners (CQ05). Only its own bounds
-apply to it. If the broker's count is exceeded, a connection of another listener is closed in its
-favour.
+The inter-broker listener is protected if there are other listeners. Only its own bounds apply to
+it. If the broker's count is exceeded, a connection of another listener is closed in its favour.
 """
 
 from collections import Counter

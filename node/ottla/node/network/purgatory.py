@@ -3,8 +3,8 @@ events.
 
 Pure: it never reads a clock. Its driver calls `expire(now_ms)` at `next_deadline_ms`. Nothing is
 polled: an append or an advance of the high watermark wakes exactly the entries under its
-partition's key. If one event wakes too many entries, or one deadline ends too many, each iteration
-handles some of them. `expire` is then due at once and continues with the rest.
+partition's key. If one event wakes too many entries, or one deadline ends too many, each event-loop
+iteration handles some of them. `expire` is then due at once and continues with the rest.
 
 Invariant CompletedOnce: an entry ends once, by `try_complete` returning True, by `on_expire`, or by
 `cancel`.
@@ -187,9 +187,9 @@ class Purgatory:
     def wake(self, key: Hashable) -> int:
         """Call the listeners of `key`, then let each entry under it try to complete.
 
-        Returns the number of completed entries; the oldest is tried first.  `expire` wakes the
-        entries that exceed an iteration.  Within a block of `one_event` the keys are woken at its
-        end.
+        Returns the number of completed entries; the oldest is tried first.  Entries too many for
+        one event-loop iteration are woken by `expire`.  Within a block of `one_event` the keys are
+        woken at its end.
         """
         listeners = self._listeners.get(key)
         entries = self._watchers.get(key)
@@ -273,9 +273,9 @@ class Purgatory:
         """End the entries whose deadline was reached, earliest first. Returns the number of ended
         entries.
 
-        A client chooses how many entries share a deadline. If there are more than one iteration
-        handles, the others stay due for the next call. Entries whose wake-up was deferred are woken
-        first.
+        A client chooses how many entries share a deadline. If they are too many for one event-loop
+        iteration, the others stay due for the next call. Entries whose wake-up was deferred are
+        woken first.
         """
         if self._unwoken:
             self._wake_more()

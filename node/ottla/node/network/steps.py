@@ -2,9 +2,9 @@
 
 Pure. A handler of a request with many elements is a generator. It yields after every bounded amount
 of work and returns the result of a handler. `begun` runs the first step at once, so that a small
-request is answered like any other. The connection's host runs the remaining steps, one per
-event-loop iteration over all requests together. State may have changed between two steps: a
-generator checks again after each yield.
+request is answered like any other. The server runs the remaining steps, one per event-loop
+iteration over all requests together. State may have changed between two steps: a generator checks
+again after each yield.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
@@ -103,7 +103,7 @@ def begun(steps: Steps[T]) -> T | Steps[T]:
 
 
 def run_through(steps: Steps[T]) -> T:
-    """Run all steps at once, for tests and small work."""
+    """Run all steps at once, for tests and small work. Returns the result of the steps."""
     while True:
         try:
             next(steps)

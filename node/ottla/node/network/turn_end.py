@@ -1,7 +1,8 @@
-"""Work that is done once, at the end of an event-loop iteration that serves connections. Pure.
+"""Functions to call once, at the end of an event-loop iteration that serves connections. Pure.
 
 For example, the decisions of several requests in an iteration are written together, and their
-responses are sent with the others. No task is woken for them, and no further iteration is needed.
+responses are sent with the others. No task is woken for the decisions, and no further iteration is
+needed.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class TurnEnd:
-    """Work scheduled for the end of the current iteration."""
+    """Functions to call at the end of the current event-loop iteration."""
 
     __slots__ = ("_is_coming", "works")
 
@@ -20,12 +21,13 @@ class TurnEnd:
         """Scheduled functions, each once; empty in most iterations."""
 
     def begin(self) -> None:
-        """Mark the start of an iteration: from now on `call` schedules work."""
+        """Mark the start of an event-loop iteration. Until the end of the iteration, `call` accepts
+        functions."""
         self._is_coming = True
 
     def call(self, work: Callable[[], None]) -> bool:
-        """Schedule a function to be called once at the end of this iteration.  Returns False
-        outside an iteration."""
+        """Schedule a function to be called once at the end of this event-loop iteration.  Returns
+        False, and schedules nothing, outside an iteration."""
         if self._is_coming:
             self.works[work] = None
         return self._is_coming

@@ -179,7 +179,7 @@ def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def java_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Javas that were found."""
+    """Check the Java installations that were found. Returns the finding."""
     fit = [java for java in facts.javas if not java.problem]
     if not fit:
         problem, _, cure = none_fits(facts.javas).rpartition("; ")

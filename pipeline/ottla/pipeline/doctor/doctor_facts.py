@@ -1,4 +1,5 @@
-"""Collects facts about a machine for `doctor.py`: packages, Javas, and the Pythons that Spark uses.
+"""Collects facts about a machine for `doctor.py`: packages, Java installations, and the Python
+interpreters that Spark uses.
 
 Not pure: it reads files and the environment, and starts other Pythons to query them.  It imports
 neither pyspark nor pyarrow into this process, because a failing import could end the process.
@@ -46,8 +47,8 @@ print(json.dumps(answer))
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Return the facts of this machine, without starting Spark.  `directories` are patterns of
-    directories in which Javas are searched."""
+    """Return the facts of this machine, without starting Spark.  `directories` are patterns of the
+    directories in which Java installations are searched."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None
@@ -82,7 +83,7 @@ def installed_version(package: str) -> str:
 def ask(
     program: str, chosen_by: str, packages: Sequence[str], environ: Mapping[str, str]
 ) -> Interpreter:
-    """Return the version of a Python, and those of the named packages, by running `program`.
+    """Return the versions of a Python interpreter and of the named packages, by running `program`.
 
     If the program does not exist, fails or exceeds the timeout, the version is None, and the result
     contains the reason.

@@ -1,8 +1,8 @@
 """Versions of Spark and its libraries that work together: the table of docs/spark.md.  Pure.
 
-Each entry was found in Maven Central or in the metadata of a Python package on 2026-11-28.  A
-library without a version for a Spark is a fact, too: an empty text.  `ottla doctor spark` judges
-the installed packages by this table, and a test compares it with the page.
+Each entry was found in Maven Central or in the metadata of a Python package on 2026-11-28.  The
+table also records that a library has no release for a version of Spark: an empty text.  `ottla
+doctor spark` judges the installed packages by this table, and a test compares it with the page.
 """
 
 from typing import NamedTuple
@@ -59,7 +59,8 @@ def version_for(pyspark: str) -> SparkVersion | None:
 
 
 def missing_libraries(row: SparkVersion) -> list[str]:
-    """Return the names of the libraries that have no version for a Spark."""
+    """Return the names of the libraries, such as delta-spark, that have no release for this version
+    of Spark."""
     return [name for field, name in LIBRARIES.items() if not getattr(row, field)]
 
 

@@ -1,5 +1,5 @@
-"""Starts Spark for a command: finds a Java, redirects Spark's output, registers the format, and
-stops all processes in the end.
+"""Starts Spark for a command: finds a Java installation, redirects Spark's output, registers the
+format, and stops all processes in the end.
 
 The JVM gets a process group of its own, so that Ctrl-C reaches only the command, which then stops
 its queries in order.  The JVM ends when the command's end of its pipe is closed, even after kill

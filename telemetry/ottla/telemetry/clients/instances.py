@@ -260,11 +260,11 @@ class ClientInstances:
         return PushVerdict(error, 0, instance)
 
     def on_ingested(self, instance: ClientInstance, error: ErrorCode) -> None:
-        """Record the result of an accepted push after it was decompressed, or after it was refused
-        because the queue was full.
+        """Record the result of a push that `push` accepted: it was decompressed, or its content was
+        malformed, or the queue was full.
 
-        A terminating push that was refused because the queue was full may be sent again.  A
-        malformed one may not, since decompressing it again would take as long as the first time.
+        A terminating push that found the queue full may be sent again.  A malformed one may not,
+        since decompressing it again would take as long as the first time.
         """
         if error is ErrorCode.NONE:
             instance.export_count += 1

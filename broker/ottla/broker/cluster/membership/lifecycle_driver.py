@@ -83,8 +83,9 @@ class LifecycleDriver:
         """Register, and return the broker epoch.  Raises RefusedError if that cannot be done in
         time.
 
-        All requests are of one incarnation; those after the first name further lost replicas.  The
-        controller unfences nothing between them, since heartbeats begin after the last.
+        If there are many lost replicas, several requests of the same incarnation name them. The
+        controller cannot unfence this broker between these requests, because heartbeats begin after
+        the last one.
         """
         config = self._config
         ends_at = trio.current_time() + config.initial_registration_timeout_ms / 1000

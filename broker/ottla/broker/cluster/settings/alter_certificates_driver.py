@@ -1,9 +1,10 @@
 """Changes of listener certificates by clients, tested before they are accepted.
 
 Only the broker that owns the certificates can test them, so only it accepts such a change; a
-refused one never becomes a record.  An accepted change is in use when the client gets the response,
-since its publisher precedes the image that responses wait for.  The size of such a request is
-bounded: one that would take long to check is refused.
+refused one never becomes a record.  An accepted change is in use when the client gets the response:
+the response waits for the metadata image, and the publisher of certificates applies an image before
+it counts as applied.  The size of such a request is bounded: one that would take long to check is
+refused.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence

@@ -102,7 +102,7 @@ class AlterLoggersApi:
     ) -> HandlerResult:
         """Change the named loggers, and forward all other resources.
 
-        `finish` adds results that were decided before.
+        `finish` adds results that were decided earlier.
         """
         return begun(self._answer(context, request, finish or (lambda answer: answer)))
 

@@ -9,7 +9,8 @@ NOT_FOUND_FROM = 6
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Describe a group and its members.  Only a stable group has a protocol and assignments."""
+    """Return the description of a group and its members.  Only a stable group has a protocol and
+    assignments."""
     is_stable = group.state is GroupState.STABLE
     protocol = group.protocol_name or "" if is_stable else ""
     return DescribedGroup(

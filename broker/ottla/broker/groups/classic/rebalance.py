@@ -444,8 +444,8 @@ class Rebalancer:
         self._on_gone(group, now, has_lost_member=member is not None)
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
-        """Start a rebalance after members left, or complete one that waited for them. If only an
-        assigned member id was removed that no member had joined with, no rebalance is needed, since
+        """Start a rebalance after members left, or complete one that waited for them. No rebalance
+        is needed if only an assigned member id was removed with which no member had joined, because
         it had no partitions."""
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)

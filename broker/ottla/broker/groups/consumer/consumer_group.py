@@ -219,7 +219,7 @@ class ConsumerGroup(CoordinatedGroup):
         self._take(member)
 
     def remove(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member and its target."""
+        """Remove a member and its target. Returns the member, or None if there is none."""
         self.targets.pop(member_id, None)
         self.rejoining_ids.discard(member_id)
         member = self.members.pop(member_id, None)

@@ -58,7 +58,7 @@ def read_assignment(data: bytes, topics: TopicView) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView) -> bytes:
-    """Encode an assignment. Its version is that of the consumer's subscription in `metadata`."""
+    """Return an assignment encoded, in the version of the consumer's subscription in `metadata`."""
     version = max(0, _version_of(metadata, ConsumerProtocolAssignment.VERSIONS[-1]))
     named = [
         AssignedPartitions(topic=topic.name, partitions=sorted(indexes))

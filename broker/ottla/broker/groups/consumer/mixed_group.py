@@ -88,7 +88,7 @@ class MixedGroups:
         )
 
     def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
-        """Convert a classic group into a consumer group, and write its records."""
+        """Convert a classic group into a consumer group, write its records, and return it."""
         made = ConsumerGroup(group.group_id)
         made.group_epoch = group.generation_id - 1
         members = [self._upgraded_member(group, one) for one in group.members.values()]
@@ -136,7 +136,7 @@ class MixedGroups:
 
     def downgraded(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> ClassicGroup:
         """Convert a consumer group into a classic group without the members `leaving`, and delete
-        the consumer group's records."""
+        the consumer group's records. Returns the classic group."""
         made = ClassicGroup(group.group_id)
         made.generation_id = group.group_epoch
         made.state, made.state_timestamp_ms = GroupState.STABLE, now.wall_ms

@@ -46,9 +46,9 @@ def _options() -> "re2.Options":
 
 
 def compile_topic_regex(text: str) -> TopicRegex:
-    """Compile an expression.
+    """Compile and return a regular expression over topic names.
 
-    Raises RefusedError with INVALID_REGULAR_EXPRESSION if it is invalid or too large.
+    Raises RefusedError with INVALID_REGULAR_EXPRESSION if the expression is invalid or too large.
     """
     if len(text) > REGEX_CHARS_MAX:
         raise _refusal(f"of {len(text)} characters", f"at most {REGEX_CHARS_MAX} are served")

@@ -47,7 +47,7 @@ class CommittedOffset:
     __hash__ = None  # type: ignore[assignment]  # nothing is kept by it
 
     def encoded(self) -> bytes:
-        """Encode the value of the offset's record."""
+        """Return the encoded value of the offset's record."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return offset_value(self.as_value())
         return lasting_offset_value(

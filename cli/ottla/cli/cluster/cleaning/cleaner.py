@@ -74,7 +74,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def retry(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Retry the logs whose cleaning failed: the named ones, or all."""
+    """Retry the logs whose cleaning failed: the named ones, or all. Returns the exit code."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> Mapping[TopicPartition, CleaningAnswer]:

@@ -52,7 +52,8 @@ class DirectoryMove:
 
 
 async def move_directories(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves between directories. Start and watch them once confirmed."""
+    """Plan moves between directories. Start and watch them once confirmed. Returns the exit
+    code."""
     wanted = [_target(text) for text in arguments.log_dir]
     places = await places_of(admin, arguments.names or None)
     partitions = [TopicPartition(one.topic, one.partition) for one in places]
@@ -83,7 +84,8 @@ def _rate_of(arguments: argparse.Namespace) -> int | None:
 
 
 async def _move(admin: Admin, arguments: argparse.Namespace, moves: Sequence[DirectoryMove]) -> int:
-    """Start moves, show those that started, and watch them until they end."""
+    """Start moves, show those that started, and watch these until they end. Returns the exit
+    code."""
     refusals = await _begin(admin, moves)
     begun = [move for move in moves if move.key not in refusals]
     if arguments.yes or refusals:

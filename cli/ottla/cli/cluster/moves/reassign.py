@@ -46,7 +46,7 @@ DRAW_AGAIN_S = 0.5
 
 
 async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan, start, watch or cancel moves."""
+    """Plan, start, watch or cancel reassignments, as the options request. Returns the exit code."""
     rate = rate_asked_for(arguments)
     if arguments.cancel:
         return await _cancel(admin, arguments)
@@ -163,7 +163,8 @@ async def _show_plan(
 
 
 async def _verify(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the moves under way, then remove the throttles that no move needs."""
+    """Show the moves in progress, then remove the throttles that no move needs. Returns the exit
+    code."""
     moving = await ongoing_of(admin, arguments.names)
     await _show_moving(admin, arguments, moving)
     await remove_and_note(admin, arguments.names or None)

@@ -112,8 +112,8 @@ def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignm
 
 
 def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
-    """Parse the JSON file of kafka-reassign-partitions.  Raises ConfigError with the reason if it
-    is invalid."""
+    """Return the assignments in a JSON file of kafka-reassign-partitions.  Raises ConfigError with
+    the reason if the file is invalid."""
     try:
         found = json.loads(text)
         return [

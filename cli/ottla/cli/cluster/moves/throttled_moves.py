@@ -145,7 +145,8 @@ async def throttled_directories(
 async def _remove_log_dir_rates(
     admin: Admin, brokers: Sequence[NodeId] | None = None
 ) -> list[NodeId]:
-    """Remove the rates of brokers on which no log moves between directories."""
+    """Remove the throttle rates of brokers on which no log moves between directories. Returns these
+    brokers."""
     limited = await with_rates(admin, (LOG_DIRS_RATE,))
     asked = [broker for broker in limited if brokers is None or broker in brokers]
     if not asked:

@@ -22,7 +22,8 @@ SEEN_AGAIN_S = 0.02
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a broker.  Raises RefusedError if it is alive or has replicas, unless forced."""
+    """Unregister a broker.  Raises RefusedError if it is alive or has replicas, unless forced.
+    Returns the exit code."""
     broker_id = arguments.id
     if not arguments.force:
         await _check_idle(admin, broker_id)

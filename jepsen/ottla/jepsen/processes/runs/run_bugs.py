@@ -1,5 +1,5 @@
-"""Planted bugs that runs on real processes reveal: for each, its run, and the anomalies that
-identify it.
+"""Planted bugs that runs on real processes reveal. For each bug: the plan of the run, and the
+anomalies that identify the bug.
 
 A harness that finds no bugs proves nothing, unless it is shown to find planted ones.
 """
@@ -13,7 +13,8 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """The run that reveals a planted bug, and its anomalies. Any one of them identifies the bug."""
+    """Plan of the run that reveals a planted bug, and the anomalies of which each identifies this
+    bug."""
 
     plan: RunPlan
     anomalies: tuple[str, ...]

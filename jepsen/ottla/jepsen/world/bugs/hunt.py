@@ -22,7 +22,7 @@ class HuntResult:
     invariant: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return the result as a row of the table of results."""
+        """Return the result as a row of the table of results, with its cells by column name."""
         return {
             "name": self.mutant.name,
             "sentence": self.mutant.sentence,

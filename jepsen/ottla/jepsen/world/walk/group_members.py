@@ -199,7 +199,8 @@ class WalkedClassicMember(WalkedMember):
         return self._joining is not None or self._syncing is not None
 
     def look(self) -> None:
-        """Handle responses. A member that has joined sends a SyncGroup at once."""
+        """Handle the responses to the member's requests. After a response to JoinGroup, send a
+        SyncGroup at once."""
         if self._joining is not None and self._joining.is_answered:
             asked, self._joining = self._joining, None
             code = asked.code

@@ -63,7 +63,8 @@ itself."""
 
 
 class EndJudge:
-    """Checks a cluster at the end of a run."""
+    """Checks at the end of a run: the cluster recovers, no acknowledged record is lost, and all
+    replicas agree."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class Channel(HostedChannel):
     @property
     def has_more_to_write(self) -> bool:
         """True if output is left because the channel has written WRITE_BYTES_PER_TURN_MAX in this
-        iteration, although the socket would accept more."""
+        event-loop iteration, although the socket would accept more."""
         return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     def close_socket(self) -> None:
@@ -139,8 +139,8 @@ class Channel(HostedChannel):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Write until the socket is full, the byte limit of the iteration is reached, or no output
-        is left.
+        """Write until the socket is full, the byte limit of the event-loop iteration is reached, or
+        no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """

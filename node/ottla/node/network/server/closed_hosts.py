@@ -1,4 +1,4 @@
-"""Stand-ins for the host of a closed connection and for the holder of its memory share.  Pure.
+"""Objects that take the place of the server and of the memory holder in a closed connection.  Pure.
 
 With these, a closed connection has no reference to its channel and socket.  Their memory, and that
 of OpenSSL, is freed with the last reference.  Otherwise it would be garbage until a collection, and

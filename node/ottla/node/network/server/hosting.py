@@ -100,8 +100,8 @@ class HostedChannel(ABC):
     @property
     @abstractmethod
     def has_more_to_write(self) -> bool:
-        """True if output is left because the channel has reached its limit for this iteration,
-        although the transport would accept more."""
+        """True if output is left because the channel has reached its limit for this event-loop
+        iteration, although the transport would accept more."""
 
     @abstractmethod
     def read(self, now_ms: int) -> bool:
@@ -282,7 +282,7 @@ class ConnectionHosting(ABC, Generic[C]):
     # Interface for channels.
 
     def on_work(self, channel: C) -> None:
-        """Schedule the channel for the next iteration, which starts at once."""
+        """Schedule the channel for the next event-loop iteration, which starts at once."""
         self._ready[channel] = None
         self._have_turn()
 

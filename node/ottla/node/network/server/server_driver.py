@@ -1,9 +1,9 @@
 """Socket server: one private epoll for every client socket, awaited by one trio task.
 
 A connection is an object registered with epoll, not a task.  Its events are served inline, with
-bounded work per iteration, and trio runs between iterations.  Only a handler that returned a
-coroutine gets a task, in the server's nursery.  Invalid bytes from a peer, or an unexpected error
-in a request, close only that connection.
+bounded work per event-loop iteration, and trio runs between two iterations.  Only a handler that
+returned a coroutine gets a task, in the server's nursery.  Invalid bytes from a peer, or an
+unexpected error in a request, close only that connection.
 """
 
 import errno

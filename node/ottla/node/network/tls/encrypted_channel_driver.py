@@ -117,8 +117,8 @@ class TlsChannel(Channel):
 
     @property
     def has_more_to_write(self) -> bool:
-        """True if the channel must be served in the next iteration although no socket event will
-        announce it: output or received bytes are left."""
+        """True if the channel must be served in the next event-loop iteration although no socket
+        event will announce it: output or received bytes are left."""
         return self.has_unread or not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     @property
@@ -257,8 +257,8 @@ class TlsChannel(Channel):
                 return
 
     def flush(self, now_ms: int) -> None:
-        """Write until the socket is full, the byte limit of the iteration is reached, or no output
-        is left.
+        """Write until the socket is full, the byte limit of the event-loop iteration is reached, or
+        no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """

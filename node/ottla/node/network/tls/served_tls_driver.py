@@ -72,9 +72,10 @@ class ServedTls:
         return user
 
     def prepared(self, config: TlsConfig) -> "PreparedTls":
-        """Read a certificate and key that are to replace the current ones, which stay in use.
+        """Read and return a certificate and key that are to replace the current ones, which remain
+        in use.
 
-        Raises ConfigError if they cannot be used or may not replace the current ones.
+        Raises ConfigError if the new ones cannot be used or may not replace the current ones.
         """
         material = read_material(config)
         if material.certificate is not None and self.material.certificate is not None:

@@ -28,8 +28,9 @@ def assign(
 def assign_in_steps(
     members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[dict[str, Assignment]]:
-    """Assign the partitions of each topic evenly to its subscribers, in steps. If they do not
-    divide evenly, the first subscribers get one partition more."""
+    """Assign the partitions of each topic evenly to its subscribers, in steps. Returns the
+    assignments by member id. If the partitions do not divide evenly, the first subscribers get one
+    partition more."""
     order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
     pace = StepPace()

@@ -64,7 +64,8 @@ def assign(
 def assign_in_steps(
     members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[dict[str, Assignment]]:
-    """Assign all partitions so that the loads of members differ as little as possible."""
+    """Assign all partitions so that the loads of members differ as little as possible. Returns the
+    assignments by member id."""
     pools = yield from _pools_of(members, partition_counts)
     loads = dict.fromkeys(sorted(members), 0)
     yield from _keep(members, pools, loads)

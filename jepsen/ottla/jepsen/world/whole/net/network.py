@@ -77,7 +77,7 @@ class SimulatedNetwork:
         self._sleep = trio.CancelScope()
 
     def host(self, name: str) -> Host:
-        """Return the host of a machine. It is created at first use."""
+        """Return the network state (`Host`) of a machine, which is created at first use."""
         found = self.hosts.get(name)
         if found is None:
             found = self.hosts[name] = Host(name)
@@ -169,8 +169,8 @@ class SimulatedNetwork:
                 self.call_at(at, deliver)
 
     def on_start(self, host: Host) -> None:
-        """Handle the start of a process on a host. Messages to earlier processes of this host now
-        get a reset as response."""
+        """Handle the start of a process on a machine. Messages to earlier processes of this machine
+        now get a reset as response."""
         host.is_up = True
         host.is_silent = False
         host.life += 1
