@@ -24,7 +24,7 @@ def test_what_its_handler_answers_has_local_time_only() -> None:
     times, watch = RequestTimes(), Stopwatch()
     started_ns = watch.now_ns
     watch.pass_ms(4)
-    times.of(METADATA, 9).note(started_ns, 0, watch.now_ns)
+    times.of(METADATA, 9).prompt.observe(watch.now_ns - started_ns)
 
     for name in ("localtimems", "totaltimems"):
         summary = samples_of(times, name)["Metadata",]
@@ -42,7 +42,7 @@ def test_what_waits_has_remote_time_too() -> None:
     watch.pass_ms(1)
     handled_ns = watch.now_ns
     watch.pass_ms(20)
-    times.of(FETCH, 17).note(started_ns, handled_ns, watch.now_ns)
+    times.of(FETCH, 17).note_waited(started_ns, handled_ns, watch.now_ns)
 
     sums = {
         name: samples_of(times, name)["Fetch",].value_sum  # type: ignore[attr-defined]
@@ -54,10 +54,10 @@ def test_what_waits_has_remote_time_too() -> None:
 def test_fetches_are_counted_of_consumers_of_followers_and_in_total() -> None:
     times = RequestTimes()
     for _ in range(3):
-        times.of(FETCH, 17).note(0, 0, 0)
-    times.of(FETCH, 12).note(0, 0, 0)
+        times.of(FETCH, 17).prompt.observe(0)
+    times.of(FETCH, 12).prompt.observe(0)
     for _ in range(5):
-        times.of_followers(17).note(0, 0, 0)
+        times.of_followers(17).prompt.observe(0)
 
     assert samples_of(times, "requests_total") == {
         ("FetchConsumer", "17"): 3,
@@ -75,7 +75,7 @@ def test_fetches_are_counted_of_consumers_of_followers_and_in_total() -> None:
 
 def test_without_a_stopwatch_requests_are_counted_and_take_no_time() -> None:
     times = RequestTimes()
-    times.of(METADATA, 9).note(0, 0, 0)
+    times.of(METADATA, 9).prompt.observe(0)
 
     assert samples_of(times, "requests_total") == {("Metadata", "9"): 1}
     assert samples_of(times, "totaltimems")["Metadata",].value_sum == 0  # type: ignore[attr-defined]

@@ -287,9 +287,9 @@ class ProduceApi:
                 if (
                     isinstance(outcome, AppendInfo)
                     and acks != ACKS_NONE
-                    and not (
-                        (acks != ACKS_LEADER or partition.is_flush_awaited)
-                        and _is_open(partition, outcome.end_offset, acks)
+                    and (
+                        (acks == ACKS_LEADER and not partition.is_flush_awaited)
+                        or partition.acknowledgement(outcome.end_offset, acks) is not None
                     )
                 ):
                     slot = context.slot

@@ -177,8 +177,9 @@ class Partition:
             # A fetch skips partitions without news, so this follower had every record until now.
             if follower.end_offset >= log.end_offset:
                 follower.caught_up_ms = mono_ms
-        info = log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted, guard=guard
+        # As `log.append_as_leader` does, without the call.
+        info = log.appender.append_as_leader(
+            records, self.leader_epoch, now_ms, AppendOrigin.CLIENT, accepted, guard, 0
         )
         self._on_appended(log, mono_ms)
         return info
@@ -252,9 +253,10 @@ class Partition:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == ACKS_ALL:
-            if log.high_watermark < end_offset:
+            if log.state.high_watermark < end_offset:
                 return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
-            if len(self.maximal_isr) < self.min_isr_count:
+            # The maximal ISR includes the ISR, and is looked at only if that is too small.
+            if len(self.isr) < self.min_isr_count and len(self.maximal_isr) < self.min_isr_count:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
         if self.is_flush_awaited and self.durable_end < end_offset:
@@ -502,19 +504,20 @@ class Partition:
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
             return
-        committed = self.durable_end if self.is_flush_awaited else log.end_offset
+        state = log.state
+        committed = self.durable_end if self.is_flush_awaited else state.end_offset
         for follower in self._other_maximal_isr:
             committed = min(committed, follower.end_offset)
         if self.followers and len(self._other_maximal_isr) < len(self.followers):
             for replica, follower in self.followers.items():
                 if (
                     now_ms - follower.caught_up_ms <= self.lag_ms_max
-                    and follower.end_offset >= log.high_watermark
+                    and follower.end_offset >= state.high_watermark
                     and self.is_eligible(replica, follower.broker_epoch)
                 ):
                     committed = min(committed, follower.end_offset)
-        if committed > log.high_watermark:
-            log.update_high_watermark(committed)
+        if committed > state.high_watermark:
+            state.update_high_watermark(committed)
             if self.high_watermark_key in self._watched:
                 self._port.wake(self.high_watermark_key)
 

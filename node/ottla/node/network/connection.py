@@ -367,7 +367,10 @@ class Connection:
         times = slot.times
         if times is not None:
             now_ns = self._clock.now_ns()
-            times.note(slot.started_ns, slot.handled_ns, now_ns)
+            if slot.handled_ns:
+                times.note_waited(slot.started_ns, slot.handled_ns, now_ns)
+            else:
+                times.prompt.observe(now_ns - slot.started_ns)
             if responses.slots[0] is not slot:
                 slot.answered_ns = now_ns
             if slot.error_code:

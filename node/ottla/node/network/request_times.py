@@ -68,15 +68,12 @@ class Times:
         self.answer_sent = Histogram(BOUNDS_NS)
         """Queue and send times of those few responses that could not be sent at once."""
 
-    def note(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
-        """Record the times of a request whose response is ready now. `handled_ns` is 0 if its
-        handler returned the response."""
-        if handled_ns:
-            self.local.observe(handled_ns - started_ns)
-            self.remote.observe(now_ns - handled_ns)
-            self.total.observe(now_ns - started_ns)
-        else:
-            self.prompt.observe(now_ns - started_ns)
+    def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
+        """Record the times of a request whose handler returned at `handled_ns`, and whose response
+        is ready only now."""
+        self.local.observe(handled_ns - started_ns)
+        self.remote.observe(now_ns - handled_ns)
+        self.total.observe(now_ns - started_ns)
 
 
 class TimedRequests(NamedTuple):

@@ -137,7 +137,7 @@ class Log:
         self._epoch_file = epoch_file = EpochFile(disk, directory, loaded.epochs_data)
         producer_files = ProducerFiles(disk, directory, loaded.snapshots)
         self._files = files = SegmentFiles(state, health, hooks, names, producer_files, rng)
-        self._appender = Appender(state, health, files)
+        self.appender = Appender(state, health, files)
         self._reader = LogReader(state, health)
         self._flusher = LogFlusher(state, health, files, epoch_file)
         self._truncator = Truncator(state, health, hooks, files, epoch_file)
@@ -267,14 +267,14 @@ class Log:
     ) -> AppendInfo:
         """Check batches, assign their offsets and write them. Returns the offsets of the records.
         See `Appender` for the details."""
-        return self._appender.append_as_leader(
+        return self.appender.append_as_leader(
             records, leader_epoch, now_ms, origin, first, guard, transaction_version
         )
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo:
         """Write a leader's batches unchanged. Returns the offsets of the records. See `Appender`
         for the details."""
-        return self._appender.append_as_follower(records, now_ms)
+        return self.appender.append_as_follower(records, now_ms)
 
     def begin_verification(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
