@@ -320,6 +320,13 @@ class WalkedQuorum:
 
     def _arrive(self, packet: _Packet) -> None:
         receiver = packet.receiver
+        if receiver >= len(self.members):
+            # A forged message may name a leader outside the voter set. Nothing listens at its
+            # address.
+            if isinstance(packet, _Request):
+                self.rare.sometimes("a leader's address refuses")
+                self._fail(packet)
+            return
         member = self.members[receiver]
         if (packet.sender, receiver) in self._blocked:
             return
