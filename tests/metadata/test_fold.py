@@ -149,6 +149,7 @@ def test_level_zero_removes_a_feature() -> None:
         records.partition_change_record(TOPIC, 0, leader=THREE),
         records.unregister_broker_record(BROKER),
         records.broker_change_record(BROKER, is_fenced=True),
+        records.unregister_controller_record(ONE),
         records.clear_elr_record("absent"),
         Record(remove_topic=metadata_pb2.RemoveTopic(topic_id=b"short")),
         Record(),

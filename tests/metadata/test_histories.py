@@ -13,6 +13,7 @@ from ottla.metadata.directories import LOST, UNASSIGNED
 from ottla.metadata.image import (
     EMPTY,
     BrokerRegistration,
+    ControllerRegistration,
     Endpoint,
     FeatureRange,
     MetadataImage,
@@ -43,6 +44,8 @@ MOVES = [
     "register",
     "unregister",
     "change broker",
+    "register controller",
+    "unregister controller",
     "topic",
     "remove topic",
     "partition",
@@ -78,6 +81,8 @@ def histories(draw: st.DrawFn) -> list[Record]:
 def _record(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
     if move in ("register", "unregister", "change broker"):
         return _broker(draw, image, move)
+    if move in ("register controller", "unregister controller"):
+        return _controller(draw, image, move)
     if move in ("topic", "remove topic", "partition", "change partition", "clear elr"):
         return _topic(draw, image, move)
     if move == "config":
@@ -173,6 +178,21 @@ def _broker(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
         in_controlled_shutdown=draw(flags),
         log_dirs=draw(st.none() | st.lists(st.uuids(), max_size=2)),
         cordoned_log_dirs=draw(st.none() | st.lists(st.uuids(), max_size=2)),
+    )
+
+
+def _controller(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
+    controller_id = draw(st.sampled_from(BROKERS))
+    if move == "unregister controller":
+        known = controller_id in image.controllers
+        return records.unregister_controller_record(controller_id) if known else None
+    return records.register_controller_record(
+        ControllerRegistration(
+            id=controller_id,
+            incarnation_id=draw(st.uuids()),
+            endpoints=(Endpoint("CONTROLLER", "::1", draw(st.integers(1, 65535)), 1),),
+            features=(FeatureRange("metadata.version", 30, 33),),
+        )
     )
 
 

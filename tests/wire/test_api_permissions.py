@@ -16,7 +16,7 @@ from ottla.wire.schema import StructSchema
 ROOT = Path(__file__).parents[2]
 
 NOTHING: set[str] = set()
-FORWARDED = {19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 80, 81}
+FORWARDED = {19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 80, 81, 94}
 """The APIs that Kafka's brokers forward, besides those that only nodes send."""
 OF_NODES = (
     "Vote",
@@ -125,6 +125,7 @@ SHEET: dict[str, set[str]] = {
     "UpdateFeatures": {"Cluster Alter"},
     "AddRaftVoter": {"Cluster Alter"},
     "RemoveRaftVoter": {"Cluster Alter"},
+    "UnregisterController": {"Cluster Alter"},
     "ListPartitionReassignments": {"Cluster Describe"},
     "DescribeQuorum": {"Cluster Describe"},
     "DescribeCluster": {"Cluster Alter"},

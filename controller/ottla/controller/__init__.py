@@ -3,7 +3,7 @@
 decision.py              a decision: its records, reply and image; and its context
 client_requests.py       the decision for each client request that brokers forward
 replication/             topics, and the brokers that replicate and lead their partitions
-membership/              registration and liveness of brokers, changes of the voters
+membership/              registrations of brokers and controllers, changes of the voters
 settings/                dynamic settings, client quotas, finalized features
 security/                ACLs, SCRAM credentials, delegation tokens
 broker_epochs.py         check of the broker epoch in a broker's request
@@ -15,6 +15,7 @@ describe_quorum.py       response of DescribeQuorum
 quorum_seam.py           interface to this node's member of the quorum
 controller_driver.py     the queue, the speculative image, appends and commits
 upkeep_driver.py         background tasks: fencing, elections, expired tokens, no-op records
+registration_driver.py   the registration of this controller
 attendance_driver.py     calls that brokers keep open, and the consequences when one ends
 node_identities.py       authentication of nodes by their certificates
 controller_metrics.py    metrics of the controller and of the cluster

@@ -10,6 +10,7 @@ from functools import cache
 from ottla.controller.decision import Context, Decide, Decision
 from ottla.controller.describe_quorum import describe_quorum
 from ottla.controller.membership.brokers import unregister_broker
+from ottla.controller.membership.controllers import unregister_controller
 from ottla.controller.membership.voters import add_voter, remove_voter
 from ottla.controller.replication import topics
 from ottla.controller.replication.elections import elect_leaders
@@ -90,6 +91,7 @@ DECISIONS: dict[int, Decide] = {
     apis.UNREGISTER_BROKER: unregister_broker,
     apis.ADD_RAFT_VOTER: add_voter,
     apis.REMOVE_RAFT_VOTER: remove_voter,
+    apis.UNREGISTER_CONTROLLER: unregister_controller,
     apis.CREATE_DELEGATION_TOKEN: create_token,
     apis.RENEW_DELEGATION_TOKEN: renew_token,
     apis.EXPIRE_DELEGATION_TOKEN: expire_token,

@@ -22,7 +22,7 @@ from ottla.controller import client_requests, producer_ids
 from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
 from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
-from ottla.controller.membership import brokers
+from ottla.controller.membership import brokers, controllers
 from ottla.controller.membership.sessions import BrokerSessions
 from ottla.controller.mutation_quotas import NO_CHARGE, MutationQuotas
 from ottla.controller.quorum_seam import Quorum
@@ -32,7 +32,7 @@ from ottla.controller.settings_in_force import topic_default
 from ottla.metadata import fold
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.features import bootstrap_records
-from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.image import EMPTY, ControllerRegistration, MetadataImage
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.errors import ErrorCode, RefusedError
@@ -144,6 +144,9 @@ class Controller:
         inactive."""
         self.session_ended = trio.Event()
         """Event that is set, and replaced by a new one, whenever a session is ended early."""
+        self._registrations: dict[NodeId, ControllerRegistration] = {}
+        """Controllers that registered since this controller became active. They count only at
+        levels at which registrations are not records."""
 
     @property
     def known_image(self) -> MetadataImage:
@@ -232,6 +235,18 @@ class Controller:
         )
         return pb.UnregisterResponse()
 
+    async def register_controller(
+        self, request: pb.RegisterControllerRequest
+    ) -> pb.RegisterControllerResponse:
+        """Register a controller, which may be this one."""
+        turn = self.turn
+        registration = await self.decide(
+            lambda image, _: controllers.register_controller(image, self._member.identity, request)
+        )
+        if self.turn is turn:
+            self._registrations[registration.id] = registration
+        return pb.RegisterControllerResponse()
+
     async def decide_client_request(
         self,
         api_key: int,
@@ -261,6 +276,9 @@ class Controller:
             status = self._quorum_status()
             context = replace(context, quorum_status=lambda: status)
 
+        registrations = dict(self._registrations)
+        voter_ids = self._member.identity.voters.ids
+
         def make(image: MetadataImage, next_offset: Offset) -> Decision[bytes]:
             nonlocal first_offset, charge, voter_change
             first_offset = next_offset
@@ -278,7 +296,14 @@ class Controller:
                 image,
                 api_key,
                 request,
-                replace(context, charge=charge, requester=requester, api_version=api_version),
+                replace(
+                    context,
+                    charge=charge,
+                    requester=requester,
+                    api_version=api_version,
+                    controllers=controllers.registered_controllers(image, registrations),
+                    voter_ids=voter_ids,
+                ),
             )
             voter_change = decision.voter_change
             reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
@@ -482,6 +507,7 @@ class Controller:
     def _on_leadership(self, epoch: Epoch | None) -> None:
         self.epoch = epoch
         self.mutations.forget_all()
+        self._registrations.clear()
         if epoch is None:
             self.image = EMPTY
             _LOGGER.info("no longer the active controller", extra=event("controller.inactive"))

@@ -28,6 +28,7 @@ def controller_handlers(
         MethodHandler(methods.ALLOCATE_PRODUCER_IDS, controller.allocate_producer_ids),
         MethodHandler(methods.ASSIGN_REPLICAS_TO_DIRS, controller.assign_replicas_to_dirs),
         MethodHandler(methods.UNREGISTER, controller.unregister),
+        MethodHandler(methods.REGISTER_CONTROLLER, controller.register_controller),
         MethodHandler(methods.FORWARD, forward),
     ]
 

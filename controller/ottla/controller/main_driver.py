@@ -10,8 +10,16 @@ from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.node_identities import NodeIdentities, accept_any_caller
 from ottla.controller.own_telemetry_driver import ControllerTelemetry
+from ottla.controller.registration_driver import (
+    DEADLINE_MS,
+    ControllerRegistrar,
+    register_at,
+    registration_of,
+)
 from ottla.controller.upkeep_driver import Upkeep
+from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
+from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -23,13 +31,16 @@ from ottla.node.identity import (
     read_first_records,
 )
 from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
-from ottla.node.quorum.quorum_driver import open_quorum_member
+from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
+from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
+from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.method import admitted, guarded
 from ottla.rpc.quorum_client import quorum_handlers
+from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk.disk_seam import Disk
 
@@ -146,6 +157,9 @@ async def _serve(
             controller, seams.probe, clock=clock, errors=errors, is_early=config.early_failover
         )
         nursery.start_soon(attendances.run)
+        registrar = _registrar(config, controller, member, rpc, rng)
+        member.add_publisher(registrar)
+        nursery.start_soon(keep_running, registrar.name, registrar.run, errors)
         handlers = guarded(
             [
                 *quorum_handlers(member.answer),
@@ -172,3 +186,21 @@ async def _serve(
         await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)
         await rpc.stop_serving()
         nursery.cancel_scope.cancel()
+
+
+def _registrar(
+    config: ControllerConfig, controller: Controller, member: QuorumMember, rpc: Rpc, rng: Rng
+) -> ControllerRegistrar:
+    """Return the task that registers this controller at the active controller."""
+    client = ControllerClient(
+        rpc,
+        config.controllers,
+        lambda: member.leader_id,
+        lambda: addresses_of(member.identity.voters),
+    )
+
+    async def remote(request: pb.RegisterControllerRequest) -> None:
+        await client.register_controller(request, deadline_ms=DEADLINE_MS)
+
+    wanted = registration_of(config, rng.uuid())
+    return ControllerRegistrar(wanted, member.identity.cluster_id, register_at(controller, remote))

@@ -51,6 +51,7 @@ SENDER_FIELDS: dict[str, str | None] = {
     methods.ALLOCATE_PRODUCER_IDS.path: "broker_id",
     methods.ASSIGN_REPLICAS_TO_DIRS.path: "broker_id",
     methods.UNREGISTER.path: A_BROKER,
+    methods.REGISTER_CONTROLLER.path: "controller_id",
     methods.FORWARD.path: A_BROKER,
     **{
         one.method.path: "leader_id" if kind in SENT_BY_LEADER else "replica_id"

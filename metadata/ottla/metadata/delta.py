@@ -36,6 +36,7 @@ class MetadataDelta:
         self.image = base
         self._features: set[str] = set()
         self._brokers: set[NodeId] = set()
+        self._controllers: set[NodeId] = set()
         self._topics: set[UUID] = set()
         self._partitions: set[TopicIdPartition] = set()
         self._configs: set[ConfigResource] = set()
@@ -51,6 +52,7 @@ class MetadataDelta:
         delta.image = image
         delta._features = _differing(base.features, image.features)
         delta._brokers = _differing(base.brokers, image.brokers)
+        delta._controllers = _differing(base.controllers, image.controllers)
         delta._configs = _differing(base.configs, image.configs)
         delta._quotas = _differing(base.client_quotas, image.client_quotas)
         delta._tokens = _differing(base.delegation_tokens, image.delegation_tokens)
@@ -108,6 +110,11 @@ class MetadataDelta:
         return tuple(sorted(self._brokers))
 
     @property
+    def changed_controllers(self) -> tuple[NodeId, ...]:
+        """Ids of the controllers that were registered, changed or unregistered."""
+        return tuple(sorted(self._controllers))
+
+    @property
     def changed_topics(self) -> tuple[UUID, ...]:
         """Ids of the topics in the image that are new or have a changed partition."""
         return tuple(sorted(one for one in self._topics if one in self.image.topics))
@@ -161,6 +168,7 @@ class MetadataDelta:
         return not (
             self._features
             or self._brokers
+            or self._controllers
             or self._topics
             or self._configs
             or self._quotas
@@ -175,6 +183,8 @@ class MetadataDelta:
             self._features.add(body.name)
         elif kind in ("register_broker", "unregister_broker", "broker_registration_change"):
             self._brokers.add(NodeId(body.broker_id))
+        elif kind in ("register_controller", "unregister_controller"):
+            self._controllers.add(NodeId(body.controller_id))
         elif kind == "topic":
             self._topics.add(read_uuid(body.topic_id))
         elif kind in ("partition", "partition_change"):

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ottla.metadata.image import (
     BrokerRegistration,
+    ControllerRegistration,
     Endpoint,
     FeatureRange,
     MetadataImage,
@@ -79,14 +80,8 @@ def _register_broker(image: MetadataImage, record: pb.RegisterBroker) -> Metadat
         id=NodeId(record.broker_id),
         epoch=record.broker_epoch,
         incarnation_id=read_uuid(record.incarnation_id),
-        endpoints=tuple(
-            Endpoint(found.name, found.host, found.port, found.security_protocol)
-            for found in record.endpoints
-        ),
-        features=tuple(
-            FeatureRange(found.name, found.min_supported_version, found.max_supported_version)
-            for found in record.features
-        ),
+        endpoints=_endpoints(record.endpoints),
+        features=_feature_ranges(record.features),
         rack=record.rack if record.HasField("rack") else None,
         host=record.host if record.HasField("host") else None,
         is_fenced=record.is_fenced,
@@ -125,6 +120,23 @@ def _change_broker(image: MetadataImage, record: pb.BrokerRegistrationChange) ->
         ),
     )
     return replace(image, brokers=image.brokers.set(broker.id, changed))
+
+
+def _register_controller(image: MetadataImage, record: pb.RegisterController) -> MetadataImage:
+    controller = ControllerRegistration(
+        id=NodeId(record.controller_id),
+        incarnation_id=read_uuid(record.incarnation_id),
+        endpoints=_endpoints(record.endpoints),
+        features=_feature_ranges(record.features),
+    )
+    return replace(image, controllers=image.controllers.set(controller.id, controller))
+
+
+def _unregister_controller(image: MetadataImage, record: pb.UnregisterController) -> MetadataImage:
+    controller_id = NodeId(record.controller_id)
+    if controller_id not in image.controllers:
+        raise CorruptDataError(f"metadata record: no controller {controller_id}")
+    return replace(image, controllers=image.controllers.delete(controller_id))
 
 
 def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
@@ -294,6 +306,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "register_broker": _register_broker,
     "unregister_broker": _unregister_broker,
     "broker_registration_change": _change_broker,
+    "register_controller": _register_controller,
+    "unregister_controller": _unregister_controller,
     "clear_elr": _clear_elr,
     "feature_level": _set_feature,
     "client_quota": _set_quota,
@@ -308,6 +322,19 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
 }
 """Functions that apply a record, by its kind, for the kinds outside `MANY_AT_ONCE`. A test compares
 the kinds with the protobuf oneof."""
+
+
+def _endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(found.name, found.host, found.port, found.security_protocol) for found in endpoints
+    )
+
+
+def _feature_ranges(features: Iterable[pb.FeatureRange]) -> tuple[FeatureRange, ...]:
+    return tuple(
+        FeatureRange(found.name, found.min_supported_version, found.max_supported_version)
+        for found in features
+    )
 
 
 def _broker(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:

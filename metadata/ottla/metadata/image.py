@@ -40,7 +40,7 @@ class RecoveryState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Address of one listener of a broker."""
+    """Address of one listener of a node."""
 
     name: str
     host: str
@@ -94,7 +94,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistration:
-    """The registration of one controller."""
+    """The registration of one controller: a voter, or an observer that may become one."""
 
     id: NodeId
     incarnation_id: UUID
@@ -180,6 +180,11 @@ class MetadataImage:
     provenance: Provenance = NOWHERE
     features: PersistentMap[str, int] = field(default_factory=PersistentMap)
     brokers: PersistentMap[NodeId, BrokerRegistration] = field(default_factory=PersistentMap)
+    controllers: PersistentMap[NodeId, ControllerRegistration] = field(
+        default_factory=PersistentMap
+    )
+    """Registered controllers. Empty below ottla.version 1. A removed voter remains registered until
+    an operator unregisters it."""
     topics: PersistentMap[UUID, Topic] = field(default_factory=PersistentMap)
     topic_ids: PersistentMap[str, UUID] = field(default_factory=PersistentMap)
     configs: PersistentMap[ConfigResource, PersistentMap[str, str]] = field(

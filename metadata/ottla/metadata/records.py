@@ -11,6 +11,9 @@ from google.protobuf.message import DecodeError
 
 from ottla.metadata.image import (
     BrokerRegistration,
+    ControllerRegistration,
+    Endpoint,
+    FeatureRange,
     PartitionState,
     RecoveryState,
 )
@@ -55,16 +58,8 @@ def register_broker_record(broker: BrokerRegistration) -> Record:
             broker_id=broker.id,
             incarnation_id=broker.incarnation_id.bytes,
             broker_epoch=broker.epoch,
-            endpoints=[
-                pb.Endpoint(name=name, host=host, port=port, security_protocol=protocol)
-                for name, host, port, protocol in broker.endpoints
-            ],
-            features=[
-                pb.FeatureRange(
-                    name=name, min_supported_version=lowest, max_supported_version=highest
-                )
-                for name, lowest, highest in broker.features
-            ],
+            endpoints=_endpoints(broker.endpoints),
+            features=_feature_ranges(broker.features),
             rack=broker.rack,
             host=broker.host,
             is_fenced=broker.is_fenced,
@@ -103,6 +98,23 @@ def broker_change_record(
     if in_controlled_shutdown is not None:
         change.in_controlled_shutdown = in_controlled_shutdown
     return Record(broker_registration_change=change)
+
+
+def register_controller_record(controller: ControllerRegistration) -> Record:
+    """Return a record of a controller's whole registration, which replaces the previous one."""
+    return Record(
+        register_controller=pb.RegisterController(
+            controller_id=controller.id,
+            incarnation_id=controller.incarnation_id.bytes,
+            endpoints=_endpoints(controller.endpoints),
+            features=_feature_ranges(controller.features),
+        )
+    )
+
+
+def unregister_controller_record(controller_id: NodeId) -> Record:
+    """Return a record of the removal of a controller's registration."""
+    return Record(unregister_controller=pb.UnregisterController(controller_id=controller_id))
 
 
 def topic_record(name: str, topic_id: UUID) -> Record:
@@ -287,6 +299,20 @@ def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int
 def no_op_record() -> Record:
     """Return a record that changes nothing. It advances the end of the log."""
     return Record(no_op=pb.NoOp())
+
+
+def _endpoints(endpoints: Iterable[Endpoint]) -> list[pb.Endpoint]:
+    return [
+        pb.Endpoint(name=name, host=host, port=port, security_protocol=protocol)
+        for name, host, port, protocol in endpoints
+    ]
+
+
+def _feature_ranges(features: Iterable[FeatureRange]) -> list[pb.FeatureRange]:
+    return [
+        pb.FeatureRange(name=name, min_supported_version=lowest, max_supported_version=highest)
+        for name, lowest, highest in features
+    ]
 
 
 def _node_ids(ids: Sequence[NodeId] | None) -> pb.NodeIds | None:

@@ -18,6 +18,7 @@ from ottla.metadata.records import (
     partition_record,
     producer_ids_record,
     register_broker_record,
+    register_controller_record,
     scram_credential_record,
     topic_record,
 )
@@ -29,6 +30,8 @@ def records_of(image: MetadataImage) -> Iterator[Record]:
     yield from _features(image)
     for broker in image.brokers.values():
         yield register_broker_record(broker)
+    for controller in image.controllers.values():
+        yield register_controller_record(controller)
     for topic_id in image.topic_ids.values():
         topic = image.topics[topic_id]
         yield topic_record(topic.name, topic.id)

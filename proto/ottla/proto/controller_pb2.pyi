@@ -277,6 +277,28 @@ class UnregisterResponse(_message.Message):
     error_message: str
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
+class RegisterControllerRequest(_message.Message):
+    __slots__ = ("controller_id", "cluster_id", "incarnation_id", "listeners", "features")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    listeners: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]
+    features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
+    def __init__(self, controller_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class RegisterControllerResponse(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
 class ForwardRequest(_message.Message):
     __slots__ = ("api_key", "api_version", "principal", "client_id", "client_address", "body", "is_token_authenticated")
     API_KEY_FIELD_NUMBER: _ClassVar[int]

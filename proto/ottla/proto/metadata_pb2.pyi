@@ -15,7 +15,7 @@ RECOVERED: LeaderRecoveryState
 RECOVERING: LeaderRecoveryState
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "delegation_token", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "remove_user_scram_credential", "remove_delegation_token", "clear_elr")
+    __slots__ = ("register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "delegation_token", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "remove_user_scram_credential", "remove_delegation_token", "register_controller", "clear_elr", "unregister_controller")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -34,7 +34,9 @@ class MetadataRecord(_message.Message):
     NO_OP_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     CLEAR_ELR_FIELD_NUMBER: _ClassVar[int]
+    UNREGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     register_broker: RegisterBroker
     unregister_broker: UnregisterBroker
     topic: Topic
@@ -53,8 +55,10 @@ class MetadataRecord(_message.Message):
     no_op: NoOp
     remove_user_scram_credential: RemoveUserScramCredential
     remove_delegation_token: RemoveDelegationToken
+    register_controller: RegisterController
     clear_elr: ClearElr
-    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., delegation_token: _Optional[_Union[DelegationToken, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., access_control_entry: _Optional[_Union[AccessControlEntry, _Mapping[str, object]]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntry, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., remove_delegation_token: _Optional[_Union[RemoveDelegationToken, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
+    unregister_controller: UnregisterController
+    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., delegation_token: _Optional[_Union[DelegationToken, _Mapping[str, object]]] = ..., user_scram_credential: _Optional[_Union[UserScramCredential, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., access_control_entry: _Optional[_Union[AccessControlEntry, _Mapping[str, object]]] = ..., remove_access_control_entry: _Optional[_Union[RemoveAccessControlEntry, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredential, _Mapping[str, object]]] = ..., remove_delegation_token: _Optional[_Union[RemoveDelegationToken, _Mapping[str, object]]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ..., unregister_controller: _Optional[_Union[UnregisterController, _Mapping[str, object]]] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -349,3 +353,21 @@ class ClearElr(_message.Message):
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     def __init__(self, topic_name: _Optional[str] = ...) -> None: ...
+
+class RegisterController(_message.Message):
+    __slots__ = ("controller_id", "incarnation_id", "endpoints", "features")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    incarnation_id: bytes
+    endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
+    features: _containers.RepeatedCompositeFieldContainer[FeatureRange]
+    def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class UnregisterController(_message.Message):
+    __slots__ = ("controller_id",)
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    def __init__(self, controller_id: _Optional[int] = ...) -> None: ...

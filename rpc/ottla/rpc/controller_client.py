@@ -1,4 +1,4 @@
-"""A broker's calls to the active controller, which it finds by itself.
+"""Calls of a broker or controller to the active controller, which the caller finds by itself.
 
 The client first calls the leader that the local quorum member knows, then the voters in turn.  It
 skips nodes that are unreachable or not the active controller, and retries with back-off until the
@@ -144,6 +144,12 @@ class ControllerClient:
     ) -> pb.UnregisterResponse:
         """Ask the controller to delete the registration of a broker."""
         return await self._call(methods.UNREGISTER, request, deadline_ms)
+
+    async def register_controller(
+        self, request: pb.RegisterControllerRequest, *, deadline_ms: int
+    ) -> pb.RegisterControllerResponse:
+        """Register this controller at the active controller."""
+        return await self._call(methods.REGISTER_CONTROLLER, request, deadline_ms)
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
         """Forward a client's request in Kafka's encoding.

@@ -1,4 +1,5 @@
-"""The methods of `ottla.controller.Controller`: requests of brokers to the active controller."""
+"""The methods of `ottla.controller.Controller`: requests of brokers and controllers to the active
+controller."""
 
 from ottla.model.limits import MIB
 from ottla.proto import controller_pb2 as pb
@@ -38,6 +39,9 @@ ASSIGN_REPLICAS_TO_DIRS = RpcMethod(
     request_bytes_max=PARTITIONS_BYTES_MAX,
 )
 UNREGISTER = RpcMethod(f"{_SERVICE}/Unregister", pb.UnregisterRequest, pb.UnregisterResponse)
+REGISTER_CONTROLLER = RpcMethod(
+    f"{_SERVICE}/RegisterController", pb.RegisterControllerRequest, pb.RegisterControllerResponse
+)
 FORWARD_BYTES_MAX = 4 * MIB
 """Maximum size of a forwarded request.  The largest useful one, with 10,000 topics or settings with
 long names, is smaller.  The objects of a larger one could exhaust the controller's memory."""

@@ -436,6 +436,7 @@ CONTROLLER_CASES = (
     AclCase(64, 0, {"broker_id": 999}, ((CLUSTER_ALTER,),)),
     AclCase(80, 1, {"cluster_id": None, "voter_id": 999}, ((CLUSTER_ALTER,),)),
     AclCase(81, 0, {"cluster_id": None, "voter_id": 999}, ((CLUSTER_ALTER,),)),
+    AclCase(94, 0, {"controller_id": 999}, ((CLUSTER_ALTER,),)),
 )
 """Cases that the active controller decides."""
 

@@ -37,6 +37,7 @@ OF_CONTROLLER: tuple[RpcMethod[Any, Any], ...] = (
     methods.ALLOCATE_PRODUCER_IDS,
     methods.ASSIGN_REPLICAS_TO_DIRS,
     methods.UNREGISTER,
+    methods.REGISTER_CONTROLLER,
 )
 OF_QUORUM: tuple[RpcMethod[Any, Any], ...] = tuple(
     conversation.method for conversation in QUORUM_METHODS.values()

@@ -133,6 +133,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS = 90
 ALTER_SHARE_GROUP_OFFSETS = 91
 DELETE_SHARE_GROUP_OFFSETS = 92
 STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+UNREGISTER_CONTROLLER = 94
 DESCRIBE_NODE = 20000
 DRAIN_BROKER = 20001
 DESCRIBE_CLIENT_INSTANCES = 20002
@@ -688,6 +689,7 @@ _ROWS = (
         on_group(OP.READ),
         unstable_from=0,
     ),
+    forwarded(UNREGISTER_CONTROLLER, "UnregisterController", "0 flexible 0+", on_cluster(OP.ALTER)),
     served(DESCRIBE_NODE, "DescribeNode", "0 flexible 0+", on_cluster(OP.DESCRIBE)),
     served(DRAIN_BROKER, "DrainBroker", "0 flexible 0+", on_cluster(OP.ALTER)),
     served(

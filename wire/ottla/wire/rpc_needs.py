@@ -14,6 +14,7 @@ _CONTROLLER = (
     "AllocateProducerIds",
     "AssignReplicasToDirs",
     "Unregister",
+    "RegisterController",
     "Forward",
 )
 _QUORUM = (

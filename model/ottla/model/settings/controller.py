@@ -179,6 +179,24 @@ class ControllerConfig:
         listener = (*self.advertised_listeners, *self.listeners)[0]
         return (listener.host, listener.port) if listener.host else None
 
+    @property
+    def advertised_addresses(self) -> tuple[ListenAddress, ...]:
+        """Addresses at which other nodes reach the listeners of this controller.
+
+        The entry in `controller.quorum.voters` is the address of the first listener, whatever is
+        advertised for it. Listeners whose host is unknown are left out.
+        """
+        advertised = {one.name: one for one in self.advertised_listeners}
+        entries = [one for one in self.controller_quorum_voters if one.id == self.node_id]
+        found = []
+        for listener in self.listeners:
+            known = advertised.get(listener.name, listener)
+            if entries and listener is self.listeners[0]:
+                known = known._replace(host=entries[0].host, port=entries[0].port)
+            if known.host and known.port:
+                found.append(listener._replace(host=known.host, port=known.port))
+        return tuple(found)
+
 
 def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, set[str]]:
     """Return a controller's settings from the keys of its file, and the unknown keys.

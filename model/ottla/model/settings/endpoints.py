@@ -18,6 +18,8 @@ FIRST_UNNAMED_ID = -2
 """Id under which the first bootstrap server is contacted (Kafka's convention); the next ones are
 lower."""
 SASL_SSL = "SASL_SSL"
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, SASL_SSL: 3}
+"""Kafka's numbers of security protocols."""
 CLIENT_FILE = "client.properties"
 """File with settings for clients of a secure local cluster, in the cluster's directory."""
 

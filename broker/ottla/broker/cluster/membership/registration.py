@@ -7,12 +7,9 @@ from uuid import UUID
 from ottla.metadata.features import OFFERED
 from ottla.model.ids import TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.endpoints import SECURITY_PROTOCOLS, ListenAddress
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
-
-SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""Kafka's numbers of security protocols."""
 
 LOST_REPLICAS_MAX = 10_000
 """Maximum lost replicas in one registration request. The controller refuses more."""

@@ -18,7 +18,9 @@ from ottla.metadata.fold import apply_all
 from ottla.metadata.image import (
     EMPTY,
     BrokerRegistration,
+    ControllerRegistration,
     Endpoint,
+    FeatureRange,
     MetadataImage,
     PartitionState,
     Provenance,
@@ -98,6 +100,12 @@ def history() -> list[Record]:
         rack="r",
         log_dirs=(DIRECTORY_ID,),
     )
+    controller = ControllerRegistration(
+        id=NodeId(101),
+        incarnation_id=UUID(int=6),
+        endpoints=(Endpoint("CONTROLLER", "host", 9093, 0),),
+        features=(FeatureRange("metadata.version", 30, 33),),
+    )
     state = PartitionState(
         replicas=(NodeId(1), NodeId(2)),
         directories=(DIRECTORY_ID, DIRECTORY_ID),
@@ -136,10 +144,12 @@ def history() -> list[Record]:
         Record(no_op=pb.NoOp()),
         records.remove_topic_record(OTHER_ID),
         records.unregister_broker_record(broker),
+        records.register_controller_record(controller),
+        records.unregister_controller_record(controller.id),
     ]
 
 
-BASE = apply_all(EMPTY, history()[:-2])
+BASE = apply_all(EMPTY, history()[:-4])
 """Image to which random records are applied: a cluster with topics and settings."""
 
 

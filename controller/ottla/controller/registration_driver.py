@@ -1,0 +1,134 @@
+"""Keeps this controller registered at the active controller (KIP-919).
+
+A controller registers when the metadata lacks its registration, or has another one: after its
+start, after ottla.version was raised to a level that has registrations, and after an operator has
+unregistered it while it runs. Below that level it registers again and again, because the active
+controller only remembers the registration.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import trio
+
+from ottla.controller.controller_driver import Controller
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.features import OFFERED
+from ottla.metadata.image import EMPTY, ControllerRegistration, FeatureRange, MetadataImage
+from ottla.metadata.image import Endpoint as ImageEndpoint
+from ottla.model.errors import RefusedError
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import SECURITY_PROTOCOLS
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+
+_LOGGER = logging.getLogger(__name__)
+
+DEADLINE_MS = 5_000
+"""Timeout in ms of one attempt. With a shorter one, an election fails more attempts; with a longer
+one, a new image is noticed later."""
+
+PAUSE_MS_FIRST = 100
+PAUSE_MS_MAX = 5_000
+"""Longest pause in ms between two attempts. With a longer one, a new active controller knows its
+controllers later; a shorter one burdens a controller that refuses."""
+
+Register = Callable[[pb.RegisterControllerRequest], Awaitable[None]]
+"""Sends a registration to the active controller. Raises RefusedError if it is refused."""
+
+
+def registration_of(config: ControllerConfig, incarnation_id: UUID) -> ControllerRegistration:
+    """Return the registration of a controller with the addresses in its settings."""
+    return ControllerRegistration(
+        id=config.node_id,
+        incarnation_id=incarnation_id,
+        endpoints=tuple(
+            ImageEndpoint(one.name, one.host, one.port, SECURITY_PROTOCOLS[one.protocol])
+            for one in config.advertised_addresses
+        ),
+        features=tuple(
+            FeatureRange(name, levels.lowest, levels.highest)
+            for name, levels in sorted(OFFERED.items())
+        ),
+    )
+
+
+def registration_request(
+    wanted: ControllerRegistration, cluster_id: str
+) -> pb.RegisterControllerRequest:
+    """Return the request that registers a controller."""
+    return pb.RegisterControllerRequest(
+        controller_id=wanted.id,
+        cluster_id=cluster_id,
+        incarnation_id=wanted.incarnation_id.bytes,
+        listeners=[
+            metadata_pb2.Endpoint(name=name, host=host, port=port, security_protocol=protocol)
+            for name, host, port, protocol in wanted.endpoints
+        ],
+        features=[
+            metadata_pb2.FeatureRange(
+                name=name, min_supported_version=lowest, max_supported_version=highest
+            )
+            for name, lowest, highest in wanted.features
+        ],
+    )
+
+
+class ControllerRegistrar:
+    """The task that registers this controller, and the publisher that wakes it up."""
+
+    name = "controller registration"
+
+    def __init__(self, wanted: ControllerRegistration, cluster_id: str, register: Register) -> None:
+        self._wanted = wanted
+        self._request = registration_request(wanted, cluster_id)
+        self._register = register
+        self._image: MetadataImage = EMPTY
+        self._changed = trio.Event()
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take a new image, and wake the task up if it may have to do something."""
+        self._image = image
+        if delta.changed_features or self._wanted.id in delta.changed_controllers:
+            self._changed.set()
+
+    @property
+    def is_needed(self) -> bool:
+        """True if the latest image has features, and not the registration of this controller."""
+        image, wanted = self._image, self._wanted
+        return bool(image.features) and image.controllers.get(wanted.id) != wanted
+
+    async def run(self) -> None:
+        """Register this controller whenever that is needed, until cancelled."""
+        pause_ms = PAUSE_MS_FIRST
+        while True:
+            self._changed = trio.Event()
+            if not self.is_needed:
+                pause_ms = PAUSE_MS_FIRST
+                await self._changed.wait()
+                continue
+            try:
+                await self._register(self._request)
+            except RefusedError as refusal:
+                _LOGGER.info(
+                    "this controller is not registered yet: %s; it tries again in %s ms",
+                    refusal.message,
+                    pause_ms,
+                )
+            with trio.move_on_after(pause_ms / 1000):
+                await self._changed.wait()
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+
+def register_at(controller: Controller, remote: Register) -> Register:
+    """Return the function that registers a controller: at this node if it is active, or else at
+    the active controller, by `remote`."""
+
+    async def register(request: pb.RegisterControllerRequest) -> None:
+        if controller.epoch is None:
+            await remote(request)
+        else:
+            await controller.register_controller(request)
+
+    return register
