@@ -142,6 +142,28 @@ def test_a_voter_without_a_vote_fetches_nothing_before_all_others_have_named_the
     )
 
 
+def test_a_leader_that_remembers_only_its_candidacy_believes_that_it_led() -> None:
+    """An older `quorum-state` has the vote and not the election (walk raft-damaged, 461929)."""
+    own_vote = ElectionState(
+        epoch=Epoch(2),
+        voted=ReplicaKey(NodeId(1), voter(1).directory_id),
+        standing=Standing.AMNESIAC,
+    )
+    solo = damaged(1, 2, election=own_vote)
+    solo.tick()
+
+    outgoing = next(one for one in solo.sent if one.to == 2)
+    effects = solo.respond(
+        outgoing,
+        FetchResponse(
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=NodeId(1), leader_epoch=Epoch(2)
+        ),
+    )
+
+    assert effects.rejected is None, "the other voter is right"
+    assert solo.role() is not Role.LEADER
+
+
 def test_an_amnesiac_that_hears_only_some_stays_one() -> None:
     solo = damaged(1, election=ElectionState(standing=Standing.AMNESIAC))
     solo.tick()

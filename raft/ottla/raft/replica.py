@@ -238,7 +238,12 @@ class Replica:
             return f"it names epoch {epoch}, and this node's is {self.epoch}"
         if leader_id is None or self.reachable(leader_id, response.leader_endpoints) is None:
             return None
-        is_candidate = self.voted == self.identity.key and self.epoch_leader_id is None
+        # A damaged voter may have led this epoch, and may remember only its vote for itself.
+        is_candidate = (
+            self.standing is Standing.FULL
+            and self.voted == self.identity.key
+            and self.epoch_leader_id is None
+        )
         if leader_id == self.identity.node_id and epoch == self.epoch and is_candidate:
             return f"it names this node as leader of epoch {epoch}, in which it is only a candidate"
         if epoch == 0 or self.contradicts(leader_id, epoch):
