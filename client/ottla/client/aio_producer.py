@@ -321,7 +321,8 @@ class AioTransaction(Bridge[ProducerTransaction]):
         await self._run(self._kept.value.send_offsets, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Deliver all records, but leave the transaction open for `complete_transactions`."""
+        """Deliver all records, but leave the transaction open for `complete_transactions`. Returns
+        the prepared transaction, or None if nothing was sent."""
         await self._run(self._outbox.emptied_without_failure)
         return await self._run(self._kept.value.prepare)
 
@@ -390,7 +391,7 @@ class AioProducer(Bridge[Producer]):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> AioDelivery:
-        """Buffer one record for delivery without waiting.
+        """Buffer one record for delivery without waiting, and return its delivery report.
 
         Raises WouldBlock if `send` would wait or raise an error.
         """
@@ -441,6 +442,7 @@ class AioProducer(Bridge[Producer]):
         timestamp_ms: int | None = None,
     ) -> "AioSentRecords":
         """Buffer many records, as `ottla.client.Producer.send_many` does, with one thread switch.
+        Returns their delivery reports.
 
         Iterables other than lists and tuples are copied here: their iterator belongs to this
         thread.

@@ -195,7 +195,7 @@ class Producer(ReportingClient):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Buffer one record for delivery without waiting.
+        """Buffer one record for delivery without waiting, and return its delivery report.
 
         Raises trio.WouldBlock if `send` would wait.
         """

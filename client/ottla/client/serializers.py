@@ -32,23 +32,24 @@ Deserializer = Callable[[bytes], T] | SchemaDeserializer[T]
 
 
 def to_json(value: object) -> bytes:
-    """Serialize a value as compact JSON in UTF-8.  Raises TypeError or ValueError if JSON cannot
-    represent it."""
+    """Return a value as compact JSON in UTF-8.  Raises TypeError or ValueError if JSON cannot
+    represent the value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def from_json(data: bytes) -> Any:
-    """Deserialize a value from JSON.  Raises ValueError if the data is not JSON."""
+    """Return the value of a JSON text.  Raises ValueError if the data is not JSON."""
     return json.loads(data)
 
 
 def to_text(value: str) -> bytes:
-    """Serialize a text as UTF-8."""
+    """Return a text encoded as UTF-8."""
     return value.encode()
 
 
 def from_text(data: bytes) -> str:
-    """Deserialize a text from UTF-8.  Raises UnicodeDecodeError if the data is not UTF-8."""
+    """Return the text that UTF-8 data encodes.  Raises UnicodeDecodeError if the data is not
+    UTF-8."""
     return data.decode()
 
 
@@ -75,7 +76,8 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
         ...
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is settled.  Raises NotDeliveredError if it failed."""
+        """Wait until the record is settled, and return its metadata.  Raises NotDeliveredError if
+        it failed."""
         ...
 
 
@@ -92,7 +94,7 @@ class RecordSender(Protocol):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> RecordDelivery:
-        """Buffer one record for delivery."""
+        """Buffer one record for delivery, and return its delivery report."""
         ...
 
 
@@ -258,7 +260,8 @@ class SerializingProducer(Generic[K, V]):
         headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> RecordDelivery:
-        """Serialize one record and buffer it for delivery, as `Producer.send` does.
+        """Serialize one record, buffer it for delivery as `Producer.send` does, and return its
+        delivery report.
 
         An error of a serializer is raised unchanged; the record is then not sent.
         """

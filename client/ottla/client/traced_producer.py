@@ -102,7 +102,8 @@ class TracedProducer(Producer):
         headers: Headers | EncodedHeaders = (),
         **others: Any,
     ) -> Delivery:
-        """Buffer one record for delivery, as `Producer.send` does."""
+        """Buffer one record for delivery, as `Producer.send` does, and return its delivery
+        report."""
         span = RecordSpan(topic, value, self._config.client_id)
         try:
             encoded = span.headers(headers)
@@ -121,7 +122,8 @@ class TracedProducer(Producer):
         headers: Headers | EncodedHeaders = (),
         **others: Any,
     ) -> Delivery:
-        """Buffer one record for delivery without waiting, as `Producer.send_nowait` does."""
+        """Buffer one record for delivery without waiting, as `Producer.send_nowait` does, and
+        return its delivery report."""
         span = RecordSpan(topic, value, self._config.client_id)
         try:
             encoded = span.headers(headers)

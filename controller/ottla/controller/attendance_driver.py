@@ -69,7 +69,7 @@ class AttendanceKeeper:
 
     async def attend(self, request: pb.AttendRequest) -> pb.AttendResponse:
         """Keep a broker's call open for a minute, until the broker calls again, or until this
-        controller is no longer active.  The response is empty.
+        controller is no longer active.  Returns an empty response.
 
         Raises RefusedError if the controller is not active, or if the broker is not registered.
         """

@@ -162,7 +162,7 @@ class Controller:
     # --- requests ----------------------------------------------------------------------------
 
     async def register(self, request: pb.RegisterRequest) -> pb.RegisterResponse:
-        """Register a broker.  Handles the request Register."""
+        """Register a broker, and return the response with its broker epoch."""
         return await self.decide(
             lambda image, next_offset: brokers.register(
                 image,
@@ -178,7 +178,7 @@ class Controller:
 
     async def heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         """Renew a broker's session, and move the broker to the state that it requests, if
-        permitted.
+        permitted. Returns the response.
 
         The session is renewed before the heartbeat is queued behind other decisions.  A heartbeat
         that changes nothing else gets its response without being queued, and without a commit by a
@@ -204,7 +204,8 @@ class Controller:
         )
 
     async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
-        """Change the in-sync replicas of partitions as the partition leader proposes."""
+        """Change the in-sync replicas of partitions as the partition leader proposes. Returns the
+        result of each partition."""
         return await self.decide(
             lambda image, _: partitions.alter_partition(image, self._config, request),
             is_long=request.ByteSize() > SHORT_BYTES_MAX,
@@ -213,7 +214,7 @@ class Controller:
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest
     ) -> pb.AllocateProducerIdsResponse:
-        """Allocate a block of producer ids."""
+        """Allocate a block of producer ids, and return it."""
         return await self.decide(
             lambda image, _: producer_ids.allocate_producer_ids(image, request)
         )
@@ -258,8 +259,8 @@ class Controller:
         client_id: str = "",
         is_token: bool = False,
     ) -> ClientAnswer:
-        """Decide a client's request that a broker has forwarded.  Request and response are in
-        Kafka's encoding.
+        """Decide a client's request that a broker has forwarded, and return the response.  Both are
+        in Kafka's encoding.
 
         The client determines the size of the request.  A large request is therefore decoded,
         decided, applied and answered in a thread, so that the event loop can still process

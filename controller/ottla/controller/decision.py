@@ -166,7 +166,7 @@ Raises RefusedError if the whole request is refused.
 
 
 def request_uuid(data: bytes) -> UUID:
-    """Decode a UUID in a broker's request.  Raises RefusedError if it does not have 16 bytes."""
+    """Return a UUID in a broker's request.  Raises RefusedError if it does not have 16 bytes."""
     if len(data) != 16:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"A uuid has 16 bytes, not {len(data)}")
     return UUID(bytes=data)

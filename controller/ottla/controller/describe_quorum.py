@@ -94,7 +94,8 @@ def _without_vote(voters: Iterable[RaftReplicaStatus]) -> Iterator[str]:
 def describe_quorum(
     image: MetadataImage, context: Context, request: DescribeQuorumRequest
 ) -> Decision[DescribeQuorumResponse]:
-    """Describe `__cluster_metadata-0`.  No other partition has a quorum of its own.
+    """Return the description of the quorum of `__cluster_metadata-0`.  No other partition has a
+    quorum of its own.
 
     A partition that occurs twice in the request is described once.  Raises
     RefusedError(INVALID_REQUEST) for more than PARTITIONS_MAX.

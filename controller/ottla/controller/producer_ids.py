@@ -12,8 +12,8 @@ from ottla.proto import controller_pb2 as pb
 def allocate_producer_ids(
     image: MetadataImage, request: pb.AllocateProducerIdsRequest
 ) -> Decision[pb.AllocateProducerIdsResponse]:
-    """Allocate the next block of producer ids to a broker. If the reply is lost, the block is never
-    used."""
+    """Return the decision that allocates the next block of producer ids to a broker. If the reply
+    is lost, the block is never used."""
     broker = registered(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id
     if start > INT64_MAX - PRODUCER_ID_BLOCK_COUNT:

@@ -213,7 +213,7 @@ def pattern_key(entry: AclEntry) -> PatternKey:
 
 
 def rule_of(entry_id: UUID, entry: AclEntry) -> AclRule:
-    """Convert an ACL entry to the form that the authorizer evaluates."""
+    """Return an ACL in the form that the authorizer evaluates."""
     is_deny = entry.permission is AclPermission.DENY
     return AclRule(
         id=entry_id,

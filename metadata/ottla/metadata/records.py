@@ -34,14 +34,14 @@ GROUP_RESOURCE = 32
 
 
 def encode_record(record: Record) -> bytes:
-    """Encode a metadata record as the value of a log record."""
+    """Return a metadata record encoded as the value of a log record."""
     assert record.WhichOneof("record") is not None
     return record.SerializeToString(deterministic=True)
 
 
 def decode_record(value: bytes) -> Record:
-    """Decode a metadata record from the value of a log record. Raises CorruptDataError if it is
-    malformed."""
+    """Return the metadata record in the value of a log record. Raises CorruptDataError if the value
+    is malformed."""
     try:
         record = Record.FromString(value)
     except DecodeError as error:

@@ -233,9 +233,10 @@ class StandardAuthorizer:
     def _is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Decide as the default method of Kafka's Authorizer does.
+        """Return the decision of the default method of Kafka's Authorizer
+        (authorizeByResourceType).
 
-        It considers only entries for the operation itself, and those for all operations.
+        That method considers only ACLs for the operation itself, and ACLs for all operations.
         """
         if self.decide(principal, host, operation, resource_type, HARD_CODED).is_allowed:
             return True

@@ -10,8 +10,8 @@ CODE_POINT_DIGITS = 4
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse a `.properties` file.  Raises ConfigError, which names the line, if a line is
-    malformed."""
+    """Return the settings in a `.properties` file.  Raises ConfigError, which names the line, if a
+    line is malformed."""
     values: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)

@@ -16,10 +16,12 @@ R = TypeVar("R")
 
 
 async def compute_in_thread(function: Callable[[], R]) -> R:
-    """Call a function in a worker thread, so that the event loop is not blocked.
+    """Return the result of a function, called in a worker thread so that the event loop is not
+    blocked.
 
-    If the caller is cancelled, the function continues in its thread.  This is safe: it has no side
-    effects, and it may be blocked on a device that does not respond.
+    If the caller is cancelled, the function continues in its thread.  This is safe, because the
+    function has no side effects.  A wait for its end could last long, because it may be blocked on
+    a device that does not respond.
     """
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 

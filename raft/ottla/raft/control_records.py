@@ -90,7 +90,7 @@ def _voter_sets_of(data: memoryview, at: int, header: BatchHeader) -> list[tuple
 
 
 def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
-    """Convert the voter set to Kafka's VotersRecord."""
+    """Return a voter set as Kafka's VotersRecord."""
     return voters_message.VotersRecord(
         voters=[
             voters_message.Voter(
@@ -111,12 +111,12 @@ def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
 
 
 def read_leader_change(value: bytes) -> leader_change.LeaderChangeMessage:
-    """Decode the value of a LEADER_CHANGE record."""
+    """Return the LeaderChangeMessage in the value of a LEADER_CHANGE record."""
     return _read(leader_change.LeaderChangeMessage, value)
 
 
 def read_snapshot_header(value: bytes) -> SnapshotHeaderRecord:
-    """Decode the value of a SNAPSHOT_HEADER record."""
+    """Return the header in the value of a SNAPSHOT_HEADER record."""
     return _read(SnapshotHeaderRecord, value)
 
 

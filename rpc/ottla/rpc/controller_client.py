@@ -90,13 +90,14 @@ class ControllerClient:
     async def register(
         self, request: pb.RegisterRequest, *, deadline_ms: int
     ) -> pb.RegisterResponse:
-        """Register this broker.  The response contains its broker epoch."""
+        """Register this broker, and return the response with its broker epoch."""
         return await self._call(methods.REGISTER, request, deadline_ms)
 
     async def heartbeat(
         self, request: pb.HeartbeatRequest, *, deadline_ms: int
     ) -> pb.HeartbeatResponse:
-        """Report that this broker is alive.  The response reports whether it is unfenced."""
+        """Report that this broker is alive.  Returns the response, which contains whether the
+        broker is unfenced."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
 
     @property
@@ -152,7 +153,7 @@ class ControllerClient:
         return await self._call(methods.REGISTER_CONTROLLER, request, deadline_ms)
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Forward a client's request in Kafka's encoding.
+        """Forward a client's request in Kafka's encoding, and return the response.
 
         Raises RefusedError with UNKNOWN_SERVER_ERROR if the request may have crashed a controller.
         """

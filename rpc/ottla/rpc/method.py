@@ -41,14 +41,14 @@ class RpcMethod(Generic[Request, Response]):
     their callers retry."""
 
     def decode_request(self, data: bytes) -> Request:
-        """Decode a request.  Raises ProtocolError if the bytes are malformed."""
+        """Return a request decoded.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.request_class.FromString(data)
         except DecodeError as error:
             raise ProtocolError(f"request of {self.path}") from error
 
     def decode_response(self, data: bytes) -> Response:
-        """Decode a response.  Raises ProtocolError if the bytes are malformed."""
+        """Return a response decoded.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.response_class.FromString(data)
         except DecodeError as error:

@@ -423,8 +423,8 @@ def _bytes(records: raft.Records) -> bytes:
 
 
 def uuid_of(data: bytes) -> UUID:
-    """Decode a UUID of 16 bytes.  Empty bytes become ZERO_UUID.  Raises ProtocolError for other
-    lengths."""
+    """Return a UUID of 16 bytes decoded.  Empty bytes become ZERO_UUID.  Raises ProtocolError for
+    other lengths."""
     if not data:
         return ZERO_UUID
     if len(data) != 16:

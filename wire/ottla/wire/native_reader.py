@@ -108,7 +108,7 @@ class MessageReader:
         return value
 
     def uuid(self) -> UUID:
-        """Read a UUID of 16 bytes."""
+        """Return the next field, a UUID of 16 bytes."""
         part = self._part(UUID_BYTES)
         found = find_uuid(part)
         return keep_uuid(part) if found is None else found

@@ -42,8 +42,8 @@ class AdminCalls(ReportingClient):
         return self._cluster
 
     async def _retry_until_timeout(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Call `attempt`, which must be idempotent, and repeat it after temporary failures until
-        the timeout of the admin client."""
+        """Call `attempt`, which must be idempotent, and return its result. Temporary failures are
+        repeated until the timeout of the admin client."""
         return await retry_until_timeout(
             attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
         )

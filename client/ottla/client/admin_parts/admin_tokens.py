@@ -52,7 +52,7 @@ class TokenCalls(AdminCalls):
     async def create_token(
         self, *, renewers: Iterable[str] = (), lifetime_s: float | None = None
     ) -> TokenDescription:
-        """Create a token for the calling user, with a maximum lifetime in seconds.
+        """Create and return a token for the calling user, with a maximum lifetime in seconds.
 
         `lifetime_s` None selects the cluster's setting.  Raises RefusedError if delegation tokens
         are not enabled in the cluster.

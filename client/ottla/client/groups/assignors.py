@@ -31,7 +31,8 @@ Assignor = Callable[[Members, Mapping[str, int]], Assignment]
 
 
 def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Assign each member a contiguous range of each topic's partitions (`range`).
+    """Return an assignment with a contiguous range of each topic's partitions for each member
+    (`range`).
 
     If a topic's partitions cannot be divided evenly, the first members get one partition more than
     the others.
@@ -51,7 +52,7 @@ def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> A
 
 
 def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Assign the partitions of all topics to the members in turn (`roundrobin`).
+    """Return an assignment of the partitions of all topics to the members in turn (`roundrobin`).
 
     Members that do not subscribe to the topic of a partition are skipped.
     """
@@ -67,8 +68,8 @@ def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]
 
 
 def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
-    """Distribute partitions as evenly as the subscriptions allow, and move as few partitions as
-    possible (`sticky`)."""
+    """Return an assignment that is as even as the subscriptions allow, and moves as few partitions
+    as possible (`sticky`)."""
     found: Assignment = {member_id: [] for member_id in members}
     wanted = _wanted(members, partition_counts)
     owner = _kept(members, set(wanted))
@@ -85,8 +86,8 @@ def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> 
 def cooperative_sticky_assignment(
     members: Members, partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """Distribute partitions as `sticky` does, but assign no partition that another member still
-    owns (KIP-429).
+    """Return the assignment of `sticky` without the partitions that another member still owns
+    (KIP-429).
 
     A partition that moves is first left out of its owner's assignment.  The owner gives it up, and
     a second rebalance assigns it to the new owner.

@@ -125,8 +125,8 @@ class Committer:
         self._wake_up = WakeUp()
 
     def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
-        """Enqueue a commit.  If `is_watched`, its error is raised only in the task that awaits
-        it."""
+        """Enqueue a commit, and return it.  If `is_watched`, its error is raised only in the task
+        that awaits it."""
         commit = PendingCommit(offsets, self._identity.loss_count, is_watched=is_watched)
         if not offsets and not self.is_busy:
             commit._settle(None)

@@ -178,7 +178,8 @@ class ConsumerProtocolMember:
         return request
 
     def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> Step:
-        """Process the response to a heartbeat.  Raises RefusedError for a permanent error."""
+        """Process the response to a heartbeat, and return the member's next step.  Raises
+        RefusedError for a permanent error."""
         if not self.is_in_group and self.state is not MembershipState.JOINING:
             return Step.GO_ON  # the response to a heartbeat sent before the loss of the epoch
         if answer.error_code != ErrorCode.NONE:

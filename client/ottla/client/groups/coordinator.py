@@ -125,7 +125,8 @@ class Coordinator:
             await self._drop(self._pipeline)
 
     async def until_it_answers(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """Repeat an attempt while the coordinator is moving, loading or unreachable.
+        """Call an attempt, and return its result. Repeats the attempt while the coordinator is
+        moving, loading or unreachable.
 
         The attempt raises RefusedError for the error code of a response.  A permanent error is
         raised at once; after the timeout, the last temporary error is raised.

@@ -249,7 +249,7 @@ class Group:
         return found
 
     def commit(self, offsets: Offsets, *, is_awaited: bool) -> PendingCommit:
-        """Enqueue a commit behind all commits that were requested before."""
+        """Enqueue a commit behind all commits that were requested earlier, and return it."""
         return self._committer.submit(offsets, is_watched=is_awaited)
 
     async def committed(

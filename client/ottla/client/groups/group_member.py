@@ -151,7 +151,7 @@ class GroupMember:
         )
 
     def on_joined(self, answer: JoinGroupResponse) -> Step:
-        """Process the response to a join."""
+        """Process the response to a join, and return the member's next step."""
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             return Step.JOIN_AGAIN
@@ -202,7 +202,8 @@ class GroupMember:
         )
 
     def on_synced(self, answer: SyncGroupResponse) -> Step:
-        """Process the response to a sync, which has the partitions of this member."""
+        """Process the response to a sync, which has the partitions of this member. Returns the
+        member's next step."""
         step = self._after(answer.error_code)
         if step is Step.GO_ON:
             self.assignment = assignment_of(answer.assignment)
@@ -219,7 +220,8 @@ class GroupMember:
         )
 
     def on_code(self, code: int) -> Step:
-        """Process the error code in the response to a heartbeat or a commit."""
+        """Process the error code in the response to a heartbeat or a commit, and return the
+        member's next step."""
         return self._after(code)
 
     def leave_request(self, reason: str) -> LeaveGroupRequest:
@@ -288,8 +290,8 @@ def _subscription_of(
 
 
 def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
-    """Decode the assigned partitions of a member.  Raises ProtocolError if the bytes are
-    malformed."""
+    """Return the partitions in an encoded assignment of a member.  Raises ProtocolError if the
+    bytes are malformed."""
     if not data:
         return ()
     version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])

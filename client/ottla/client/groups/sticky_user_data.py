@@ -17,7 +17,7 @@ INT32 = struct.Struct(">i")
 
 
 def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """Encode the former partitions of a member and their generation."""
+    """Return the former partitions of a member and their generation, encoded."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in owned:
         by_topic.setdefault(topic, []).append(index)
@@ -30,14 +30,14 @@ def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """Encode the generation in which a member owned its partitions."""
+    """Return the generation in which a member owned its partitions, encoded."""
     return INT32.pack(generation_id)
 
 
 def read_sticky_user_data(
     data: bytes | memoryview | None,
 ) -> tuple[tuple[TopicPartition, ...], int] | None:
-    """Decode the former partitions of a member and their generation.
+    """Return the former partitions of a member and their generation, from the encoded user data.
 
     Returns None if there is no user data, or if it is malformed, since assignors of other clients
     may use another format.
@@ -70,7 +70,7 @@ def read_sticky_user_data(
 
 
 def read_cooperative_user_data(data: bytes | memoryview | None) -> int:
-    """Decode the generation in which a member owned its partitions."""
+    """Return the generation in which a member owned its partitions, from the encoded user data."""
     if data is None or len(data) < INT32.size:
         return NO_GENERATION
     found: int = INT32.unpack_from(data)[0]

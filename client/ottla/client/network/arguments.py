@@ -46,7 +46,7 @@ def wrong_type(name: str, value: object, wanted: str) -> TypeError:
 
 
 def checked(function: F) -> F:
-    """Wrap a function or method so that its arguments are checked at each call.
+    """Return a function or method wrapped, so that its arguments are checked at each call.
 
     The wrapper raises TypeError when it is called, even if the function is a coroutine function.
     """

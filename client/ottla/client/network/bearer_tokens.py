@@ -81,8 +81,8 @@ class TokenStore:
 
 
 async def _provided(provide: TokenProvider) -> BearerToken | str:
-    """Call a token provider: directly if it is async, otherwise in a worker thread, because it may
-    block."""
+    """Return the token of a provider, which is awaited if it is async, and otherwise called in a
+    worker thread, because it may block."""
     if not inspect.iscoroutinefunction(provide) and not inspect.iscoroutinefunction(
         getattr(provide, "__call__", None)  # noqa: B004  # whether it is async, not callable
     ):
@@ -113,7 +113,8 @@ def store_of(login: SaslLogin) -> TokenStore:
 
 
 async def granted(grant: OAuthGrant) -> BearerToken:
-    """Request a token, with retries.  Raises WebFetchError if no token is granted."""
+    """Return a token from the identity provider, requested with retries.  Raises WebFetchError if
+    no token is granted."""
     allowed = os.environ.get(ALLOWED_URLS_VARIABLE)
     if allowed is not None and grant.token_url not in [one.strip() for one in allowed.split(",")]:
         raise WebFetchError(f"{ALLOWED_URLS_VARIABLE} does not list {grant.token_url}")
@@ -131,8 +132,8 @@ async def granted(grant: OAuthGrant) -> BearerToken:
 
 
 def _granted(grant: OAuthGrant) -> BearerToken:
-    """Read a token from its file, or request it by the client credentials grant (RFC 6749, 4.4).
-    Blocks the calling thread."""
+    """Return a token from its file, or from the client credentials grant (RFC 6749, 4.4). Blocks
+    the calling thread."""
     url = grant.token_url
     if is_file_url(url):
         data = fetch(url, bytes_max=ANSWER_BYTES_MAX)

@@ -92,7 +92,7 @@ class BlockingConnection:
         return frame[body_at:]
 
     def _received(self, count: int) -> bytearray:
-        """Receive `count` bytes.
+        """Receive and return `count` bytes.
 
         Memory is allocated only as bytes arrive, so that a peer cannot make the client allocate as
         much as it announces.

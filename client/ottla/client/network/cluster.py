@@ -111,7 +111,8 @@ class Cluster:
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
     ) -> MetadataResponse:
-        """Request the metadata of `topics`, or of all topics if that is None, and store it.
+        """Request the metadata of `topics`, or of all topics if that is None. Stores and returns
+        the response.
 
         With `may_create`, missing topics are created if the broker allows it.
         """
@@ -362,7 +363,7 @@ class Cluster:
         )
 
     async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
-        """Connect to the first broker that responds.
+        """Return a connection to the first broker that responds.
 
         A broker that hangs delays the connection by only `NEXT_BROKER_AFTER_S`.
         """
@@ -392,7 +393,8 @@ class Cluster:
     async def connect(
         self, address: tuple[str, int], *, client_id: str, timeout_s: float
     ) -> Pipeline:
-        """Open a connection, which the caller has to close.  Outages and their ends are logged."""
+        """Open and return a connection, which the caller has to close.  Outages and their ends are
+        logged."""
         began_s = trio.current_time()
         try:
             opened = await open_pipeline(

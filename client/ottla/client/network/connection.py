@@ -210,7 +210,7 @@ class BrokerConnection:
         return self._correlation_id
 
     async def _receive_frame(self) -> memoryview:
-        """Receive one response, without its length prefix, as a view of `bytes`."""
+        """Receive one response, and return it without its length prefix, as a view of `bytes`."""
         while len(self._received) < LENGTH_BYTES:
             await self._receive_more()
         received = self._received
@@ -290,7 +290,8 @@ async def open_connection(
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
-    """Open a connection, negotiate API versions and log in.  The caller has to close it.
+    """Open a connection, negotiate API versions, log in, and return the connection.  The caller has
+    to close it.
 
     Raises ValueError if UTF-8 cannot encode the client id.
     """
@@ -308,7 +309,7 @@ async def open_stream(
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> C:
-    """Open a connection of the class `kind`, with TLS and login.
+    """Open and return a connection of the class `kind`, with TLS and login.
 
     `login` and `tls` default to those of the task (`LOGIN`, `TLS`).  Raises RefusedError if the
     broker rejects the login, and ConnectionLostError if the broker cannot be reached.

@@ -100,7 +100,7 @@ def renew_after_s(lifetime_ms: int) -> float | None:
 async def _show_token(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
-    """Authenticate by OAUTHBEARER, with a bearer token."""
+    """Authenticate by OAUTHBEARER, with a bearer token. Returns the broker's response."""
     # Imported on demand: fetching tokens needs an HTTP client.
     from ottla.client.network.bearer_tokens import store_of
     from ottla.model.security.oauthbearer import ACKNOWLEDGEMENT, bearer_message
@@ -125,7 +125,7 @@ async def _authenticate_by_scram(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
     """Authenticate by SCRAM: prove that this client knows the password, and verify that the broker
-    does."""
+    does. Returns the broker's last response."""
     from ottla.model.security.scram import SCRAM_BY_NAME, ScramClient
 
     hashing = SCRAM_BY_NAME[login.mechanism]

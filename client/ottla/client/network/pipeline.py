@@ -182,8 +182,8 @@ async def open_pipeline(
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
 ) -> Pipeline:
-    """Open a connection with TLS, negotiate API versions and log in.  The caller has to close
-    it."""
+    """Open a connection with TLS, negotiate API versions, log in, and return the connection.  The
+    caller has to close it."""
     return await open_stream(
         Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login, tls=tls
     )

@@ -80,7 +80,7 @@ class TcpTransport:
     """The network of the kernel.  Implements the interface `Transport`."""
 
     async def connect(self, host: str, port: int) -> TcpStream:
-        """Connect to the address of a host that responds first.
+        """Return a connection to the address of a host that responds first.
 
         Raises OSError if no address responds, or if the host or port is malformed.  A broker's
         Metadata response may contain malformed addresses.

@@ -82,7 +82,7 @@ class _TimedInput(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read some bytes.  Raises TimeoutError if none arrive in time."""
+        """Read some bytes, and return their number.  Raises TimeoutError if none arrive in time."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("it takes too long")

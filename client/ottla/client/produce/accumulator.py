@@ -394,7 +394,7 @@ class Accumulator:
         log_append_time_ms: int = -1,
         record_errors: Mapping[int, str | None] = NO_RECORD_ERRORS,
     ) -> BatchOutcome:
-        """Process the broker's response for a batch in flight.
+        """Process the broker's response for a batch in flight, and return the outcome.
 
         `record_errors` contains the messages for rejected records, by their index in the batch.
         """
@@ -410,7 +410,7 @@ class Accumulator:
         return fate
 
     def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> BatchOutcome:
-        """Process the loss of the response for a batch in flight."""
+        """Process the loss of the response for a batch in flight, and return the outcome."""
         queue = self._queues[batch.partition]
         fate = queue.on_lost(batch, why)
         self._follow(queue, batch, fate, now_ms)

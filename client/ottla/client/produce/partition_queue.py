@@ -275,8 +275,8 @@ class ProducerBatch:
         return batch, index
 
     def split(self, charge: Callable[[Record], int]) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Split the batch into two parts.  Each has about half of the bytes and the sequences of
-        its own records."""
+        """Split the batch into two parts, and return them.  Each has about half of the bytes and
+        the sequences of its own records."""
         assert self.record_count > 1
         self.encode_gathered()
         encoded = self.builder.build()
@@ -401,7 +401,7 @@ class PartitionQueue:
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
     def open_batch(self, now_ms: int) -> ProducerBatch:
-        """Add a new open batch behind all others."""
+        """Add a new open batch behind all others, and return it."""
         newest = self.newest
         number = 0
         if newest is not None:
@@ -429,7 +429,8 @@ class PartitionQueue:
         return is_turn and (may_number or first.is_numbered or not self.is_idempotent)
 
     def send_first(self) -> ProducerBatch:
-        """Move the first waiting batch into flight.  It gets a sequence if it needs one."""
+        """Move the first waiting batch into flight, and return it.  The batch gets a sequence if it
+        needs one."""
         batch = self.waiting.popleft()
         assert not self.in_flight or self.in_flight[-1].number < batch.number
         if self.is_idempotent and not batch.is_numbered:
@@ -442,7 +443,7 @@ class PartitionQueue:
         return batch
 
     def on_answer(self, batch: ProducerBatch, code: int, message: str | None) -> BatchOutcome:
-        """Process the broker's response for a batch in flight."""
+        """Process the broker's response for a batch in flight, and return the outcome."""
         self.in_flight.remove(batch)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.is_known = True
@@ -458,7 +459,8 @@ class PartitionQueue:
         return self._retry(batch, ErrorCode(row.code), message or row.meaning)
 
     def on_lost(self, batch: ProducerBatch, why: str) -> BatchOutcome:
-        """Process the loss of a response.  The batch may have been written."""
+        """Process the loss of a response, and return the outcome.  The batch may have been
+        written."""
         self.in_flight.remove(batch)
         batch.is_uncertain = True
         return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
@@ -489,7 +491,7 @@ class PartitionQueue:
         self.is_known = False
 
     def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> BatchOutcome:
-        """Set the failure of a batch that was removed from its queue."""
+        """Set the failure of a batch that was removed from its queue, and return the outcome."""
         if batch.is_numbered:
             # The broker may miss its sequences from now on.
             self.needs_new_epoch = True

@@ -23,7 +23,7 @@ WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
 def encode_each(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], delta: int, stamp: bytes
 ) -> bytes:
-    """Encode records that have keys or null values, one by one.
+    """Return records that have keys or null values, encoded one by one.
 
     `delta` is the offset delta of the first record.  `stamp` is the encoded timestamp delta, which
     is the same for all records.
@@ -48,7 +48,7 @@ def encode_each(
 
 
 def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
-    """Encode records without keys.  Returns None if a value is null; such records need
+    """Return records without keys, encoded. Returns None if a value is null; such records need
     `encode_each`."""
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused

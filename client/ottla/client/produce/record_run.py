@@ -28,7 +28,7 @@ class RecordRun(Protocol):
         """Largest possible size of any of the records, in bytes."""
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode as many records as fit into `room_bytes`, but at least one.
+        """Return as many records as fit into `room_bytes`, but at least one, encoded.
 
         `first_delta` is the offset delta of the first record in its batch.  `timestamp_delta` is
         the difference between the timestamp of the run and that of the batch.

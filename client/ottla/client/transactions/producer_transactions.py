@@ -390,7 +390,7 @@ class ProducerTransactions:
 
     async def prepare(self, transaction: ProducerTransaction) -> PreparedTransaction | None:
         """Deliver all records of the open transaction, and leave its end to
-        `complete_transactions`."""
+        `complete_transactions`. Returns the prepared transaction, or None if nothing was sent."""
         if self._open is not transaction or self.flow.stage is TransactionStage.PREPARED:
             raise self.gathered.refusal or outside()
         await self._deliver_all()

@@ -89,7 +89,8 @@ class TransactionalAccumulator(Accumulator):
         headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
-        """Buffer one record, and request that its partition is added to the transaction."""
+        """Buffer one record, and request that its partition is added to the transaction. Returns
+        its batch, and True if the batch is new."""
         found = super().append(partition, timestamp_ms, key, value, headers, now_ms)
         if self._flow.want(partition):
             self._on_wanted()
@@ -100,7 +101,8 @@ class TransactionalAccumulator(Accumulator):
     ) -> bool:
         """Buffer as many records of a run as fit into one batch.
 
-        Requests that their partition is added to the transaction.
+        Requests that their partition is added to the transaction, and returns True if the batch is
+        new.
         """
         is_new = super().extend(partition, timestamp_ms, run, now_ms)
         if self._flow.want(partition):
@@ -108,8 +110,8 @@ class TransactionalAccumulator(Accumulator):
         return is_new
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Move batches that are ready from waiting to in flight.  From then on, the transaction has
-        to be ended at the coordinator."""
+        """Move batches that are ready from waiting to in flight, and return them.  From then on,
+        the transaction has to be ended at the coordinator."""
         taken = super().drain(partitions, now_ms)
         if taken:
             self._flow.on_sent()

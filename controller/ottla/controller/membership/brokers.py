@@ -89,7 +89,8 @@ def register(
     next_offset: Offset,
     now_ms: int,
 ) -> Decision[pb.RegisterResponse]:
-    """Register a broker, or change the registration of the same incarnation.
+    """Return the decision that registers a broker, or changes the registration of the same
+    incarnation.
 
     `next_offset` is the offset of the first record of this decision.  A broker that does not report
     its previous broker epoch has stopped uncleanly and may have lost records.  It is then removed
@@ -136,7 +137,8 @@ def heartbeat(
     next_offset: Offset,
     now_ms: int,
 ) -> Decision[pb.HeartbeatResponse]:
-    """Renew a broker's session, and move the broker to the state that it requests, if permitted."""
+    """Return the decision that moves a broker to the state that its heartbeat requests, if
+    permitted."""
     steady = steady_heartbeat(image, sessions, request, now_ms=now_ms)
     if steady is not None:
         return decided(image, (), steady)
@@ -261,8 +263,8 @@ def fence_expired(
     *,
     changes_max: int = APPEND_RECORDS_MAX,
 ) -> Decision[tuple[NodeId, ...]]:
-    """Fence the brokers whose sessions have expired, after electing new leaders for their
-    partitions.
+    """Return the decision that fences the brokers whose sessions have expired, after electing new
+    leaders for their partitions.
 
     The reply lists the brokers that were fenced.  If more than `changes_max` partitions have to
     change, the decision changes only that many of them and fences no broker yet; the caller then
@@ -296,7 +298,8 @@ def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -
 def unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
-    """Decide a client's UnregisterBroker request, which deletes a broker's registration.
+    """Return the decision on a client's UnregisterBroker request, which deletes a broker's
+    registration.
 
     Raises RefusedError if the broker is not registered.
     """

@@ -213,8 +213,8 @@ def elect_leaderless(image: MetadataImage, config: ControllerConfig) -> tuple[Re
 def elect_leaders(
     image: MetadataImage, context: Context, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Decide an ElectLeaders request. If its topics are null, it requests elections for all
-    partitions that need one.
+    """Return the decision on an ElectLeaders request. A request whose topics are null asks for
+    elections for all partitions that need one.
 
     A partition that occurs twice in the request has one election and one result.
     """

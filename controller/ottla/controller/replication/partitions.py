@@ -26,7 +26,8 @@ checked."""
 def alter_partition(
     image: MetadataImage, config: ControllerConfig, request: pb.AlterPartitionRequest
 ) -> Decision[pb.AlterPartitionResponse]:
-    """Decide the ISR changes that a leader proposes, separately for each partition."""
+    """Return the decision on the ISR changes that a leader proposes, made separately for each
+    partition."""
     registered(image, request.broker_id, request.broker_epoch)
     leader = NodeId(request.broker_id)
     rules = TopicRules(image, config)
@@ -136,7 +137,8 @@ def _alter(
 def assign_replicas_to_dirs(
     image: MetadataImage, config: ControllerConfig, request: pb.AssignReplicasToDirsRequest
 ) -> Decision[pb.AssignReplicasToDirsResponse]:
-    """Record in which of its directories a broker keeps replicas (KIP-858).
+    """Return the decision that records in which of its directories a broker keeps replicas
+    (KIP-858).
 
     A replica in a directory that is offline leaves the ISR at once.
     """

@@ -40,8 +40,8 @@ from ottla.wire.messages.list_partition_reassignments_response import (
 def alter_partition_reassignments(
     image: MetadataImage, context: Context, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Start, replace or cancel reassignments, separately for each partition. A reassignment is
-    cancelled if the partition's replicas in the request are null."""
+    """Return the decision that starts, replaces or cancels reassignments, made separately for each
+    partition. A reassignment is cancelled if the partition's replicas in the request are null."""
     may_resize = request.allow_replication_factor_change
     config = context.config
     rules = TopicRules(image, config)
@@ -180,7 +180,7 @@ def _with(state: PartitionState, target: Assignment) -> PartitionState:
 def list_partition_reassignments(
     image: MetadataImage, context: Context, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """List the reassignments in progress.  If the topics of the request are null, all are
+    """Return the reassignments in progress.  If the topics of the request are null, all are
     listed."""
     wanted: Sequence[tuple[str, Sequence[int] | None]]
     if request.topics is None:

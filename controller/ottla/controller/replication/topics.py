@@ -70,8 +70,8 @@ UNSET = -1
 def create_topics(
     image: MetadataImage, context: Context, request: CreateTopicsRequest
 ) -> Decision[CreateTopicsResponse]:
-    """Decide a CreateTopics request. With `validate_only`, the decision is the same, but no records
-    are written."""
+    """Return the decision on a CreateTopics request. With `validate_only`, the decision is the
+    same, but no records are written."""
     times = Counter(topic.name for topic in request.topics)
     refused = _not_allowed(context.requester, times)
     allowed = [topic for topic in request.topics if topic.name not in refused]
@@ -151,7 +151,8 @@ def check_topic_name(name: str) -> None:
 def delete_topics(
     image: MetadataImage, context: Context, request: DeleteTopicsRequest
 ) -> Decision[DeleteTopicsResponse]:
-    """Decide a DeleteTopics request, which names topics by name or, from version 6 on, by id."""
+    """Return the decision on a DeleteTopics request, which names topics by name or, from version 6
+    on, by id."""
     asked = [
         *request.topics,
         *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names),
@@ -219,8 +220,8 @@ class DeletionRights:
 def create_partitions(
     image: MetadataImage, context: Context, request: CreatePartitionsRequest
 ) -> Decision[CreatePartitionsResponse]:
-    """Decide a CreatePartitions request, which adds partitions to topics. Existing partitions are
-    not moved."""
+    """Return the decision on a CreatePartitions request, which adds partitions to topics. Existing
+    partitions are not moved."""
     times = Counter(topic.name for topic in request.topics)
     records: list[Record] = []
     explanations = Explanations()

@@ -56,7 +56,8 @@ delete, because several filters may match the same ACL."""
 def create_acls(
     image: MetadataImage, context: Context, request: CreateAclsRequest
 ) -> Decision[CreateAclsResponse]:
-    """Create ACLs.  Raises RefusedError, and creates none, if the request contains too many."""
+    """Return the decision that creates ACLs.  Raises RefusedError, and creates none, if the request
+    contains too many."""
     _check_authorizer(context)
     has_ranges = image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_OF_RANGES
     explanations = Explanations()
@@ -84,7 +85,7 @@ def create_acls(
 def delete_acls(
     image: MetadataImage, context: Context, request: DeleteAclsRequest
 ) -> Decision[DeleteAclsResponse]:
-    """Delete the ACLs that match any of the filters.
+    """Return the decision that deletes the ACLs that match any of the filters.
 
     Raises RefusedError, and deletes none, if the filters match or compare too many ACLs: an
     operator could easily miss that only some filters were processed.

@@ -45,8 +45,8 @@ SALT_BYTES_MAX = KIB
 def alter_user_scram_credentials(
     image: MetadataImage, context: Context, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
-    """Set and delete credentials.  Raises RefusedError if the client logged in by a delegation
-    token."""
+    """Return the decision that sets and deletes SCRAM credentials.  Raises RefusedError if the
+    client logged in by a delegation token."""
     if context.requester.is_token:
         # A token must not give its holder a password, which would outlast the token (KIP-554).
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

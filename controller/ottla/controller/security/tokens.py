@@ -39,8 +39,8 @@ REMOVALS_MAX = 1_000
 def create_token(
     image: MetadataImage, context: Context, request: CreateDelegationTokenRequest
 ) -> Decision[CreateDelegationTokenResponse]:
-    """Decide a CreateDelegationToken request: create a token for the requester, or for the owner in
-    the request."""
+    """Return the decision on a CreateDelegationToken request: create a token for the requester, or
+    for the owner in the request."""
     secret, requester = _checked(context)
     owner = requester
     if request.owner_principal_name:
@@ -95,8 +95,8 @@ def create_token(
 def renew_token(
     image: MetadataImage, context: Context, request: RenewDelegationTokenRequest
 ) -> Decision[RenewDelegationTokenResponse]:
-    """Decide a RenewDelegationToken request: extend a token's expiry time, at most to its maximum
-    lifetime."""
+    """Return the decision on a RenewDelegationToken request: extend a token's expiry time, at most
+    to its maximum lifetime."""
     token = _found(image, context, bytes(request.hmac))
     config = context.config.tokens
     period_ms = config.expiry_time_ms
@@ -113,7 +113,8 @@ def renew_token(
 def expire_token(
     image: MetadataImage, context: Context, request: ExpireDelegationTokenRequest
 ) -> Decision[ExpireDelegationTokenResponse]:
-    """Decide an ExpireDelegationToken request: make a token expire at once, or after a period."""
+    """Return the decision on an ExpireDelegationToken request: make a token expire at once, or
+    after a period."""
     token = _found(image, context, bytes(request.hmac))
     now_ms, period_ms = context.wall_ms(), request.expiry_time_period_ms
     if period_ms < 0:

@@ -32,8 +32,8 @@ ENTITY_TYPES = ("client-id", "ip", "user")
 def alter_client_quotas(
     image: MetadataImage, context: Context, request: AlterClientQuotasRequest
 ) -> Decision[AlterClientQuotasResponse]:
-    """Decide an AlterClientQuotas request, which sets and removes quotas of users, client ids and
-    IP addresses."""
+    """Return the decision on an AlterClientQuotas request, which sets and removes quotas of users,
+    client ids and IP addresses."""
     draft = Draft(image)
     explanations = Explanations()
     answers = []

@@ -51,8 +51,8 @@ Changes = dict[str, str | None]
 def incremental_alter_configs(
     image: MetadataImage, context: Context, request: IncrementalAlterConfigsRequest
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Decide an IncrementalAlterConfigs request: change the settings in the request and leave all
-    others as they are."""
+    """Return the decision on an IncrementalAlterConfigs request: change the settings in the request
+    and leave all others as they are."""
     draft, responses = _alter_each(
         image,
         context,
@@ -67,8 +67,8 @@ def incremental_alter_configs(
 def alter_configs(
     image: MetadataImage, context: Context, request: AlterConfigsRequest
 ) -> Decision[AlterConfigsResponse]:
-    """Replace all settings of each resource by those in the request (the deprecated API
-    AlterConfigs)."""
+    """Return the decision that replaces all settings of each resource by those in the request (the
+    deprecated API AlterConfigs)."""
 
     def replacing(
         image: MetadataImage, key: tuple[int, str], resource: AlterConfigsResource

@@ -131,7 +131,7 @@ def read_material(config: TlsConfig) -> TlsMaterial:
 
 
 def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Create the context of a server. Raises ConfigError if that is impossible.
+    """Create and return the SSL context of a server. Raises ConfigError if that is impossible.
 
     A server presents its certificate, and requests its clients' certificates according to
     `client_auth`.
@@ -150,7 +150,7 @@ def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ss
 
 
 def client_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Create the context of a client. Raises ConfigError if that is impossible.
+    """Create and return the SSL context of a client. Raises ConfigError if that is impossible.
 
     A client trusts the system's CAs if none are given, and presents a certificate if it has one.
     """

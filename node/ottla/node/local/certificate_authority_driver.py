@@ -52,7 +52,7 @@ class CertificateAuthority:
 
     @classmethod
     def make(cls, name: str) -> "CertificateAuthority":
-        """Create a new authority, with a new key and root certificate."""
+        """Create and return a new authority, with a new key and root certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = (
@@ -94,7 +94,7 @@ class CertificateAuthority:
         valid_from: datetime | None = None,
         valid_for: timedelta = timedelta(days=CERTIFICATE_DAYS),
     ) -> IssuedCertificate:
-        """Issue a certificate that is valid for some hosts (names and addresses).
+        """Issue and return a certificate that is valid for some hosts (names and addresses).
 
         The certificate is for a node if `node_id` is given, or else for a client.
         """

@@ -125,7 +125,8 @@ def start_node(
     prefix: Sequence[str] = (),
     module: str = NODE_MODULE,
 ) -> LocalNode:
-    """Start a node without waiting until it is ready.  The caller must wait for the pipe.
+    """Start and return a node without waiting until it is ready.  The caller must wait for the
+    node's pipe.
 
     `output` receives the output of the node (default: the output of this process).  `environment`
     replaces the environment of this process.  `prefix` is inserted before the command.  `module` is

@@ -74,7 +74,7 @@ the indexes."""
 async def open_metadata_log(
     disk: Disk, metadata_log_dir: str, *, config: QuorumConfig, clock: Clock
 ) -> "MetadataLog":
-    """Open the metadata log of a formatted directory, and recover it if necessary."""
+    """Open and return the metadata log of a formatted directory, after a recovery if necessary."""
     reserve = ReservedSpace(disk, metadata_log_dir)
     while True:
         try:

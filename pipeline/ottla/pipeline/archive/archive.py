@@ -110,7 +110,7 @@ def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> N
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":
-    """Start the archiving query.  It continues from its checkpoint if there is one."""
+    """Start and return the archiving query.  It continues from its checkpoint if there is one."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     records = spark.readStream.format(FORMAT).options(**options.source).load()

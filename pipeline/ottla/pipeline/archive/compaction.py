@@ -47,8 +47,8 @@ class CompactionResult:
 
 
 def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> CompactionResult:
-    """Merge the small files of an archive.  They are kept for `keep_s` seconds, for present
-    readers.
+    """Merge the small files of an archive, and return the numbers and sizes of the files and rows.
+    The small files are kept for `keep_s` seconds, for present readers.
 
     Raises ConfigError if no streaming query wrote the archive, or if another process has the lock
     of the archive.
@@ -129,7 +129,8 @@ def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
-    """Write the rows of files with one schema, in order, into a new durable file."""
+    """Write the rows of files with one schema, in order, into a new durable file. Returns the
+    file's entry."""
     codec = codec_of(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"

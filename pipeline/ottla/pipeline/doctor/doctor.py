@@ -131,7 +131,7 @@ def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
 
 
 def python_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python that runs this program."""
+    """Check the Python that runs this program. Returns the finding."""
     found = f"{_dotted(facts.python)} ({facts.program})"
     if facts.python < PYTHON_MIN:
         return DoctorAnswer(
@@ -141,7 +141,7 @@ def python_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def package_finding(name: str, package: Package) -> DoctorAnswer:
-    """Check one required Python package."""
+    """Check one required Python package. Returns the finding."""
     least = PACKAGES_MIN[name]
     if not package.version:
         return DoctorAnswer(name, AnswerState.FAILED, "is not installed", INSTALL)
@@ -157,7 +157,7 @@ def package_finding(name: str, package: Package) -> DoctorAnswer:
 
 def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
     """Check whether the installed delta-spark fits the installed Spark, and name the libraries that
-    do not exist for this Spark."""
+    do not exist for this Spark. Returns the finding."""
     name, version = "libraries", facts.packages["pyspark"].version
     row = version_for(version)
     if row is None:
@@ -202,7 +202,8 @@ def java_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check SPARK_HOME, which takes precedence over the Spark within pyspark."""
+    """Check SPARK_HOME, which takes precedence over the Spark within pyspark. Returns the
+    finding."""
     name = "SPARK_HOME"
     if not facts.spark_home:
         return DoctorAnswer(name, AnswerState.OK, "is not set: the Spark within pyspark is used")
@@ -218,7 +219,7 @@ def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def worker_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python in which Spark's workers run our code."""
+    """Check the Python in which Spark's workers run our code. Returns the finding."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
@@ -274,7 +275,8 @@ def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
-    """Check the result of the small query.  `trial` is None if it was not run."""
+    """Check the result of the small query, and return the finding.  `trial` is None if it was not
+    run."""
     name = "query"
     if trial is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -294,7 +296,8 @@ def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
 
 
 def brokers_finding(reached: ReachableBrokers | None) -> DoctorAnswer:
-    """Check the brokers that a worker reached.  `reached` is None if the query failed earlier."""
+    """Check the brokers that a worker reached, and return the finding.  `reached` is None if the
+    query failed earlier."""
     name = "brokers"
     if reached is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")

@@ -43,7 +43,8 @@ class StreamPosition:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "StreamPosition":
-        """Parse the result of `to_json`, or a checkpoint of Spark's own connector."""
+        """Return the position in the result of `to_json`, or a checkpoint of Spark's own
+        connector."""
         offsets, marks = _taken_apart(found)
         began = marks.pop("", None)
         return cls(offsets, marks, None if began is None else _taken_apart(json.loads(began))[0])
@@ -71,7 +72,8 @@ def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def parse_partition_offsets(found: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Parse `{"t": {"0": 250}}` as users write it.  Raises ValueError if it is malformed."""
+    """Return the offsets in a text that a user writes, such as `{"t": {"0": 250}}`.  Raises
+    ValueError if the text is malformed."""
     return dict(_taken_apart(found)[0])
 
 

@@ -78,7 +78,7 @@ def task_count(record_count: int) -> int:
 def _cut(
     ranges: Sequence[OffsetRange], min_partitions: int, max_records: int | None
 ) -> list[OffsetRange]:
-    """Split ranges until each piece is small enough and there are enough pieces."""
+    """Return ranges, split until each piece is small enough and there are enough pieces."""
     parts = [-(-one.record_count // max_records) if max_records else 1 for one in ranges]
     missing = min_partitions - sum(parts)
     # The range with the largest pieces is split further.  Of two equal ones, the first is.
@@ -103,8 +103,8 @@ def _evenly(one: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def _share_out(
     pieces: Sequence[OffsetRange], count: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Assign pieces to tasks, the largest first.  Each piece goes to the task that has the fewest
-    records.
+    """Return the pieces by task, assigned in the order of their size, the largest first.  Each
+    piece goes to the task that has the fewest records.
 
     If a piece does not fit, another task is created.
     """

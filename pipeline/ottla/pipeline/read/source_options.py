@@ -297,7 +297,8 @@ class SourceOptions:
 
 
 def parse_source_options(texts: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Parse a user's options.  Raises ConfigError for the first invalid or unsupported one."""
+    """Return the source options in a user's texts.  Raises ConfigError for the first invalid or
+    unsupported one."""
     settings, given = parse_options(
         SourceSettings, ConsumerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
     )

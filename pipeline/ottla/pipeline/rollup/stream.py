@@ -86,7 +86,7 @@ class BatchResult(NamedTuple):
 
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
-    """Start the query.  It continues from its checkpoint if there is one."""
+    """Start and return the query.  It continues from its checkpoint if there is one."""
     records = spark.readStream.format("ottla").options(**source_of(options)).load()
     return start_on(records, options)
 
@@ -104,7 +104,8 @@ def source_of(options: TelemetryOptions) -> dict[str, str]:
 
 
 def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
-    """Start the query on a stream of records (value, partition, offset) from any source."""
+    """Start and return the query on a stream of records (value, partition, offset) from any
+    source."""
     batches = RollupBatches(options)
     writer = records.writeStream.queryName(options.name).foreachBatch(batches)
     writer = writer.option("checkpointLocation", options.checkpoint)
@@ -206,7 +207,8 @@ class _Survey(NamedTuple):
 
 
 def _survey(pushes: DataFrame) -> _Survey:
-    """Scan all pushes of a batch once.  This also caches them."""
+    """Scan all pushes of a batch once, and return the facts that decide how the batch is processed.
+    The scan also caches the pushes."""
     has_cumulative = F.expr("coalesce(bool_or(exists(points, p -> p.is_cumulative)), false)")
     counted = F.count(F.lit(1)), F.count(F.col("problem"))
     (row,) = pushes.agg(F.max("received_ms"), *counted, has_cumulative).collect()
@@ -214,7 +216,7 @@ def _survey(pushes: DataFrame) -> _Survey:
 
 
 def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
-    """Count the points of a batch.  This also caches them."""
+    """Count the points of a batch, and return the result.  The count also caches the points."""
     rows = points.groupBy("is_over", "is_late").agg(F.count(F.lit(1)).alias("points")).collect()
     counts = {(row.is_over, row.is_late): int(row.points) for row in rows}
     return BatchResult(

@@ -88,7 +88,8 @@ class OwnCode(NamedTuple):
 
 
 def read_own_code(path: Path) -> OwnCode:
-    """Parse a file without running it.  Raises ConfigError if it is not valid Python."""
+    """Return the code of a user's file, parsed and not run.  Raises ConfigError if the file is not
+    valid Python."""
     if not path.is_file():
         raise ConfigError("FILE", f"there is no file {path}")
     try:

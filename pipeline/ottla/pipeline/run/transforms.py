@@ -29,8 +29,8 @@ _UNREAD = "_unread"
 
 
 def with_hour(records: "DataFrame") -> "DataFrame":
-    """Add `date` and `hour` of each record's timestamp, in UTC, whatever the time zone of the
-    session."""
+    """Return the records with the `date` and `hour` of their timestamps, in UTC, whatever the time
+    zone of the session."""
     from pyspark.sql import functions as f
 
     # Computed arithmetically, because all date functions use the session's time zone.
@@ -44,8 +44,8 @@ def with_hour(records: "DataFrame") -> "DataFrame":
 
 
 def with_json_value(records: "DataFrame", schema: "StructType") -> "DataFrame":
-    """Parse `value` from JSON into a struct, and add `bad_value`, the bytes that did not match the
-    schema.
+    """Return the records with `value` parsed from JSON into a struct, and with `bad_value`, the
+    bytes that did not match the schema.
 
     No record is lost: if `bad_value` is not null, the struct contains the fields that could be
     read.  A null value (a tombstone) stays null, and its `bad_value` is null.
@@ -137,7 +137,7 @@ def load_function(option: str, text: str) -> Callable[..., object]:
 
 
 def load_file(option: str, path: Path) -> ModuleType:
-    """Import a user's file by its path."""
+    """Import a user's file by its path, and return the module."""
     if not path.is_file():
         raise ConfigError(option, f"there is no file {path}")
     from pyspark import cloudpickle

@@ -87,7 +87,7 @@ def start_table_archive(
     source: Mapping[str, str],
     checkpoint: Path,
 ) -> "StreamingQuery":
-    """Start the archiving query.  `checkpoint` is an empty directory of this machine."""
+    """Start and return the archiving query.  `checkpoint` is an empty directory of this machine."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     rows = table_rows(spark.readStream.format(FORMAT).options(**source).load(), options)

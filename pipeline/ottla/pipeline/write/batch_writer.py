@@ -56,7 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._batch = options.txn_version or 0
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task."""
+        """Write the rows of one task, and return the report for Spark's driver."""
         with one_sentence(WRITING):
             task = this_task()
             write = WriteId(self._query, self._batch, task.partitionId())

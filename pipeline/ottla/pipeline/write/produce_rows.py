@@ -47,7 +47,8 @@ class ProducedRows(NamedTuple):
 def produce_rows(
     batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
 ) -> ProducedRows:
-    """Write all rows and wait for their delivery.
+    """Write all rows, wait for their delivery, and return the number of records, and the prepared
+    transaction if there is one.
 
     Raises RefusedError if a row has no topic, a record is too large, a topic or partition is
     unknown, or the cluster did not accept a record in time.
@@ -132,8 +133,8 @@ async def _read_ahead(
 
 
 async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Wait for the next batch.  If the wait is cancelled, its thread runs until the process
-    ends."""
+    """Wait for the next batch, and return it, or None after the last.  If the wait is cancelled,
+    its thread runs until the process ends."""
     return await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
 
 

@@ -182,7 +182,7 @@ class ColumnRun:
         return int(self._bounds.max(initial=0))
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode as many records as fit into `room_bytes`, and at least one."""
+        """Return as many records as fit into `room_bytes`, but at least one, encoded."""
         is_new_batch = first_delta == timestamp_delta == 0
         if not is_new_batch or room_bytes != self._planned_bytes:
             self._ahead.clear()

@@ -209,7 +209,7 @@ def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
 
 
 def _numbers(texts: pa.BinaryArray) -> Numbers:
-    """Parse decimal numbers.  The result is -1 for any other text."""
+    """Return the numbers in decimal texts, and -1 for any other text."""
     try:
         found = texts.cast(pa.string()).cast(pa.int64())
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)

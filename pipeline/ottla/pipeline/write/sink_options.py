@@ -129,8 +129,8 @@ class SinkTarget:
 def read_target(
     texts: Mapping[str, str], fields: Iterable[tuple[str, str]], *, is_streaming: bool
 ) -> SinkTarget:
-    """Parse the options of a write of rows with the given fields, each a name and a type in Spark's
-    notation.
+    """Return the target in the options of a write of rows with the given fields, each a name and a
+    type in Spark's notation.
 
     Raises ConfigError for an invalid option or column.
     """

@@ -45,7 +45,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task of one micro-batch."""
+        """Write the rows of one task of one micro-batch, and return the report for Spark's
+        driver."""
         with one_sentence(WRITING):
             task = this_task()
             query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)

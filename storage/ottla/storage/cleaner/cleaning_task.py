@@ -173,7 +173,7 @@ Report: TypeAlias = BytesUsed | CleanedGroup | CleaningDone | CleaningFailed
 
 
 def task_line(task: CleaningTask) -> bytes:
-    """Encode a task as one line of JSON."""
+    """Return a task encoded as one line of JSON."""
     content = asdict(task)
     content["segments"] = [list(one) for one in task.segments]
     content["producers"] = [[number, *last] for number, last in task.producers.items()]
@@ -182,7 +182,7 @@ def task_line(task: CleaningTask) -> bytes:
 
 
 def parse_task(line: bytes) -> CleaningTask:
-    """Decode a task from a line. Raises CorruptDataError if the line is not a task."""
+    """Return the task in a line. Raises CorruptDataError if the line is not a task."""
     content = _content(line)
     try:
         given = {field.name: content.pop(field.name) for field in fields(CleaningTask)}
@@ -205,7 +205,7 @@ def parse_task(line: bytes) -> CleaningTask:
 
 
 def report_line(report: Report) -> bytes:
-    """Encode a report as one line of JSON."""
+    """Return a report encoded as one line of JSON."""
     if isinstance(report, CleaningDone):
         return _line({"done": report.clean_to, "stats": asdict(report.stats)})
     if isinstance(report, CleaningFailed):
@@ -214,7 +214,7 @@ def report_line(report: Report) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    """Decode a report from a line. Raises CorruptDataError if the line is not a report."""
+    """Return the report in a line. Raises CorruptDataError if the line is not a report."""
     content = _content(line)
     try:
         if "done" in content:

@@ -39,7 +39,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 def _parsed(line: bytes) -> Report:
-    """Decode a report from a line. Raises WorkerDiedError if the line is not a report."""
+    """Return the report in a line. Raises WorkerDiedError if the line is not a report."""
     try:
         return parse_report(line)
     except CorruptDataError as error:

@@ -162,7 +162,8 @@ class Disk(Protocol):
     """Interface of a disk. All paths are absolute."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file for reading and writing. With `create`, create it if it does not exist."""
+        """Open a file for reading and writing, and return it. With `create`, create it if it does
+        not exist."""
         ...
 
     def at(self, path: str) -> DiskFile:

@@ -122,7 +122,7 @@ class RealDisk:
         return None
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Open a file for reading and writing.
+        """Open a file for reading and writing, and return it.
 
         Raises OSError(EMFILE) if only the reserved descriptors are left. These are needed for the
         metadata log and for short-lived files, without which the process could not continue.

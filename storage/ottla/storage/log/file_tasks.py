@@ -35,7 +35,7 @@ R = TypeVar("R")
 def file_task(
     method: Callable[Concatenate[S, P], Awaitable[R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Decorate a method so that its calls count as file tasks."""
+    """Return a method wrapped so that its calls count as file tasks."""
 
     async def counted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         tasks = self.file_tasks

@@ -92,8 +92,8 @@ def new_log(
     now_ms: int,
     rng: Rng | None = None,
 ) -> "Log":
-    """Create the log object for a directory that was just created with the files of an empty
-    segment.
+    """Create and return the log object for a directory that was just created with the files of an
+    empty segment.
 
     The result equals that of `open_log`. No file is read, which matters when many logs are created
     at once.

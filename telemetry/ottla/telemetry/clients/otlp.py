@@ -78,7 +78,7 @@ _FIELDS = fields_of(MetricsData.DESCRIPTOR)
 
 
 def decode(data: bytes) -> MetricsData:
-    """Parse a push.  Raises CorruptDataError if it is not OTLP.
+    """Return the metrics of a push.  Raises CorruptDataError if the push is not OTLP.
 
     Raises RefusedError(TELEMETRY_TOO_LARGE) if its content is much larger than its encoding.
     """
@@ -89,8 +89,8 @@ def decode(data: bytes) -> MetricsData:
 
 
 def reread(data: bytes) -> MetricsData:
-    """Parse a push that was already parsed and labelled.  The limits are not checked, because the
-    added labels may exceed them."""
+    """Return the metrics of a push that was already parsed and labelled.  The limits are not
+    checked, because the added labels may exceed them."""
     try:
         return MetricsData.FromString(data)
     except DecodeError as error:

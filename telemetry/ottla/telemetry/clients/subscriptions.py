@@ -105,7 +105,7 @@ class Effective(NamedTuple):
 
 
 def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
-    """Build a subscription from its settings.  Raises RefusedError if they are invalid."""
+    """Return the subscription that settings define.  Raises RefusedError if they are invalid."""
     check_subscription_texts(texts)
     # A release with other bounds may have stored values that are invalid now; they are ignored.
     config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])

@@ -20,8 +20,8 @@ class OtlpSender(Protocol):
     """Sends requests to one collector."""
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request.  Any problem with the collector is an outcome, not an
-        exception."""
+        """Send an export request, and return the outcome.  Any problem with the collector is an
+        outcome, not an exception."""
         ...
 
     def close(self) -> None:

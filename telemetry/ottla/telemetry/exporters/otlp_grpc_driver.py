@@ -65,8 +65,8 @@ class GrpcSender:
         self._export: Any = None
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request.  Any problem with the collector is an outcome, not an
-        exception."""
+        """Send an export request, and return the outcome.  Any problem with the collector is an
+        outcome, not an exception."""
         if self._tls is not None and self._tls.look() != self._tls_version:
             self.close()
         if self._channel is None:

@@ -43,8 +43,8 @@ class HttpSender:
         self._limiter = trio.CapacityLimiter(1)
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request.  Any problem with the collector is an outcome, not an
-        exception."""
+        """Send an export request, and return the outcome.  Any problem with the collector is an
+        outcome, not an exception."""
         # Abandoned when the node stops: the thread ends after its timeout.
         return await trio.to_thread.run_sync(
             self._post, body, abandon_on_cancel=True, limiter=self._limiter

@@ -303,7 +303,7 @@ async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
 
 
 def parse_head(data: bytes) -> Head:
-    """Parse the request line and the header fields.  Raises ProtocolError if they are not
+    """Return the request line and the header fields.  Raises ProtocolError if they are not
     HTTP/1."""
     lines = data.decode("latin-1").split("\r\n")
     request_line = lines[0].split(" ")
