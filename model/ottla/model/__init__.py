@@ -26,5 +26,6 @@ text_tables.py        layout of tables, and the rule by which a wide one is fitt
 security/             credentials, tokens, access control entries
 quotas/               measured rates, and the limits of clients
 tls/                  certificates, and TLS contexts and streams
+balance/              the planner of moves that balance a cluster or empty a broker
 settings/             every Kafka setting, declared once
 """

@@ -1,0 +1,121 @@
+"""Replicas of all partitions during the search, and the hard rules of a move.  Pure.
+
+Invariants, which hold after each move and while any of the moves are under way:
+- OneReplicaABroker.
+- DistinctFailureDomains: a move never makes replicas of a partition share a rack, or a host, that
+  did not before.
+- RoomOnDisk: a volume that receives replicas is at most `disk_percent_max` full even if no other
+  move has freed space on it.  The order of the moves therefore does not matter.
+- Brokers that are down, cordoned or leaving receive nothing.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from enum import Enum
+
+from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad, PartitionLoad
+from ottla.model.balance.move_plan import BrokerTotals
+from ottla.model.ids import NodeId
+
+
+class Obstacle(Enum):
+    """A rule that prevents a move."""
+
+    HELD = "the other brokers have replicas of the same partitions"
+    DOMAIN = "replicas would share a rack or a host"
+    DISK = "disks would become too full"
+    EFFECT = "no single move improves it"
+    BYTES = "the bytes on the brokers would become uneven"
+
+
+Collisions = tuple[int, int]
+"""Number of replicas that share a rack with an earlier one, and the same for hosts."""
+
+
+class Assignment:
+    """The replicas of all partitions, with indexes by broker."""
+
+    def __init__(self, load: ClusterLoad, limits: BalanceLimits) -> None:
+        self.brokers = {
+            broker.id: broker for broker in sorted(load.brokers, key=lambda one: one.id)
+        }
+        self.partitions = sorted(load.partitions, key=lambda one: one.at)
+        self.replicas = [one.replicas for one in self.partitions]
+        known = {*self.brokers, *(one for replicas in self.replicas for one in replicas)}
+        self.bytes = dict.fromkeys(sorted(known), 0)
+        self.counts = dict(self.bytes)
+        self.leaders = dict(self.bytes)
+        self.held: dict[NodeId, list[tuple[int, int]]] = {broker: [] for broker in self.bytes}
+        """(size, index) of the movable partitions on each broker, sorted."""
+        self._rooms = {
+            broker.id: broker.room_bytes(limits.disk_percent_max) for broker in load.brokers
+        }
+        self._domains = {broker.id: broker.domain for broker in load.brokers}
+        for one in self.partitions:
+            self.leaders[one.replicas[0]] += 1
+            for broker in one.replicas:
+                self.bytes[broker] += one.size_bytes
+                self.counts[broker] += 1
+
+    def allow(self, indexes: Iterable[int]) -> None:
+        """Let these partitions move."""
+        for index in indexes:
+            for broker in self.replicas[index]:
+                self.held[broker].append((self.partitions[index].size_bytes, index))
+        for held in self.held.values():
+            held.sort()
+
+    def totals(self) -> dict[NodeId, BrokerTotals]:
+        """Return the load of each broker."""
+        return {
+            broker: BrokerTotals(size, self.counts[broker], self.leaders[broker])
+            for broker, size in self.bytes.items()
+        }
+
+    def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
+        """Return the number of replicas that share a rack and a host with another."""
+        domains = {self._domains.get(one, (None, None)) for one in replicas}
+        racks = {rack for rack, _ in domains}
+        return len(replicas) - len(racks), len(replicas) - len(domains)
+
+    def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
+        """Return the hard rule that forbids the replacement of a replica, or None."""
+        replicas = self.replicas[index]
+        if taker in replicas:
+            return Obstacle.HELD
+        room = self._rooms[taker]
+        if room is not None and self.partitions[index].size_bytes > room:
+            return Obstacle.DISK
+        after = tuple(taker if one == giver else one for one in replicas)
+        now_racks, now_hosts = self.collisions(replicas)
+        racks, hosts = self.collisions(after)
+        return Obstacle.DOMAIN if racks > now_racks or hosts > now_hosts else None
+
+    def replace(self, index: int, giver: NodeId, taker: NodeId) -> None:
+        """Replace a replica by one on another broker, which takes its place in the order."""
+        replicas = self.replicas[index]
+        partition = self.partitions[index]
+        if replicas[0] == giver:
+            self.leaders[giver] -= 1
+            self.leaders[taker] += 1
+        self.replicas[index] = tuple(taker if one == giver else one for one in replicas)
+        self._count(partition, giver, -1)
+        self._count(partition, taker, 1)
+        room = self._rooms[taker]
+        if room is not None:
+            self._rooms[taker] = room - partition.size_bytes
+        key = (partition.size_bytes, index)
+        held = self.held[giver]
+        del held[bisect_left(held, key)]
+        insort(self.held[taker], key)
+
+    def _count(self, partition: PartitionLoad, broker: NodeId, sign: int) -> None:
+        self.bytes[broker] += sign * partition.size_bytes
+        self.counts[broker] += sign
+
+    def lead(self, index: int, leader: NodeId) -> None:
+        """Make a replica the preferred leader."""
+        replicas = self.replicas[index]
+        self.leaders[replicas[0]] -= 1
+        self.leaders[leader] += 1
+        self.replicas[index] = (leader, *(one for one in replicas if one != leader))
