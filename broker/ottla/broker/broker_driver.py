@@ -359,6 +359,7 @@ class Broker:
                 directories=self._directories.free_spaces,
                 replica_of=partial(replica_report, self.logs),
                 metric_sources=(self.parts.all_figures,),
+                image=lambda: self.metadata.image,
             ),
             coming=BROKER_KEYS,
             offers_telemetry=self.telemetry.is_offered,

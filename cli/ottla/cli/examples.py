@@ -70,6 +70,7 @@ EXAMPLES = {
     "ottla broker logdirs": "ottla broker logdirs 1",
     "ottla broker unregister": "ottla broker unregister 3",
     "ottla broker remove": "ottla broker remove 3 --yes --timeout 7200",
+    "ottla cluster balance": "ottla cluster balance --dry-run",
     "ottla cleaner status": "ottla cleaner status states",
     "ottla cleaner run": "ottla cleaner run states",
     "ottla cleaner retry": "ottla cleaner retry states:0",

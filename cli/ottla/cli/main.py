@@ -77,6 +77,7 @@ COMMANDS = {
         verbs=("list", "describe", "drain", "logdirs", "unregister", "remove"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
+    "cluster": Command("ottla.cli.cluster.cluster", "balance brokers"),
     "cleaner": Command(
         "ottla.cli.cluster.cleaning.cleaner",
         "show the state of compaction, start a pass, retry failed logs",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.version import VERSION
@@ -19,6 +20,7 @@ from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
     NodeDirectory,
     NodeMetric,
+    NodeRegistration,
     NodeReplica,
     RecoveringLogDir,
 )
@@ -84,8 +86,8 @@ class DescribeNodeApi:
 
     `state` returns the name of the broker's state, and `recovery` the progress of its log
     directories. `problems` yields a sentence for each offline partition or other fault.
-    `directories` returns the free space of each directory. Each of `metric_sources` returns numbers
-    by name.
+    `directories` returns the free space of each directory, and `image` this broker's metadata. Each
+    of `metric_sources` returns numbers by name.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class DescribeNodeApi:
         metric_sources: Iterable[Callable[[], Mapping[str, float]]],
         directories: Callable[[], Iterable[FreeSpaceReport]] = tuple,
         replica_of: Callable[[TopicPartition], NodeReplica | None] = lambda partition: None,
+        image: Callable[[], MetadataImage] = lambda: EMPTY,
     ) -> None:
         self._node_id = node_id
         self._state = state
@@ -105,6 +108,7 @@ class DescribeNodeApi:
         self._problems = problems
         self._directories = directories
         self._replica_of = replica_of
+        self._image = image
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
@@ -132,10 +136,18 @@ class DescribeNodeApi:
                 if one.space is not None
             ],
             replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
+            registrations=self._registrations() if request.include_registrations else [],
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],
         )
+
+    def _registrations(self) -> list[NodeRegistration]:
+        """Return the facts of all registered brokers that Kafka's requests do not report."""
+        return [
+            NodeRegistration(broker_id=one.id, host=one.host, is_cordoned=one.is_cordoned)
+            for one in self._image().brokers.values()
+        ]
 
     def _replicas(self, request: DescribeNodeRequest) -> Iterator[NodeReplica]:
         """Yield the requested replicas that have a log on this broker."""

@@ -29,5 +29,7 @@ survey.py                 collects the state of the cluster
 retention_findings.py     causes of late retention (pure)
 health.py                 judges a survey; each reason names its remedy
 moves/                    `ottla topic reassign`
+cluster.py                `ottla cluster`: its verbs
+balance/                  `ottla cluster balance`
 cleaning/                 `ottla cleaner`
 """

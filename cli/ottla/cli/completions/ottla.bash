@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -368,6 +368,16 @@ _ottla_row() {
       verbs=''
       options='-h --help --dry-run --yes --execute --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster')
+      verbs='balance'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'cluster balance')
+      verbs=''
+      options='-h --help --dry-run --save --throttle --moves-max --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--save=@file --throttle= --moves-max= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cleaner')
       verbs='status run retry'

@@ -9,7 +9,7 @@ order of importance:
 4. Leaders of the brokers, changed only by elections.
 
 Goals 2 to 4 are reached when each broker deviates from the mean by at most the tolerance.  Every
-move reduces the deviation of its goal and increases that of no more important goal.  The search
+move reduces the deviation of its goal and increases that of no earlier one.  The search
 therefore ends, and a balanced cluster gets an empty plan.  It repeats the goals until none of them
 finds a move, so that a second plan after a complete one is empty as well, unless disks were too
 full in between.
@@ -22,11 +22,11 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from ottla.model.balance.assignment import Assignment, Obstacle
 from ottla.model.balance.bands import Band
 from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan, PlannedMove, UnmovedReason
 from ottla.model.balance.refusals import refusal_of_cluster, refusal_of_partition
+from ottla.model.balance.replica_table import Obstacle, ReplicaTable
 from ottla.model.ids import NodeId
 
 SCANNED_MAX = 500
@@ -38,23 +38,23 @@ DEFAULT_LIMITS = BalanceLimits()
 
 def plan_moves(load: ClusterLoad, limits: BalanceLimits = DEFAULT_LIMITS) -> BalancePlan:
     """Return the moves that balance the cluster, or that free the leaving brokers."""
-    assignment = Assignment(load, limits)
+    table = ReplicaTable(load, limits)
     refusal = refusal_of_cluster(load)
     if refusal is not None:
-        totals = assignment.totals()
+        totals = table.totals()
         reasons = (UnmovedReason("", refusal),)
         return BalancePlan(unmoved=reasons, before=totals, after=totals, is_refused=True)
-    return _Search(load, limits, assignment).plan()
+    return _Search(load, limits, table).plan()
 
 
 class _Search:
     """One search for moves."""
 
-    def __init__(self, load: ClusterLoad, limits: BalanceLimits, assignment: Assignment) -> None:
+    def __init__(self, load: ClusterLoad, limits: BalanceLimits, table: ReplicaTable) -> None:
         self._load = load
         self._limits = limits
-        self._now = assignment
-        self._before = assignment.totals()
+        self._now = table
+        self._before = table.totals()
         self._work_left = limits.work_max
         self._unmoved: dict[UnmovedReason, None] = {}
         self._reasons: dict[int, dict[str, None]] = {}
@@ -65,10 +65,10 @@ class _Search:
         """Rules that prevented moves from or to a broker in the last pass of a goal."""
         self._takers = [
             broker.id
-            for broker in assignment.brokers.values()
+            for broker in table.brokers.values()
             if broker.is_active and not broker.is_cordoned and broker.id not in load.leaving
         ]
-        sizes = {broker: assignment.brokers[broker].total_bytes for broker in self._takers}
+        sizes = {broker: table.brokers[broker].total_bytes for broker in self._takers}
         self._weights = sizes if all(sizes.values()) else dict.fromkeys(self._takers, 1)
         """Weight of each broker that takes part in the balance."""
 

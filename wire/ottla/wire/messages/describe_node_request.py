@@ -25,7 +25,10 @@ class WantedReplicas(Struct):
 
 
 class DescribeNodeRequest(Message):
-    __slots__ = ("replicas",)
+    __slots__ = (
+        "replicas",
+        "include_registrations",
+    )
     API_KEY = 20000
     VERSIONS = range(1)
     FLEXIBLE_FROM = 0
@@ -35,5 +38,7 @@ class DescribeNodeRequest(Message):
         self,
         *,
         replicas: list[WantedReplicas] = EMPTY,
+        include_registrations: bool = False,
     ) -> None:
         self.replicas = [] if replicas is EMPTY else replicas
+        self.include_registrations = include_registrations

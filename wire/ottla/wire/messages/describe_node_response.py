@@ -102,6 +102,25 @@ class NodeReplica(Struct):
         self.loss = loss
 
 
+class NodeRegistration(Struct):
+    __slots__ = (
+        "broker_id",
+        "host",
+        "is_cordoned",
+    )
+
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+        host: str | None = None,
+        is_cordoned: bool = False,
+    ) -> None:
+        self.broker_id = broker_id
+        self.host = host
+        self.is_cordoned = is_cordoned
+
+
 class DescribeNodeResponse(Message):
     __slots__ = (
         "throttle_time_ms",
@@ -116,6 +135,7 @@ class DescribeNodeResponse(Message):
         "directories",
         "replicas",
         "version",
+        "registrations",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -137,6 +157,7 @@ class DescribeNodeResponse(Message):
         directories: list[NodeDirectory] = EMPTY,
         replicas: list[NodeReplica] = EMPTY,
         version: str = "",
+        registrations: list[NodeRegistration] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -150,3 +171,4 @@ class DescribeNodeResponse(Message):
         self.directories = [] if directories is EMPTY else directories
         self.replicas = [] if replicas is EMPTY else replicas
         self.version = version
+        self.registrations = [] if registrations is EMPTY else registrations

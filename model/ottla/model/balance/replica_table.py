@@ -32,7 +32,7 @@ Collisions = tuple[int, int]
 """Number of replicas that share a rack with an earlier one, and the same for hosts."""
 
 
-class Assignment:
+class ReplicaTable:
     """The replicas of all partitions, with indexes by broker."""
 
     def __init__(self, load: ClusterLoad, limits: BalanceLimits) -> None:
