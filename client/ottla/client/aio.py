@@ -94,6 +94,7 @@ class AioAdmin(Bridge[Admin]):
     list_transactions = asked(Admin.list_transactions)
     move_replicas = asked(Admin.move_replicas)
     remove_voter = asked(Admin.remove_voter)
+    unregister_controller = asked(Admin.unregister_controller)
     replace_configs = asked(Admin.replace_configs)
     retry_cleaning = asked(Admin.retry_cleaning)
     set_metrics_subscription = asked(Admin.set_metrics_subscription)

@@ -1,4 +1,5 @@
-"""`ottla quorum add|remove|replicas` against a played quorum, in virtual time."""
+"""`ottla quorum` with a played quorum, in virtual time: add, remove, replace, unregister,
+replicas."""
 
 import json
 from argparse import Namespace
@@ -11,6 +12,8 @@ import pytest
 from trio.testing import MockClock
 
 from ottla.cli.cluster import voter_requests
+from ottla.cli.cluster.controller_registrations import unregister
+from ottla.cli.cluster.voter_replacement import replace as replace_voter
 from ottla.cli.cluster.voter_requests import add, remove, replicas
 from ottla.client.admin_parts.admin_cluster import QuorumDescription, QuorumReplica
 from ottla.client.network.connection import ConnectionLostError
@@ -55,6 +58,8 @@ class PlayedAdmin:
     commits_after: int = 0
     """Number of descriptions in which a change is not committed yet."""
     requested: list[tuple[object, ...]] = field(default_factory=list)
+    unregistrations: list[Outcome] = field(default_factory=list)
+    """Errors of the first requests to unregister a controller."""
 
     async def ask_quorum(self) -> QuorumDescription:
         return self.quorum
@@ -71,6 +76,13 @@ class PlayedAdmin:
         self.requested.append((node, directory_id, dict(listeners)))
         new = replica(node)._replace(directory_id=directory_id)
         self._answer(replace(self.quorum, voters=(*self.quorum.voters, new)))
+
+    async def unregister_controller(self, node: int) -> None:
+        self.requested.append(("unregister", node))
+        if self.unregistrations:
+            outcome = self.unregistrations.pop(0)
+            if outcome is not None:
+                raise outcome
 
     async def remove_voter(self, node: int, directory_id: UUID) -> None:
         self.requested.append((node, directory_id))
@@ -95,7 +107,16 @@ def admin_of(*outcomes: tuple[Outcome, bool], **changes: Any) -> Any:
 
 
 def options(**given: Any) -> Namespace:
-    usual = {"yes": True, "dry_run": False, "timeout": 30.0, "format": "json", "directory": None}
+    usual = {
+        "yes": True,
+        "dry_run": False,
+        "timeout": 30.0,
+        "format": "json",
+        "directory": None,
+        "unregister": False,
+        "by": None,
+        "address": None,
+    }
     return Namespace(**{**usual, **given})
 
 
@@ -143,7 +164,13 @@ async def test_a_controller_in_another_form_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [timed_out(), ConnectionLostError("lost"), RefusedError(ErrorCode.DUPLICATE_VOTER)]
+    "error",
+    [
+        timed_out(),
+        ConnectionLostError("lost"),
+        RefusedError(ErrorCode.DUPLICATE_VOTER),
+        RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
 )
 async def test_a_change_that_was_made_in_spite_of_the_error_is_not_requested_again(
     error: Exception, autojump_clock: MockClock
@@ -241,6 +268,7 @@ async def test_a_voter_that_the_majority_needs_stays() -> None:
     [
         lambda admin: add(admin, adding(yes=False, dry_run=True)),
         lambda admin: remove(admin, options(id=103, yes=False, dry_run=True)),
+        lambda admin: unregister(admin, options(id=104, yes=False, dry_run=True)),
     ],
 )
 async def test_a_dry_run_shows_the_change_and_makes_none(
@@ -249,9 +277,127 @@ async def test_a_dry_run_shows_the_change_and_makes_none(
     admin = admin_of()
     assert await plan(admin) == 0
     [row] = json.loads(capsys.readouterr().out)
-    assert row["change"] in ("add", "remove")
+    assert row["change"] in ("add", "remove", "unregister")
     assert row["id"] in (103, 104)
     assert admin.requested == []
+
+
+async def test_the_lag_is_noted_while_an_addition_waits(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = admin_of(*[(timed_out("It is behind."), False)] * 12)
+    behind = replica(104)._replace(end_offset=Offset(40))
+    admin.quorum = replace(admin.quorum, observers=(behind,))
+    assert await add(admin, adding()) == 0
+    assert capsys.readouterr().err.count("controller 104 is 60 records behind the leader") == 1
+
+
+async def test_a_removed_voter_is_unregistered_once_it_leads_no_longer(
+    autojump_clock: MockClock,
+) -> None:
+    still_active = RefusedError(ErrorCode.INVALID_REQUEST, "It is active.")
+    admin = admin_of(unregistrations=[still_active, timed_out(), still_active])
+    assert await remove(admin, options(id=101, unregister=True)) == 0
+    assert admin.requested == [(101, UUID(int=101)), *[("unregister", 101)] * 4]
+
+
+async def test_a_lost_directory_is_removed_before_the_new_one_is_added(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin = admin_of()
+    lost = replica(103, silent_ms=60_000)
+    admin.quorum = replace(
+        admin.quorum,
+        voters=(*admin.quorum.voters[:2], lost),
+        observers=(replica(103, directory=9), replica(103, directory=8, silent_ms=60_000)),
+    )
+    assert await replace_voter(admin, options(id=103)) == 0
+    address = {"CONTROLLER": ("c103.example", 9093)}
+    assert admin.requested == [(103, UUID(int=103)), (103, UUID(int=9), address)]
+    assert json.loads(capsys.readouterr().out)["directory_id"] == uuid_to_text(UUID(int=9))
+
+
+async def test_another_controller_is_added_before_the_old_one_is_removed() -> None:
+    admin = admin_of()
+    by = f"104@c104.example:9093:{uuid_to_text(UUID(int=104))}"
+    assert await replace_voter(admin, options(id=102, by=by, unregister=True)) == 0
+    assert [one[0] for one in admin.requested] == [104, 102, "unregister"]
+
+
+async def test_a_replacement_that_was_interrupted_goes_on_with_the_steps_that_are_left() -> None:
+    admin = admin_of()
+    by = f"103@c103.example:9093:{uuid_to_text(UUID(int=103))}"
+    assert await replace_voter(admin, options(id=102, by=by)) == 0
+    assert admin.requested == [(102, UUID(int=102))]
+
+    left = replace(
+        admin.quorum,
+        voters=(replica(101), replica(103)),
+        observers=(replica(102, directory=9),),
+    )
+    admin = admin_of()
+    admin.quorum = left
+    assert await replace_voter(admin, options(id=102, address="c102.example:9093")) == 0
+    assert admin.requested == [(102, UUID(int=9), {"CONTROLLER": ("c102.example", 9093)})]
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "observers", "said"),
+    [
+        (0, (), "is a voter that works"),
+        (60_000, (), "0 controllers with id 103 and a new directory"),
+        (60_000, (replica(103, directory=8), replica(103, directory=9)), "2 controllers"),
+    ],
+)
+async def test_a_replacement_without_one_new_directory_is_refused(
+    silent_ms: int, observers: tuple[QuorumReplica, ...], said: str
+) -> None:
+    admin = admin_of()
+    admin.quorum = replace(
+        admin.quorum,
+        voters=(*admin.quorum.voters[:2], replica(103, silent_ms=silent_ms)),
+        observers=observers,
+    )
+    with pytest.raises(RefusedError, match=said):
+        await replace_voter(admin, options(id=103))
+    assert admin.requested == []
+
+
+async def test_a_replacement_that_would_leave_no_majority_is_refused() -> None:
+    admin = admin_of()
+    admin.quorum = replace(
+        admin.quorum,
+        voters=(replica(101), replica(102, silent_ms=60_000), replica(103, silent_ms=60_000)),
+        observers=(replica(103, directory=9),),
+    )
+    with pytest.raises(RefusedError, match="there is no majority"):
+        await replace_voter(admin, options(id=103))
+    assert admin.requested == []
+
+
+async def test_a_controller_is_unregistered(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = admin_of(unregistrations=[ConnectionLostError("lost")])
+    gone = RefusedError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Not registered")
+    admin.unregistrations.append(gone)
+    assert await unregister(admin, options(id=105)) == 0
+    assert admin.requested == [("unregister", 105)] * 2
+    assert json.loads(capsys.readouterr().out) == {"id": 105, "unregistered": True}
+
+    admin = admin_of(unregistrations=[gone])
+    with pytest.raises(RefusedError, match="Not registered"):
+        await unregister(admin, options(id=105))
+    with pytest.raises(RefusedError, match="'ottla quorum remove 101 --unregister'"):
+        await unregister(admin, options(id=101))
+
+
+async def test_a_running_controller_is_unregistered_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin = admin_of()
+    assert await unregister(admin, options(id=104)) == 0
+    assert "it registers again unless it is stopped" in capsys.readouterr().err
 
 
 async def test_replicas_are_listed_with_role_lag_and_directory(

@@ -2,9 +2,11 @@
 
 import argparse
 
+from ottla.cli.cluster.controller_registrations import UNREGISTER
 from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.cli.cluster.voter_replacement import REPLACE
 from ottla.cli.cluster.voter_requests import VOTER_VERBS
 from ottla.cli.common import print_json
 from ottla.cli.tables import Identifier, Milliseconds, print_table
@@ -71,4 +73,6 @@ def _ago(span_ms: int | None) -> Milliseconds | None:
 VERBS = (
     admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),
     *VOTER_VERBS,
+    REPLACE,
+    UNREGISTER,
 )

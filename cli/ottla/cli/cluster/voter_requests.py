@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from ottla.cli.cluster.controller_registrations import unregister_controller
 from ottla.cli.cluster.health import SILENT_AFTER_MS
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voter_text import voter_of
-from ottla.cli.common import print_json
+from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
@@ -30,6 +31,9 @@ from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_te
 
 UNKNOWN_STATE = 2
 ASK_AGAIN_S = 0.5
+PROGRESS_S = 2.0
+"""Shortest interval in seconds between two notes about a controller that catches up."""
+
 TIMEOUT_S = 60.0
 UNDECIDED = frozenset(
     (
@@ -37,6 +41,8 @@ UNDECIDED = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.NETWORK_EXCEPTION,
+        # A broker answers so if the leader went away with the request.
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
 """Refusals after which the change may still take effect, or may be requested again."""
@@ -59,8 +65,8 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
             f"is {arguments.controller!r}; 'ottla quorum replicas' shows id and directory of a "
             "controller that follows the leader",
         ) from None
-    quorum = await _quorum(admin)
-    found = _voter_in(quorum, new.id)
+    quorum = await described_quorum(admin)
+    found = voter_in(quorum, new.id)
     directory = uuid_to_text(new.directory_id)
     if found is not None and found.directory_id != directory:
         raise RefusedError(
@@ -82,16 +88,18 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
         listeners = {endpoint.name: (endpoint.host, endpoint.port)}
         await admin.add_voter(new.id, new.directory_id, listeners)
 
-    await _change(admin, request, lambda known: _has(known, new), arguments.timeout)
+    await change_voters(
+        admin, request, lambda known: has_voter(known, new), arguments.timeout, new.id
+    )
     _report(arguments, new.id, directory, f"controller {new.id} is a voter now", added=True)
     return 0
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     """Remove a controller from the voters. Returns the exit code."""
-    quorum = await _quorum(admin)
-    gone = _voter_to_remove(quorum, NodeId(arguments.id), arguments.directory)
-    _check_majority_without(quorum, gone)
+    quorum = await described_quorum(admin)
+    gone = voter_to_remove(quorum, NodeId(arguments.id), arguments.directory)
+    check_majority_without(quorum, gone)
     if not arguments.yes:
         show(
             arguments,
@@ -105,8 +113,14 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     async def request() -> None:
         await admin.remove_voter(key.id, key.directory_id)
 
-    await _change(admin, request, lambda known: not _has(known, key), arguments.timeout)
+    await change_voters(admin, request, lambda known: not has_voter(known, key), arguments.timeout)
     said = f"controller {gone.id} is no voter any longer; stop it, or it goes on as an observer"
+    if arguments.unregister:
+        await unregister_controller(admin, gone.id, arguments.timeout)
+        said = (
+            f"controller {gone.id} is neither a voter nor registered any longer; if it still runs, "
+            "it registers again"
+        )
     _report(arguments, gone.id, gone.directory_id, said, removed=True)
     return 0
 
@@ -138,7 +152,8 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
     )
 
 
-async def _quorum(admin: Admin) -> SurveyedQuorum:
+async def described_quorum(admin: Admin) -> SurveyedQuorum:
+    """Return the quorum. Raises RefusedError if the controllers do not answer."""
     quorum = await quorum_of(admin)
     if quorum.failure:
         raise RefusedError(
@@ -147,16 +162,15 @@ async def _quorum(admin: Admin) -> SurveyedQuorum:
     return quorum
 
 
-def _voter_in(quorum: SurveyedQuorum, node: NodeId) -> SurveyedReplica | None:
+def voter_in(quorum: SurveyedQuorum, node: int) -> SurveyedReplica | None:
+    """Return the voter with an id, or None."""
     return next((one for one in quorum.voters if one.id == node), None)
 
 
-def _voter_to_remove(
-    quorum: SurveyedQuorum, node: NodeId, directory: str | None
-) -> SurveyedReplica:
+def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None) -> SurveyedReplica:
     """Return the voter with an id and, if it is given, a directory.  Raises RefusedError if there
     is none."""
-    found = _voter_in(quorum, node)
+    found = voter_in(quorum, node)
     ids = ", ".join(str(one.id) for one in quorum.voters)
     if found is None:
         raise RefusedError(
@@ -181,7 +195,7 @@ def _voter_to_remove(
     return found
 
 
-def _check_majority_without(quorum: SurveyedQuorum, gone: SurveyedReplica) -> None:
+def check_majority_without(quorum: SurveyedQuorum, gone: SurveyedReplica) -> None:
     """Refuse a change that the remaining voters could not commit."""
     left = [one for one in quorum.voters if one.id != gone.id]
     silent = [one.id for one in left if not _is_heard(one)]
@@ -199,22 +213,26 @@ def _is_heard(voter: SurveyedReplica) -> bool:
     return ago_ms is not None and ago_ms <= SILENT_AFTER_MS
 
 
-def _has(quorum: QuorumDescription, voter: Voter) -> bool:
+def has_voter(quorum: QuorumDescription, voter: Voter) -> bool:
+    """Return whether the voters include one, by its id and directory."""
     return (voter.id, voter.directory_id) in {(one.node, one.directory_id) for one in quorum.voters}
 
 
-async def _change(
+async def change_voters(
     admin: Admin,
     request: Callable[[], Awaitable[None]],
     is_made: Callable[[QuorumDescription], bool],
     timeout_s: float,
+    waits_for: NodeId | None = None,
 ) -> None:
     """Request a change of the voters, repeatedly if needed, until the change is committed.
 
-    Raises a refusal that is final at once, and the last one of all others after `timeout_s`.
+    Raises a refusal that is final at once, and the last one of all others after `timeout_s`. Prints
+    notes about the lag of the controller `waits_for` while the change waits for it.
     """
     ends_at_s = trio.current_time() + timeout_s
     reason = ""
+    progress = LagNotes(waits_for)
     while True:
         try:
             await request()
@@ -226,7 +244,7 @@ async def _change(
             return
         if refusal.code not in UNDECIDED | MADE_BEFORE:
             raise refusal
-        if await _is_committed(admin, is_made, ends_at_s):
+        if await _is_committed(admin, is_made, ends_at_s, progress):
             return
         if refusal.code not in UNDECIDED or trio.current_time() >= ends_at_s:
             raise refusal
@@ -237,7 +255,10 @@ async def _change(
 
 
 async def _is_committed(
-    admin: Admin, is_made: Callable[[QuorumDescription], bool], ends_at_s: float
+    admin: Admin,
+    is_made: Callable[[QuorumDescription], bool],
+    ends_at_s: float,
+    progress: "LagNotes",
 ) -> bool:
     """Wait until a change is committed. Returns False if the leader does not have the change.
 
@@ -249,6 +270,7 @@ async def _is_committed(
     while True:
         quorum = await admin.describe_quorum()
         if not is_made(quorum):
+            progress.note(quorum)
             return False
         if quorum.leader_epoch != epoch:
             epoch = quorum.leader_epoch
@@ -271,6 +293,30 @@ def _report(
         print_json({"id": node, "directory_id": directory, **made})
     else:
         say(said)
+
+
+class LagNotes:
+    """Notes on standard error about a controller that catches up with the leader."""
+
+    def __init__(self, node: NodeId | None) -> None:
+        self._node = node
+        self._last = ""
+        self._next_s = trio.current_time() + PROGRESS_S
+
+    def note(self, quorum: QuorumDescription) -> None:
+        """Print the lag of the controller if it has changed, at most once in PROGRESS_S."""
+        if self._node is None or trio.current_time() < self._next_s:
+            return
+        self._next_s = trio.current_time() + PROGRESS_S
+        end_offset = max(one.end_offset for one in (*quorum.voters, *quorum.observers))
+        found = [one for one in quorum.observers if one.node == self._node]
+        text = f"controller {self._node} does not fetch from the leader yet"
+        if found:
+            lag = end_offset - max(one.end_offset for one in found)
+            text = f"controller {self._node} is {counted(lag, 'record')} behind the leader"
+        if text != self._last:
+            note(f"ottla quorum: {text}")
+        self._last = text
 
 
 TIMEOUT = option(
@@ -301,6 +347,7 @@ VOTER_VERBS = (
         remove,
         option("id ID", "node.id of the controller", type=int),
         option("--directory ID", "id of its metadata directory (default: looked up)"),
+        option("--unregister", "delete its registration, too; stop the controller first"),
         CONFIRMATION,
         TIMEOUT,
         description="The last voter stays, and so does one without which the others are no "

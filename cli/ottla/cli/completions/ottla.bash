@@ -400,7 +400,7 @@ _ottla_row() {
       values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'quorum')
-      verbs='status add remove replicas'
+      verbs='status add remove replicas replace unregister'
       options='-h --help'
       values=''
       argument='' ;;
@@ -416,12 +416,22 @@ _ottla_row() {
       argument='' ;;
     'quorum remove')
       verbs=''
-      options='-h --help --directory --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --directory --unregister --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--directory= --timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'quorum replicas')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum replace')
+      verbs=''
+      options='-h --help --by --address --unregister --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--by= --address= --timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum unregister')
+      verbs=''
+      options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'config')

@@ -483,8 +483,8 @@ function __ottla_row
             set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'quorum'
-            set -g __ottla_verbs 'status' 'add' 'remove' 'replicas'
-            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers' 'add a controller, which runs and has caught up, to the voters' 'remove a controller from the voters' 'list voters and observers with lag and directory'
+            set -g __ottla_verbs 'status' 'add' 'remove' 'replicas' 'replace' 'unregister'
+            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers' 'add a controller, which runs and has caught up, to the voters' 'remove a controller from the voters' 'list voters and observers with lag and directory' 'replace a voter whose directory is lost, or by another controller' 'delete the registration of a controller that is gone'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -503,13 +503,25 @@ function __ottla_row
         case 'quorum remove'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--directory' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--directory' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--directory=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'quorum replicas'
             set -g __ottla_verbs
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum replace'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--by' '--address' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--by=' '--address=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum unregister'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'config'

@@ -401,7 +401,7 @@ _ottla_row() {
       ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'quorum')
-      ottla_verbs=('status:show leader, epoch, high watermark, voters and observers' 'add:add a controller, which runs and has caught up, to the voters' 'remove:remove a controller from the voters' 'replicas:list voters and observers with lag and directory')
+      ottla_verbs=('status:show leader, epoch, high watermark, voters and observers' 'add:add a controller, which runs and has caught up, to the voters' 'remove:remove a controller from the voters' 'replicas:list voters and observers with lag and directory' 'replace:replace a voter whose directory is lost, or by another controller' 'unregister:delete the registration of a controller that is gone')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -417,12 +417,22 @@ _ottla_row() {
       ottla_argument='' ;;
     'quorum remove')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--directory' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--directory' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--directory=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'quorum replicas')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quorum replace')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--by' '--address' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--by=' '--address=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quorum unregister')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'config')

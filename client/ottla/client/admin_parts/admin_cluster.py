@@ -23,6 +23,8 @@ from ottla.wire.messages.describe_quorum_request import (
 from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
 from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 FEATURES_FROM = 3
 """First version of ApiVersions whose response contains features."""
@@ -149,6 +151,17 @@ class ClusterCalls(AdminCalls):
             cluster_id=None, voter_id=node, voter_directory_id=directory_id
         )
         answer = await self._cluster.request(request, RemoveRaftVoterResponse)
+        raise_for(answer.error_code, answer.error_message)
+
+    async def unregister_controller(self, node: int) -> None:
+        """Delete the registration of a controller that is gone.  A controller that still runs
+        registers again.
+
+        Sends a single request.  Raises RefusedError if the controller is the active one, or is not
+        registered.
+        """
+        request = UnregisterControllerRequest(controller_id=node)
+        answer = await self._cluster.request(request, UnregisterControllerResponse)
         raise_for(answer.error_code, answer.error_message)
 
     async def describe_features(self) -> dict[str, FeatureLevels]:

@@ -1,0 +1,103 @@
+"""`ottla quorum unregister`: deletes the registration of a controller that is gone.
+
+A registered controller that is gone blocks the upgrade of features, because nothing shows that it
+supports them. The request itself has almost no condition, as in Kafka; the command first looks at
+the quorum.
+"""
+
+import argparse
+
+import trio
+
+from ottla.cli.cluster.health import SILENT_AFTER_MS
+from ottla.cli.cluster.survey import quorum_of
+from ottla.cli.common import print_json
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
+from ottla.cli.options import option
+from ottla.cli.outcomes import show
+from ottla.cli.terminal import note, say
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
+from ottla.client.network.connection import ConnectionLostError
+from ottla.model.errors import ErrorCode, RefusedError
+
+ASK_AGAIN_S = 0.5
+TIMEOUT_S = 30.0
+RETRIED = frozenset(
+    (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+)
+"""Refusals after which the request is sent again: it has the same effect twice."""
+
+
+async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Unregister a controller.  Raises RefusedError if it is a voter, or is not registered."""
+    node = arguments.id
+    quorum = await quorum_of(admin)
+    if quorum.failure:
+        raise RefusedError(
+            ErrorCode.NOT_CONTROLLER, f"the controllers do not answer ({quorum.failure})"
+        )
+    if any(one.id == node for one in quorum.voters):
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"controller {node} is a voter; 'ottla quorum remove {node} --unregister' removes it "
+            "first",
+        )
+    ago_ms = [one.last_fetch_ms_ago for one in quorum.observers if one.id == node]
+    if any(one is not None and one <= SILENT_AFTER_MS for one in ago_ms):
+        note(f"ottla quorum: controller {node} is running; it registers again unless it is stopped")
+    if not arguments.yes:
+        show(arguments, ("ID", "CHANGE"), [(node, "unregister")])
+    if not await confirm_in_loop(arguments, f"delete the registration of controller {node}?"):
+        return 0
+    await unregister_controller(admin, node, TIMEOUT_S)
+    if arguments.format == "json":
+        print_json({"id": node, "unregistered": True})
+    else:
+        say(f"controller {node} is unregistered")
+    return 0
+
+
+async def unregister_controller(admin: Admin, node: int, timeout_s: float) -> None:
+    """Delete the registration of a controller, whose leadership may be about to end.
+
+    Sends the request again while the controllers cannot decide it. A registration that is gone by
+    then was deleted by an earlier request. Raises the last refusal after `timeout_s`.
+    """
+    ends_at_s = trio.current_time() + timeout_s
+    is_repeated = False
+    while True:
+        try:
+            await admin.unregister_controller(node)
+        except RefusedError as error:
+            refusal = error
+        except ConnectionLostError as error:
+            refusal = RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
+        else:
+            return
+        if refusal.code is ErrorCode.CONTROLLER_ID_NOT_REGISTERED and is_repeated:
+            return
+        # A leader that was removed from the voters is the active controller until it resigns.
+        is_handing_over = refusal.code is ErrorCode.INVALID_REQUEST
+        if not is_handing_over and refusal.code not in RETRIED:
+            raise refusal
+        if trio.current_time() >= ends_at_s:
+            raise refusal
+        is_repeated = is_repeated or not is_handing_over
+        await trio.sleep(ASK_AGAIN_S)
+
+
+UNREGISTER = admin_verb(
+    "unregister",
+    "delete the registration of a controller that is gone",
+    unregister,
+    option("id ID", "node.id of the controller", type=int),
+    CONFIRMATION,
+    description="A registered controller that is gone blocks upgrades of features. Remove a voter "
+    "with 'ottla quorum remove' first. A controller that still runs registers again.",
+)
