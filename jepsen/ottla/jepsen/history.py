@@ -101,19 +101,19 @@ class Operation:
 
     @property
     def kind(self) -> EventKind:
-        """Return the outcome: OK, FAIL or INFO."""
+        """The outcome: OK, FAIL or INFO."""
         return EventKind.INFO if self.completion is None else self.completion.kind
 
     @property
     def value(self) -> Json:
-        """Return the value of the completion, or that of the invocation if there is none."""
+        """The value of the completion, or that of the invocation if there is none."""
         if self.completion is None or self.completion.value is None:
             return self.invoke.value
         return self.completion.value
 
     @property
     def extra(self) -> Mapping[str, Json]:
-        """Return the extra facts of the invocation and the completion. The completion's facts take
+        """The extra facts of the invocation and the completion. The completion's facts take
         precedence."""
         if self.completion is None or not self.completion.extra:
             return self.invoke.extra
@@ -123,7 +123,7 @@ class Operation:
 
     @property
     def index(self) -> int:
-        """Return the index of the operation's last event, which proves its result."""
+        """The index of the operation's last event, which proves its result."""
         return self.invoke.index if self.completion is None else self.completion.index
 
 
@@ -151,7 +151,7 @@ class History:
 
     @property
     def end_ns(self) -> int:
-        """Return the time of the last event, or 0 if there is none."""
+        """The time of the last event, or 0 if there is none."""
         return self.events[-1].time_ns if self.events else 0
 
     def to_lines(self) -> Iterator[str]:

@@ -64,7 +64,8 @@ class Java(NamedTuple):
 def find_java(
     environ: Mapping[str, str] | None = None, directories: Sequence[str] = DIRECTORIES
 ) -> Java:
-    """Return the Java for Spark.  Raises ConfigError with the remedy if there is none."""
+    """Return the Java installation for Spark. Raises ConfigError with the remedy if there is
+    none."""
     found = list(javas(os.environ if environ is None else environ, directories))
     fit = [java for java in found if not java.problem]
     if not fit:
@@ -73,7 +74,7 @@ def find_java(
 
 
 def none_fits(found: Sequence[Java]) -> str:
-    """Return the reason why no Java of a machine is suitable, and the remedy."""
+    """Return the reason why no Java installation of a machine is suitable, and the remedy."""
     cure = (
         f"install a full Java {VERSION_MIN} (such as Debian's openjdk-{VERSION_MIN}-jdk-headless), "
         "or set JAVA_HOME to one"
@@ -85,8 +86,8 @@ def none_fits(found: Sequence[Java]) -> str:
 
 
 def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> Iterator[Java]:
-    """Yield every Java of this machine once, in order of preference.  A Java that the user has
-    chosen comes first."""
+    """Yield every Java installation of this machine once, in order of preference.  An installation
+    that the user has chosen comes first."""
     seen: set[str] = set()
     for home, found_by in _named(environ):
         java = look_at(home, found_by)
@@ -104,7 +105,7 @@ def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) 
 
 
 def look_at(home: str, found_by: str) -> Java | None:
-    """Return the Java in a directory, or None if there is none."""
+    """Return the Java installation in a directory, or None if there is none."""
     directory = os.path.realpath(home)
     program = os.path.join(directory, "bin", "java")
     if not os.access(program, os.X_OK):

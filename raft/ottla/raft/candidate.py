@@ -38,7 +38,7 @@ class Ballot:
 
     @property
     def granting_voters(self) -> tuple[ReplicaKey, ...]:
-        """Return the voters that granted their vote, sorted by id."""
+        """The voters that granted their vote, sorted by id."""
         return tuple(voter.key for voter in self._voters if voter.id in self._granted)
 
     def has_answered(self, voter_id: NodeId) -> bool:

@@ -56,7 +56,7 @@ class VoteRequest:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return the sender's id and directory id."""
+        """The sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
@@ -141,7 +141,7 @@ class FetchRequest:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return the sender's id and directory id."""
+        """The sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
@@ -180,7 +180,7 @@ class FetchSnapshotRequest:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return the sender's id and directory id."""
+        """The sender's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
@@ -259,7 +259,7 @@ class DescribeReplicaResponse:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """Return the replica's id and directory id."""
+        """The replica's id and directory id."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 

@@ -22,7 +22,7 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint
 
 
 class Replica:
-    """The state that all roles share. Every call of a role receives it."""
+    """The state of a replica that all roles share. Every call of a role receives this object."""
 
     __slots__ = (
         "_credit",
@@ -171,7 +171,7 @@ class Replica:
 
     @property
     def election_state(self) -> ElectionState:
-        """Return the epoch, leader, vote and standing to be written to `quorum-state`."""
+        """The epoch, leader, vote and standing to be written to `quorum-state`."""
         return ElectionState(
             epoch=self.epoch,
             leader_id=self.epoch_leader_id,
@@ -192,8 +192,8 @@ class Replica:
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """Return the log end that this replica acknowledges. For a controller it is the flushed
-        end, because it may become a voter at any time; other observers need not flush."""
+        """The log end that this replica acknowledges. For a controller it is the flushed end,
+        because it may become a voter at any time; other observers need not flush."""
         return self.log.flushed_offset if self.identity.keeps_votes else self.log.end_offset
 
     @property

@@ -73,7 +73,7 @@ class Requests:
 
     @property
     def in_flight_count(self) -> int:
-        """Return the number of requests in flight."""
+        """Number of requests in flight."""
         return sum(connection.in_flight is not None for connection in self._connections.values())
 
     def busy_until_ms(self, node_id: NodeId, now_ms: int) -> int | None:

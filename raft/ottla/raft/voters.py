@@ -53,7 +53,7 @@ class Voter:
 
     @property
     def key(self) -> ReplicaKey:
-        """Return the voter's id and directory id as one value."""
+        """The voter's id and directory id as one value."""
         return ReplicaKey(self.id, self.directory_id)
 
     def is_key(self, key: ReplicaKey) -> bool:
@@ -95,12 +95,12 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
-        """Return the voters' ids in ascending order."""
+        """The voters' ids in ascending order."""
         return tuple(voter.id for voter in self.voters)
 
     @property
     def majority_count(self) -> int:
-        """Return the number of voters that form a majority."""
+        """Number of voters that form a majority."""
         return len(self.voters) // 2 + 1
 
     def get(self, node_id: NodeId) -> Voter | None:
@@ -152,7 +152,7 @@ class QuorumIdentity:
 
     @property
     def key(self) -> ReplicaKey:
-        """Return this replica's id and directory id as one value."""
+        """This replica's id and directory id as one value."""
         return ReplicaKey(self.node_id, self.directory_id)
 
     @property
@@ -162,7 +162,7 @@ class QuorumIdentity:
 
     @property
     def peers(self) -> tuple[Voter, ...]:
-        """Return the voters that are other nodes."""
+        """The voters that are other nodes."""
         return tuple(voter for voter in self.voters if voter.id != self.node_id)
 
     @property

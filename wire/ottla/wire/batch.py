@@ -84,30 +84,29 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the complete batch, including its header."""
+        """The size of the complete batch, including its header."""
         return self.batch_length + LENGTH_END
 
     @property
     def last_offset(self) -> Offset:
-        """Return the offset of the last record (even if compaction removed that record)."""
+        """The offset of the last record (even if compaction removed that record)."""
         return Offset(self.base_offset + self.last_offset_delta)
 
     @property
     def end_offset(self) -> Offset:
-        """Return the offset after the last record: the base offset of the next batch."""
+        """The offset after the last record: the base offset of the next batch."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence of the last record, or -1 if the producer is not idempotent."""
+        """The sequence of the last record, or -1 if the producer is not idempotent."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_COUNT
 
     @property
     def codec(self) -> int:
-        """Return the number of the codec. `Codec(number)` raises ValueError if the number is
-        unknown."""
+        """Number of the codec. `Codec(number)` raises ValueError if the number is unknown."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -130,8 +129,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Return the time from which the tombstones of the batch may be deleted (KIP-534), or None.
-        The batch stores this time as its base timestamp."""
+        """The time from which the tombstones of the batch may be deleted (KIP-534), or None. The
+        batch stores this time as its base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 

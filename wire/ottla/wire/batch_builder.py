@@ -86,12 +86,12 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """Return the number of records appended."""
+        """Number of records appended."""
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the batch if it were built uncompressed now, in bytes."""
+        """The size of the batch if it were built uncompressed now, in bytes."""
         return BATCH_HEADER_BYTES + len(self._body)
 
     @property

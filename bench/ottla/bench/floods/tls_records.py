@@ -39,7 +39,8 @@ def record(content_type: int, data: bytes, version: int = TLS_1_2) -> bytes:
 
 
 class WriteKeys:
-    """The encryption keys of one direction, and the sequence number of the next record."""
+    """The keys that encrypt one direction of a TLS connection, and the sequence number of the next
+    record."""
 
     def __init__(self, version: str, key: bytes, iv: bytes, digest: str, secret: bytes) -> None:
         self.is_newest = version == "TLSv1.3"

@@ -44,7 +44,7 @@ class SparkWork(NamedTuple):
 
     @property
     def archive(self) -> str:
-        """Return the directory of the Parquet files."""
+        """The directory of the Parquet files."""
         return str(Path(self.directory) / ARCHIVE)
 
 

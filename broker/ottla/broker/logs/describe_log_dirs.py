@@ -54,7 +54,7 @@ class DescribedLogs(Protocol[D]):
 
     @property
     def directories(self) -> Sequence[D]:
-        """Return every directory of log.dirs."""
+        """Every directory of log.dirs."""
         ...
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:

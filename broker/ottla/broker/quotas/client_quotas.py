@@ -180,8 +180,9 @@ class ClientQuotas:
         """Return the maximum usage that a client is allowed at once, at most `value` and at least
         1.
 
-        This is its credit, at most limit x (windows - 1) x window length. It is at least the amount
-        of one window, for which the client may have to wait. `found` is a result of `find`.
+        The maximum is the credit of the client, but no more than limit x (windows - 1) x window
+        length, and no less than the amount of one window, for which the client may have to wait.
+        `found` is a result of `find`.
         """
         match, usage = found
         bucket = usage.bucket

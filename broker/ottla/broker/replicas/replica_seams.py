@@ -20,7 +20,7 @@ class ReplicaDirectory(Protocol):
 
     @property
     def directory_id(self) -> UUID | None:
-        """Return the directory's id."""
+        """The directory's id."""
         ...
 
 

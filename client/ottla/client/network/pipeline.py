@@ -79,7 +79,7 @@ class Pipeline(BrokerConnection):
 
     @property
     def in_flight_count(self) -> int:
-        """Return the number of responses that are still expected."""
+        """Number of responses that are still expected."""
         return len(self._due)
 
     async def submit(

@@ -121,7 +121,7 @@ class LogReading:
 
     @property
     def has_final_reads(self) -> bool:
-        """Return whether any final read reached the end of a log."""
+        """True if any final read reached the end of a log."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:

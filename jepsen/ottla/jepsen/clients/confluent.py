@@ -128,8 +128,7 @@ class ConfluentClient(ABC):
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name. They run in a
-        thread."""
+        """The functions that perform the operations, by operation name. They run in a thread."""
 
     def on_drop(self) -> None:
         """Reset the state that belongs to the handles. Called after the handles were dropped."""

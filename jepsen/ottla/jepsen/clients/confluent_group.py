@@ -55,7 +55,7 @@ class ConfluentGroupClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,

@@ -34,7 +34,7 @@ class ConfluentListOffsetsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "end-offset": self._end_offset,

@@ -21,7 +21,7 @@ class ConfluentProducerIdsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {"init": self._init}
 
     def _init(self, op: Op) -> Completion:

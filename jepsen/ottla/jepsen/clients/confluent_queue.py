@@ -90,7 +90,7 @@ class ConfluentQueueClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "poll": self._poll,

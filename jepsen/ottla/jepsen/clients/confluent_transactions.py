@@ -30,7 +30,7 @@ class ConfluentTransactionsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "init": self._init,
             "txn": self._txn,

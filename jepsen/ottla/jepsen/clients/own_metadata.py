@@ -123,7 +123,7 @@ class OwnMetadataClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "create": self._create,
             "partitions": self._partitions,

@@ -89,7 +89,7 @@ class OwnOffsetsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {"commit": self._commit, "fetch": self._fetch}
 
     async def _commit(self, op: Op) -> Completion:

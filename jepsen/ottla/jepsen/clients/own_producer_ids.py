@@ -44,7 +44,7 @@ class OwnProducerIdsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {"init": self._init}
 
     def on_crash(self) -> None:

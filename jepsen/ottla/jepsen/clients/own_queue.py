@@ -105,7 +105,7 @@ class OwnQueueClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """Return the functions that perform the operations, by operation name."""
+        """The functions that perform the operations, by operation name."""
         return {
             "send": self._send,
             "poll": self._poll,

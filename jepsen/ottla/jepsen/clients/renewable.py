@@ -68,7 +68,7 @@ class Renewable(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """Return the resource if it is open, else None."""
+        """The resource if it is open, else None."""
         life = self._life
         return None if life is None or life.is_over.is_set() else life.thing
 

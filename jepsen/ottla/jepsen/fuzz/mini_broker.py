@@ -131,7 +131,7 @@ class MemoryChannel(HostedChannel):
 
     @property
     def has_more_to_write(self) -> bool:
-        """Return False, because the client receives everything immediately."""
+        """Always False, because the client receives everything immediately."""
         return False
 
     def read(self, now_ms: int) -> bool:

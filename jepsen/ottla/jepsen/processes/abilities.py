@@ -71,8 +71,7 @@ class Abilities:
 
     @property
     def has_namespaces(self) -> bool:
-        """Return whether nodes have network namespaces of their own. If not, the harness uses
-        proxies."""
+        """True if nodes have network namespaces of their own. If not, the harness uses proxies."""
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":

@@ -40,7 +40,7 @@ class ViewedPartition:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the partition has a leader and all its replicas are in sync."""
+        """True if the partition has a leader and all its replicas are in sync."""
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 

@@ -22,7 +22,7 @@ class FaultyNetwork(Protocol):
 
     @property
     def is_well(self) -> bool:
-        """Return whether no fault is injected."""
+        """True if no fault is injected."""
         ...
 
 

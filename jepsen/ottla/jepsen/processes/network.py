@@ -61,7 +61,7 @@ class NetworkFaults:
 
     @property
     def is_well(self) -> bool:
-        """Return whether no fault of the network is active."""
+        """True if no fault of the network is active."""
         return self._network.links.is_well
 
     async def put(self, name: str, fault: LinkFault) -> None:

@@ -37,7 +37,7 @@ class Links:
 
     @property
     def is_well(self) -> bool:
-        """Return whether no fault is active."""
+        """True if no fault is active."""
         return not self._faults
 
     def put(self, name: str, fault: LinkFault) -> None:

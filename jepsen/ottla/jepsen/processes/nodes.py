@@ -124,7 +124,7 @@ class ProcessNode:
 
     @property
     def is_up(self) -> bool:
-        """Return whether the node has a process that serves or is starting."""
+        """True if the node has a process that serves or is starting."""
         return self.state in (ProcessState.RUNNING, ProcessState.STARTING)
 
     def start(self) -> None:

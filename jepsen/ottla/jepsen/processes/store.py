@@ -45,7 +45,7 @@ class RunDirectory:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether the run has a verdict."""
+        """True if the run has a verdict."""
         return (self.path / RESULTS_FILE).exists()
 
     def write(self, name: str, content: Any) -> None:

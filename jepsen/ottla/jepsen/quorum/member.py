@@ -88,7 +88,7 @@ class MemoryMember:
 
     @property
     def running(self) -> QuorumCore:
-        """Return the core of a running member."""
+        """The core of a running member."""
         assert self.core is not None
         return self.core
 
@@ -172,7 +172,7 @@ class MemoryMember:
 
     @property
     def is_out_of_space(self) -> bool:
-        """Return False, because the memory log has no size limit."""
+        """Always False, because the memory log has no size limit."""
         return False
 
     async def truncate_to(self, offset: Offset, /) -> None:

@@ -41,7 +41,7 @@ class FinalReads:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether every reader reached the end of every key."""
+        """True if every reader reached the end of every key."""
         return all(self._is_through(thread) for thread in self.readers)
 
     def next_op(self, thread: int, now_ns: int) -> Op | None:

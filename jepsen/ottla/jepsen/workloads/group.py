@@ -86,12 +86,12 @@ class GroupLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return tuple(NewTopic(topic, PARTITION_COUNT) for topic in self._topics)
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether every group has read every record that was sent."""
+        """True if every group has read every record that was sent."""
         return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

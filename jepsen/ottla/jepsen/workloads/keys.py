@@ -43,7 +43,7 @@ class Topics:
 
     @property
     def new_topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return tuple(NewTopic(name, PARTITION_COUNT) for name in self.first)
 
     def keys(self) -> list[str]:

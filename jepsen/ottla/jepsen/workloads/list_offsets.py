@@ -46,12 +46,12 @@ class ListOffsetsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return self._topics.new_topics
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether every thread received the end offset of every key."""
+        """True if every thread received the end offset of every key."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

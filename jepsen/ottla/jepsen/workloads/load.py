@@ -71,7 +71,7 @@ class LoadPlan:
 
     @property
     def thread_count(self) -> int:
-        """Return the number of threads that send load."""
+        """Number of threads that send load."""
         return len(self.kinds)
 
 
@@ -93,12 +93,12 @@ class Generator(Protocol):
 
     @property
     def topics(self) -> Sequence[NewTopic]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         ...
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether the final reads reached the end of every partition."""
+        """True if the final reads reached the end of every partition."""
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

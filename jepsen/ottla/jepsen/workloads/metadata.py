@@ -93,7 +93,7 @@ class MetadataLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether every thread has described all its topics after the faults."""
+        """True if every thread has described all its topics after the faults."""
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -67,12 +67,12 @@ class OffsetsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return (NewTopic(self._topic, self._partition_count),)
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether every register in use has been read after the faults."""
+        """True if every register in use has been read after the faults."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

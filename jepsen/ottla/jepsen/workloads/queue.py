@@ -70,12 +70,12 @@ class QueueLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return self._topics.new_topics
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether the final reads reached the end of every key."""
+        """True if the final reads reached the end of every key."""
         return self._final.is_caught_up
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -89,12 +89,12 @@ class Workload:
 
     @property
     def checkers(self) -> tuple[str, ...]:
-        """Return the names of the checkers of the workload."""
+        """The names of the checkers of the workload."""
         return self._generator.checkers
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether the final reads reached the end of every key."""
+        """True if the final reads reached the end of every key."""
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:

@@ -102,14 +102,14 @@ class TransactionsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """Return the topics to create before the load begins."""
+        """The topics to create before the load begins."""
         return tuple(
             NewTopic(self._prefix + name, PARTITION_COUNT) for name in (ACCOUNTS, INPUT, OUTPUT)
         )
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether the final reads reached the end of every key."""
+        """True if the final reads reached the end of every key."""
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:
@@ -172,7 +172,7 @@ class TransactionsLoad:
 
     @property
     def group(self) -> str:
-        """Return the group of the copying threads."""
+        """The group of the copying threads."""
         return f"{self._prefix}movers"
 
     def _inputs(self) -> Mapping[str, Json]:

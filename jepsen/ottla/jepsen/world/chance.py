@@ -38,8 +38,7 @@ class Chance:
 
     @property
     def is_spent(self) -> bool:
-        """Return whether a replay has used all decisions of its list. An engine may stop the run
-        then."""
+        """True if a replay has used all decisions of its list. An engine may stop the run then."""
         return self._replay is not None and self._at >= len(self._replay)
 
     def below(self, bound: int) -> int:

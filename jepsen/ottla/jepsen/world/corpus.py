@@ -36,7 +36,7 @@ class Case:
 
     @property
     def file_name(self) -> str:
-        """Return the name of the file in which the case is saved."""
+        """The name of the file in which the case is saved."""
         return f"{self.engine}-{self.subject}-{self.invariant}-{self.seed}.json"
 
 

@@ -162,12 +162,12 @@ class SimulatedDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """Return the number of open files."""
+        """Number of open files."""
         return len(self.files.descriptors)
 
     @property
     def used_bytes(self) -> int:
-        """Return the total size of all files that have a name."""
+        """The total size of all files that have a name."""
         waiting, found = [self._root], dict[int, Inode]()
         while waiting:
             for node in waiting.pop().entries.values():

@@ -64,7 +64,7 @@ class DiskFaults:
 
     @property
     def may_fail_calls(self) -> bool:
-        """Return whether any call may still fail."""
+        """True if any call may still fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: DiskFault) -> None:

@@ -104,8 +104,8 @@ class RunTotals:
 
     @property
     def trace_hash(self) -> str:
-        """Return the trace hash of a single run, or one hash over several runs that does not depend
-        on their order."""
+        """The trace hash of a single run, or one hash over several runs that does not depend on
+        their order."""
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:

@@ -95,12 +95,12 @@ class SimulatedFile:
 
     @property
     def path(self) -> str:
-        """Return the path under which the file was opened."""
+        """The path under which the file was opened."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
-        """Return the current size of the file."""
+        """The current size of the file."""
         self.check_usable()
         return self.inode.content.size
 
@@ -112,13 +112,13 @@ class SimulatedFile:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the owner has closed the file."""
+        """True if the owner has closed the file."""
         return self._is_closed
 
     @property
     def is_kept(self) -> bool:
-        """Return whether the descriptor must stay open: the handle is pinned, has unflushed data,
-        has lost its name, or is in the metadata directory."""
+        """True if the descriptor must stay open: the handle is pinned, has unflushed data, has lost
+        its name, or is in the metadata directory."""
         is_unflushed = self.dirt and not self._is_rewritten
         is_nameless = self.folder is None or METADATA_DIRECTORY in self._path
         return bool(self._pin_count or is_unflushed or is_nameless)

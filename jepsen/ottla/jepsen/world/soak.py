@@ -93,8 +93,8 @@ class SubjectRow:
 
     @property
     def debt(self) -> float:
-        """Return the seconds that the subject has used per percent of its share, including an
-        estimate for the runs in progress. The subject with the lowest value is furthest behind."""
+        """Seconds that the subject has used per percent of its share, including an estimate for the
+        runs in progress. The subject with the lowest value is furthest behind."""
         totals = self.totals
         seconds_a_run = totals.busy_seconds / totals.run_count if totals.run_count else 1.0
         return (totals.busy_seconds + self.under_way_count * seconds_a_run) / self.percent
@@ -161,12 +161,12 @@ class Soak:
 
     @property
     def seconds(self) -> float:
-        """Return the duration of the search so far."""
+        """The duration of the search so far."""
         return (self._ended or time.monotonic()) - self._started
 
     @property
     def violation_count(self) -> int:
-        """Return the number of runs with a violation."""
+        """Number of runs with a violation."""
         return sum(row.totals.violation_count for row in self.rows)
 
     def run(

@@ -39,12 +39,12 @@ class Trace:
 
     @property
     def event_count(self) -> int:
-        """Return the number of events."""
+        """Number of events."""
         return self._hashed_count + len(self._chunk)
 
     @property
     def hash(self) -> str:
-        """Return the hash of all events so far, in hexadecimal digits."""
+        """The hash of all events so far, in hexadecimal digits."""
         self._take_in()
         return self._hasher.hexdigest()
 

@@ -86,7 +86,7 @@ class CustomLimits(Limits):
 
     @property
     def may_change(self) -> bool:
-        """Return True, because the callback may decide differently at each look-up."""
+        """Always True, because the callback may decide differently at each look-up."""
         return True
 
     @property

@@ -24,7 +24,7 @@ class Address(NamedTuple):
 
 
 class HostPattern(NamedTuple):
-    """The addresses of one IP version with the given prefix."""
+    """A range of IPv4 or IPv6 addresses: all addresses with the given prefix."""
 
     version: int
     number: int

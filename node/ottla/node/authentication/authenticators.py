@@ -97,7 +97,7 @@ class Authenticators:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return counters of logins, which DescribeNode reports."""
+        """Counters of logins, which DescribeNode reports."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()

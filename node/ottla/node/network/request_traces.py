@@ -170,7 +170,8 @@ class RequestTraces:
         return RequestTrace(header, peer, parent=parent, received_ns=received_ns, taken_ns=taken_ns)
 
     def answered(self, trace: RequestTrace, handled_ns: int) -> None:
-        """Note that the response is ready; `handled_ns` as in `RequestTimes.note`."""
+        """Record that the response to a traced request is ready. `handled_ns` is the time at which
+        the handler left the request waiting, or 0 if it returned the response."""
         trace.handled_ns = handled_ns
         trace.answered_ns = self._now_ns()
 

@@ -85,8 +85,8 @@ class Stamps:
 
     @property
     def fixed(self) -> bytes:
-        """Return the provenance headers common to all records, followed by the constant start of
-        the header SEQ."""
+        """The provenance headers common to all records, followed by the constant start of the
+        header SEQ."""
         return self._same + SEQ_BEGIN
 
     def number(

@@ -88,7 +88,7 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> UUID | None:
-        """Return the directory id, by which the cluster assigns replicas to directories."""
+        """The directory id, by which the cluster assigns replicas to directories."""
         return None if self.identity is None else self.identity.directory_id
 
     async def open(self) -> None:

@@ -83,8 +83,9 @@ class DescriptorCache(Generic[F]):
         self.shrink(self.count_max)
 
     def settle(self, file: F) -> None:
-        """Make a file that was found unclosable a candidate for closing again, if nothing keeps it
-        open any longer. Does not close it now."""
+        """Consider a file for closing again if nothing keeps its descriptor open any longer. The
+        cache skipped the file because an earlier attempt found that it had to stay open. The file
+        is not closed by this call."""
         if file.is_set_apart and not file.is_kept:
             del self._kept[file]
             file.is_set_apart = False

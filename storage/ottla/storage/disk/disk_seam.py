@@ -58,12 +58,12 @@ class DiskFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Return the path under which the file was opened (a rename does not change it)."""
+        """The path under which the file was opened (a rename does not change it)."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Return the current size of the file."""
+        """The current size of the file."""
         ...
 
     @property

@@ -78,12 +78,12 @@ class RealFile:
 
     @property
     def path(self) -> str:
-        """Return the path under which the file was opened."""
+        """The path under which the file was opened."""
         return self._path
 
     @property
     def size_bytes(self) -> int:
-        """Return the current size of the file."""
+        """The current size of the file."""
         return os.fstat(self._descriptor()).st_size
 
     @property

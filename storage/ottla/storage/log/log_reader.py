@@ -135,9 +135,10 @@ class LogReader:
         """Return the same records as `read` with `at_least_one`: as bytes if they are few,
         otherwise as a slice.
 
-        Returns None outside the newest segment, or if only `read` can give the reason for an empty
-        result. The slice records which of its bytes were in memory at `now_ms`, a time of the
-        connections' clock. Raises NotCachedError as `read` does, and OSError from the file.
+        Returns None if the offset is outside the newest segment, or if there are no records: `read`
+        then returns the empty result or raises the error. The slice stores which of its bytes were
+        in memory at `now_ms`, by the clock of the event loop that serves connections. Raises
+        NotCachedError as `read` does, and OSError from the file.
         """
         state = self._state
         segment = state.segments[-1]

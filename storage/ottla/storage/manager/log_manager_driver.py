@@ -179,7 +179,7 @@ class LogManager:
 
     @property
     def offline(self) -> dict[TopicPartition, str]:
-        """Return the partitions that are offline, each with its reason."""
+        """The partitions that are offline, each with its reason."""
         return dict(self.offline_reasons)
 
     def placed(self, partition: TopicPartition) -> PlacedLog | None:
@@ -188,8 +188,7 @@ class LogManager:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean shutdown, or -1 unless all directories agree on
-        it."""
+        """The broker epoch of the last clean shutdown, or -1 unless all directories agree on it."""
         epochs = {directory.previous_broker_epoch for directory in self.live_directories()}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
@@ -248,7 +247,7 @@ class LogManager:
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """Return the losses of replicas that are not complete again yet."""
+        """The losses of replicas that are not complete again yet."""
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:

@@ -101,7 +101,7 @@ class NewLogs:
     """
 
     def __init__(self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]) -> None:
-        """Create the groups. `checkpoint` writes a checkpoint line for each log whose directory is
+        """Start without logs. `checkpoint` writes a checkpoint line for each log whose directory is
         durable."""
         self._errors = errors
         self._checkpoint = checkpoint

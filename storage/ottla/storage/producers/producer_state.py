@@ -291,8 +291,8 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Return the first offset of the oldest transaction that is open or whose marker is not
-        committed, or None."""
+        """The first offset of the oldest transaction that is open or whose marker is not committed,
+        or None."""
         if not (self._open or self.completed):
             return None  # the usual case
         first_open = next(iter(self._open), None)

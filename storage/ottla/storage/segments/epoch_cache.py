@@ -39,7 +39,7 @@ class EpochCache:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """Return all entries, oldest first."""
+        """All entries, oldest first."""
         return tuple(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:

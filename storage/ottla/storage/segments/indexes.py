@@ -49,7 +49,7 @@ class OffsetIndex(EntryFile):
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """Return (offset, position) of the last entry, or (base offset, 0) if there is none."""
+        """(offset, position) of the last entry, or (base offset, 0) if there is none."""
         return self.entry_at(self.count - 1) if self.count else (self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
@@ -129,7 +129,7 @@ class TimeIndex(EntryFile):
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """Return (timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
+        """(timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
         return self.entry_at(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:

@@ -80,7 +80,7 @@ class TransactionIndex(EntryFile):
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
         """Add the entries that overlap `[offset, end_offset)` to `into`. Returns True if the
-        indexes of later segments cannot have any."""
+        indexes of later segments cannot have such entries."""
         at = self._first_ending_at(offset)
         while at < self.count:
             count = min(ENTRIES_PER_READ, self.count - at)

@@ -321,8 +321,8 @@ class ClientInstances:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest time, in ms, at which `expire` may have clients to forget.  None if
-        there is no such time."""
+        """The earliest time, in ms, at which `expire` may have clients to forget.  None if there is
+        no such time."""
         return self._alarms[0][0] if self._alarms else None
 
     # The cache.

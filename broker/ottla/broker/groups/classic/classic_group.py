@@ -224,7 +224,7 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def joining(self) -> Iterator[ClassicMember]:
-        """Yield the members whose JoinGroup request waits for the others."""
+        """Members whose JoinGroup request waits for the other members."""
         return (member for member in self.members.values() if member.join_responder is not None)
 
     @property

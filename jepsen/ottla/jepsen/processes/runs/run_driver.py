@@ -62,7 +62,8 @@ class HarnessError(OttlaError):
 
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
-    """Do a run. Returns the folders of its workloads, ready to be judged.
+    """Perform the run of a plan. Returns the folders of its workloads, whose histories can then be
+    judged.
 
     Raises OttlaError if no run took place. Possible reasons are an unknown name in the plan, a
     bootstrap address that does not answer, and a cluster that did not start.

@@ -43,7 +43,7 @@ class RunningWorkload:
 
     @property
     def is_read(self) -> bool:
-        """Return whether the final reads reached the end of every log."""
+        """True if the final reads reached the end of every log."""
         return self.load.is_read and self.workload.is_caught_up
 
     def now_ns(self) -> int:

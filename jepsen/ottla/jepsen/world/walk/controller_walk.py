@@ -91,7 +91,7 @@ class Process:
 
     @property
     def is_awake(self) -> bool:
-        """Return whether the process runs and is not paused."""
+        """True if the process runs and is not paused."""
         return self.is_running and not self.is_hung
 
 

@@ -62,7 +62,7 @@ class WalkedMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether the member waits for a response that changes its partitions."""
+        """True if the member waits for a response that changes its partitions."""
         return False
 
     def look(self) -> None:
@@ -195,7 +195,7 @@ class WalkedClassicMember(WalkedMember):
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether the member is between two generations."""
+        """True if the member is between two generations."""
         return self._joining is not None or self._syncing is not None
 
     def look(self) -> None:

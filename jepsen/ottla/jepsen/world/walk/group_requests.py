@@ -46,12 +46,12 @@ class GroupRequest:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the response has been sent."""
+        """True if the response has been sent."""
         return bool(self._answers)
 
     @property
     def answer(self) -> Any:
-        """Return the response."""
+        """The response."""
         return self._answers[0]
 
     @property

@@ -68,7 +68,7 @@ class CrashingDisk(SimulatedDisk):
 
     @property
     def is_faulty(self) -> bool:
-        """Return whether a fault is pending, or free space is limited."""
+        """True if a fault is pending, or free space is limited."""
         return self.capacity_bytes is not None or self.faults.may_fail_calls
 
 

@@ -64,7 +64,7 @@ class AclHistory:
 
     @property
     def unseen(self) -> list[str]:
-        """Return the ACLs whose acknowledged change is not in any image yet."""
+        """The ACLs whose acknowledged change is not in any image yet."""
         return [
             f"{entry.resource_name} {'created' if is_there else 'deleted'}"
             for entry, is_there in self._unseen.items()
@@ -72,7 +72,7 @@ class AclHistory:
 
     @property
     def standing(self) -> list[AclEntry]:
-        """Return the ACLs that are known to exist."""
+        """The ACLs that are known to exist."""
         return [entry for entry, (_, is_there) in self._seen.items() if is_there]
 
     def begins_deletion(self, entry: AclEntry) -> None:

@@ -75,12 +75,12 @@ class SimulatedCluster:
 
     @property
     def machines(self) -> list[Machine]:
-        """Return all nodes' machines, controllers first."""
+        """All nodes' machines, controllers first."""
         return [*self.controller_machines.values(), *self.broker_machines.values()]
 
     @property
     def brokers(self) -> dict[NodeId, Broker]:
-        """Return the brokers whose process is running."""
+        """The brokers whose process is running."""
         found = {}
         for node, (start, broker) in self._opened.items():
             machine = self.broker_machines[node]
@@ -96,12 +96,12 @@ class SimulatedCluster:
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """Return the bootstrap addresses for clients."""
+        """The bootstrap addresses for clients."""
         return [(machine.name, BROKER_PORT) for machine in self.broker_machines.values()]
 
     @property
     def latest_image(self) -> MetadataImage | None:
-        """Return the newest image that a running broker has."""
+        """The newest image that a running broker has."""
         images = [broker.member.image for broker in self.brokers.values()]
         return max(images, key=lambda image: image.provenance.offset, default=None)
 
@@ -136,7 +136,7 @@ class SimulatedCluster:
 
     @property
     def is_in_sync(self) -> bool:
-        """Return whether every broker serves and every partition has a full ISR."""
+        """True if every broker serves and every partition has a full ISR."""
         return not self.unready() and not self.out_of_sync()
 
     async def format(self) -> None:

@@ -122,7 +122,7 @@ class _CountedCleanings:
 
     @property
     def died_count(self) -> int:
-        """Return the number of workers that ended before their cleaning did."""
+        """Number of workers that ended before their cleaning did."""
         return self._runner.died_count
 
     @property

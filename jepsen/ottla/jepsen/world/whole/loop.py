@@ -157,7 +157,7 @@ class Loop:
 
     @property
     def has_more_to_do(self) -> bool:
-        """Return whether actions or tasks are pending that must run before time advances."""
+        """True if actions or tasks are pending that must run before time advances."""
         return bool(self._due)
 
     def between_steps(self, action: Callable[[], None]) -> None:

@@ -132,13 +132,13 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Return whether the machine has a process, paused or not."""
+        """True if the machine has a process, paused or not."""
         return not self.has_ended.is_set()
 
     @property
     def seams(self) -> NodeSeams:
-        """Return the simulated disk, clock, network and other interfaces that a node on this
-        machine uses."""
+        """The simulated disk, clock, network and other interfaces that a node on this machine
+        uses."""
         world = self.world
         return NodeSeams(
             clock=self.clock,

@@ -41,7 +41,7 @@ class TransactionalLife:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the producer is in a transaction and its process is running."""
+        """True if the producer is in a transaction and its process is running."""
         machine = self._machine
         is_running = machine is None or (
             machine.is_running and machine.start_count == self._start_count

@@ -84,12 +84,12 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def machines(self) -> list[Machine]:
-        """Return all clients' machines."""
+        """All clients' machines."""
         return [*super().machines, *self.movers]
 
     @property
     def written(self) -> list[TopicPartition]:
-        """Return the partitions to which transfers write."""
+        """The partitions to which transfers write."""
         return [at for at in self.partitions if at.topic != OUTPUT]
 
     # ---- producers
@@ -390,7 +390,7 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """Return the partitions from which movers read."""
+        """The partitions from which movers read."""
         return [at for at in self.partitions if at.topic == INPUT]
 
     async def _last_offsets(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -104,12 +104,12 @@ class ClientWorkload:
 
     @property
     def machines(self) -> list[Machine]:
-        """Return all clients' machines."""
+        """All clients' machines."""
         return [*self.producers, *self.readers, *self.members, *self.operators]
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions of the permanent topics."""
+        """The partitions of the permanent topics."""
         numbers = range(self._plan.partition_count)
         return [TopicPartition(topic, number) for topic in self._plan.topics for number in numbers]
 

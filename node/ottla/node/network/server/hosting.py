@@ -191,7 +191,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return counters of connections, which DescribeNode reports."""
+        """Counters of connections, which DescribeNode reports."""
         return {
             "network.connections": len(self._hosted),
             "network.connections.accepted": self.accepted_count,

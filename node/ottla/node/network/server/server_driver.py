@@ -116,7 +116,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return counters of connections, which DescribeNode reports."""
+        """Counters of connections, which DescribeNode reports."""
         return {
             **super().metrics,
             **{

@@ -64,7 +64,7 @@ class AdmitAll:
 
     @property
     def has_excess(self) -> bool:
-        """Return False: no listener is protected."""
+        """Always False: no listener is protected."""
         return False
 
     def on_closed(self, listener: str, host: str) -> None:
@@ -77,7 +77,7 @@ class Server(Protocol):
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Return the bound addresses by listener name."""
+        """The bound addresses by listener name."""
         ...
 
     @property
@@ -87,7 +87,7 @@ class Server(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return counters of connections, which DescribeNode reports."""
+        """Counters of connections, which DescribeNode reports."""
         ...
 
     def resume_accepting(self) -> None:

@@ -107,8 +107,8 @@ class WalkedFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the fetcher may send its next request: no request is in flight and no work
-        from the last response is pending."""
+        """True if the fetcher may send its next request: no request is in flight and no work from
+        the last response is pending."""
         self.flushing += self.core.take_unflushed()
         return self.asked is None and not self.places and not self.flushing
 

@@ -63,7 +63,7 @@ class WalkedProducer:
 
     @property
     def may_go_on(self) -> bool:
-        """Return whether the producer may send another record.
+        """True if the producer may send another record.
 
         No broker knows the producer before its first record is committed. If a second record were
         sent earlier, a broker could accept it as the first one, as in Kafka.

@@ -154,8 +154,7 @@ class ReplicationCluster:
 
     @property
     def is_one_behind(self) -> bool:
-        """Return whether any machine has lost unflushed data. No other fault is allowed in that
-        case."""
+        """True if any machine has lost unflushed data. No other fault is allowed in that case."""
         return any(machine.is_behind for machine in self.machines)
 
     @property

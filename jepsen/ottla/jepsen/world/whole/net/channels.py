@@ -36,7 +36,7 @@ class StreamChannel(HostedChannel):
 
     @property
     def has_more_to_write(self) -> bool:
-        """Return False, because only a peer that does not read delays output."""
+        """Always False, because only a peer that does not read delays output."""
         return False
 
     def read(self, now_ms: int) -> bool:

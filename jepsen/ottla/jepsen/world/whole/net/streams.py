@@ -147,7 +147,7 @@ class Stream:
 
     @property
     def host_name(self) -> str:
-        """Return the host of this end."""
+        """The host of this end."""
         return self._host.name
 
     def close_now(self) -> None:
@@ -172,7 +172,7 @@ class Stream:
 
     @property
     def backlog_bytes(self) -> int:
-        """Return the number of bytes that were sent and that the peer has not read yet."""
+        """Number of bytes that were sent and that the peer has not read yet."""
         return self._in_flight_bytes
 
     @property
