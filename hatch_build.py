@@ -34,7 +34,7 @@ JOBS = os.cpu_count() or 1
 
 
 class CompiledWheel(BuildHookInterface[Any]):
-    """Adds the compiled modules to a wheel."""
+    """Build hook that adds the compiled modules to a wheel."""
 
     PLUGIN_NAME = "custom"
 

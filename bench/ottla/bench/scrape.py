@@ -29,7 +29,8 @@ PATH = "/metrics"
 
 
 class Prober:
-    """Sends one small request after the other until it is stopped."""
+    """Client that sends one small request after the other until it is stopped, and records the
+    latencies."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.waited: list[RequestLatency] = []

@@ -32,7 +32,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class LogDirectories:
-    """Connects a broker's log manager to its replicas and to the controller."""
+    """Connection of a broker's log manager with its replicas and with the controller."""
 
     def __init__(
         self,

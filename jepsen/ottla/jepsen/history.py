@@ -172,7 +172,7 @@ def event_line(event: Event) -> str:
 
 
 class Recorder:
-    """Records a history during a run.
+    """Recorder of a history during a run.
 
     `clock_ns` returns the time since the start of the run. `sink` receives each event at once, so
     that it is on disk even if the harness dies.

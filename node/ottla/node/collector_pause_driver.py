@@ -24,7 +24,7 @@ are not visited."""
 
 
 class CollectorPause:
-    """Disables the garbage collector while at least one costly request is being processed."""
+    """Pause of the garbage collector while at least one costly request is being processed."""
 
     def __init__(self) -> None:
         self._count = 0

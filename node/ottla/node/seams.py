@@ -23,7 +23,8 @@ OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
 
 
 class Compute(Protocol):
-    """Calls a function that may take long and has no side effects, and returns its result."""
+    """Function that calls another function, which may take long and has no side effects, and
+    returns its result."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
         """Call the function, and return its result. Raises the exceptions of the function."""

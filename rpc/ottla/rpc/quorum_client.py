@@ -18,7 +18,7 @@ MEMBERS_MAX = 1_000
 
 
 class QuorumClient:
-    """Sends raft's requests to the endpoints of other quorum members."""
+    """Sender of raft's requests to the endpoints of other quorum members."""
 
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime

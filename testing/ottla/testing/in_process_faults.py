@@ -158,7 +158,7 @@ class FaultyServer(SocketServer):
 
 
 class FaultyServerOpener:
-    """Opens servers with the faults of one broker.  Implements the interface `OpenServer`."""
+    """Opener of servers with the faults of one broker.  Implements the interface `OpenServer`."""
 
     def __init__(self, faults: BrokerFaults) -> None:
         self._faults = faults

@@ -41,7 +41,7 @@ class LedgerPartition(NamedTuple):
 
 
 class LedgerWriter:
-    """Writes the ledger of a run, and owns its file."""
+    """Writer of the ledger of a run, and owner of the ledger's file."""
 
     def __init__(
         self, path: Path, places: Sequence[LedgerPartition], *, run_id: int, started_s: float

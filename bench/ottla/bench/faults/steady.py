@@ -69,8 +69,8 @@ class SteadyRun:
 
 
 class Writer:
-    """Sends records at a steady rate, and writes each outcome to the ledger.  It owns the ledger,
-    and one producer per topic."""
+    """Sender of records at a steady rate, which writes each outcome to the ledger.  It owns the
+    ledger, and one producer per topic."""
 
     def __init__(self, load: SteadyLoad, path: Path) -> None:
         self._load = load

@@ -11,7 +11,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class MeasurementRounds:
-    """Measures rows on servers in rounds, reports progress, and stops at a deadline."""
+    """Rounds of measurements of rows on servers, with progress reports and a deadline."""
 
     def __init__(self, timeout_s: float, progress: Progress) -> None:
         self._timeout_s = timeout_s

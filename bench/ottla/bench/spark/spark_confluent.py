@@ -30,7 +30,7 @@ class PartitionToRead(InputPartition):
 
 
 class ConfluentSource(DataSource):
-    """Reads one topic from its beginning to its end."""
+    """Data source that reads one topic from its start to its end by confluent-kafka."""
 
     @classmethod
     def name(cls) -> str:

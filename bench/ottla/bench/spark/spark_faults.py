@@ -122,7 +122,7 @@ def make_topics(work: SparkWork) -> None:
 
 
 class Feeder:
-    """Writes numbered records at a steady rate, and counts the acknowledged ones."""
+    """Producer of numbered records at a steady rate, which counts the acknowledged ones."""
 
     def __init__(self, work: SparkWork, rate: int) -> None:
         self._work = work

@@ -40,7 +40,8 @@ class MetadataCache:
 
 
 class ImageWatch:
-    """Wakes the requests that wait for a newer image, after all publishers have applied it."""
+    """Last publisher, which wakes the requests that wait for a newer image once all other
+    publishers have applied it."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory

@@ -7,8 +7,8 @@ from ottla.broker.coordinators.effects import Responder
 
 
 class AnswerCollector:
-    """Collects several answers, which arrive in any order, and passes them on together, ordered by
-    position, when the last one has arrived."""
+    """Collector of several answers, which arrive in any order. When the last one has arrived, it
+    passes on all of them, ordered by position."""
 
     __slots__ = ("_answers", "_on_all", "_open_count")
 

@@ -80,7 +80,7 @@ GroupEffects: TypeAlias = ShardEffects[EventWrite]
 
 
 class Outbox:
-    """Collects the effects of a shard of groups."""
+    """Collector of the effects that a shard of groups decides."""
 
     __slots__ = ("_effects", "_write")
 

@@ -33,7 +33,8 @@ passed."""
 
 
 class EarlyRequests:
-    """Wraps handlers so that requests wait for logs that are being opened for the first time."""
+    """Wrapper of handlers, by which requests wait for logs that are being opened for the first
+    time."""
 
     def __init__(self, table: PartitionTable, until_done: UntilDone) -> None:
         self._table = table

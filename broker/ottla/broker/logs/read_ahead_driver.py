@@ -12,7 +12,7 @@ from ottla.storage.disk.slice import FileSlice
 
 
 class ReadAheads:
-    """Runs loads into the page cache, each in a task of its own. `run` must run in a task."""
+    """Loads into the page cache, each in a task of its own. `run` must run in a task."""
 
     def __init__(self, disk: Disk, errors: UnexpectedErrors) -> None:
         self._disk = disk

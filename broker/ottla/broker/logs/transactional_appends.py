@@ -119,7 +119,7 @@ Asked = dict[tuple[str, int], Partition]
 
 
 class TransactionalAppends:
-    """Verifies the transactional batches of Produce requests."""
+    """Verification of the transactional batches of Produce requests by their coordinators."""
 
     def __init__(
         self, *, table: PartitionTable, clock: Clock, coordinators: TransactionCoordinators

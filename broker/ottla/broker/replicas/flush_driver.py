@@ -27,7 +27,7 @@ logger = logging.getLogger("ottla.broker.flush")
 
 
 class Flusher:
-    """Flushes partitions on request. A partition that waits for a flush is queued once."""
+    """Flushes of partitions on request. A partition that waits for a flush is queued once."""
 
     def __init__(self, clock: Clock, errors: UnexpectedErrors | None = None) -> None:
         self._clock = clock

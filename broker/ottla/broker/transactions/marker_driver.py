@@ -44,8 +44,8 @@ IDLE_S = 60.0
 
 
 class MarkerSender:
-    """Sends all transaction markers of this broker. `on_marked` is called with each order and those
-    of its partitions that have received their marker."""
+    """Sender of all transaction markers of this broker. `on_marked` is called with each order and
+    those of its partitions that have received their marker."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class ReadPosition:
 
 
 class Printer:
-    """Prints records in the requested format."""
+    """Printer of records in the requested format."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.count = 0

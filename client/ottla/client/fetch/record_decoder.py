@@ -24,7 +24,7 @@ scanning them."""
 
 
 class RecordDecoder:
-    """Locates the fields of records.  Each consumer has one decoder."""
+    """Decoder that locates the fields of records.  Each consumer has one decoder."""
 
     __slots__ = ("_array_rows_min", "_has_numpy", "_rows_before_import")
 

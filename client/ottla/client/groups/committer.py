@@ -105,7 +105,7 @@ class CommitIdentity(Protocol):
 
 
 class Committer:
-    """Sends the commits of one group."""
+    """Sender of the commits of one group."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ def attributes_of(
 
 
 class _RecordHeaders(Getter[Sequence[tuple[str, bytes | None]]]):
-    """Reads the fields of a propagator from the headers of a record."""
+    """Reader of the fields of a propagator in the headers of a record."""
 
     def get(self, carrier: Sequence[tuple[str, bytes | None]], key: str) -> list[str] | None:
         found = [value for name, value in carrier if name == key and value is not None]

@@ -47,7 +47,7 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class CoordinatorCalls:
-    """Sends requests to the coordinator of a transactional id and to the coordinators of groups."""
+    """Requests to the coordinator of a transactional id and to the coordinators of groups."""
 
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, flow: TransactionFlow, transactional_id: str

@@ -160,7 +160,7 @@ Checker: TypeAlias = Callable[[History, RunFacts], Verdict]
 
 
 class Findings:
-    """Collects the anomalies that one checker finds, and returns the checker's verdict."""
+    """Anomalies that one checker has found, from which its verdict follows."""
 
     def __init__(self, checker: str) -> None:
         self.figures: dict[str, Json] = {}

@@ -40,8 +40,8 @@ class FuzzFinding:
 
 @dataclass(slots=True)
 class Judge:
-    """Runs a target on inputs, and keeps for each code location the shortest input with a finding
-    there."""
+    """Judge of one target: runs it on inputs, and keeps for each code location the shortest input
+    with a finding there."""
 
     target: FuzzTarget
     input_count: int = 0

@@ -5,7 +5,7 @@ An engine lists the states it must reach. A long run that misses one of them fai
 
 
 class RareStates:
-    """Counts how many times each rare state was reached."""
+    """Number of times that each rare state was reached."""
 
     __slots__ = ("counts",)
 

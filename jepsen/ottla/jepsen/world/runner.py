@@ -211,7 +211,7 @@ def _end_with_parent() -> None:
 
 
 class SeedBatches:
-    """Divides the seeds into batches that each take about BATCH_SECONDS."""
+    """Batches of seeds, each of which takes about BATCH_SECONDS to run."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ class _TrialsExhausted(Exception):  # noqa: N818 - an event, not a fault
 
 
 class _Trials:
-    """Runs candidates, counts the runs, and keeps the smallest failing list of decisions."""
+    """Runs of candidates: their number, and the smallest failing list of decisions so far."""
 
     def __init__(
         self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime

@@ -11,8 +11,8 @@ from ottla.model.security.acls import OPERATIONS, AclOperation, ResourceType
 
 
 class Authorizer(Protocol):
-    """Decides which operations a principal at a host may perform. All methods are pure and never
-    wait.
+    """Authorizer, which decides the operations that a principal at a host may perform. All methods
+    are pure and never wait.
 
     `principal` is as Kafka writes it (`User:alice`); `host` is the client's address as text.
     """

@@ -66,7 +66,7 @@ class FollowedMetadata(Protocol):
 
 
 class Authenticators:
-    """Creates the guards of connections to a broker's SASL listeners."""
+    """Factory of the guards of connections to a broker's SASL listeners."""
 
     def __init__(self, settings: BrokerConfig, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret

@@ -19,7 +19,7 @@ from ottla.wire.apis import API, PRODUCE
 
 
 class Authorization:
-    """Authorizes requests before every handler; implements the dispatcher's `Gates`."""
+    """Authorization of requests before their handlers; implements the dispatcher's `Gates`."""
 
     def __init__(
         self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None

@@ -12,7 +12,7 @@ SLEEP_MS_MAX = 24 * 3_600_000
 
 
 class Alarm:
-    """Calls `on_due(now_ms)` whenever `next_deadline()` is reached.
+    """Alarm that calls `on_due(now_ms)` whenever `next_deadline()` is reached.
 
     Call `rearm` after adding a deadline that is earlier than all others.
     """

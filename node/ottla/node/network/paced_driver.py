@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Runs a function off the event loop."""
+    """Function that runs another function off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
         """Run the function, and return its result."""
@@ -30,7 +30,7 @@ class RunInThread(Protocol):
 
 
 class PacedWork:
-    """Runs the pending work of handlers, for all connections of a server."""
+    """Runner of the pending work of handlers, for all connections of a server."""
 
     def __init__(
         self, run_in_thread: RunInThread | None = None, *, clock: LoopClock | None = None

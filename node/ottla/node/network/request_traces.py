@@ -134,7 +134,7 @@ class RequestTrace:
 
 
 class RequestTraces:
-    """Samples requests, and stores their traces until they are exported."""
+    """Traces of sampled requests, which are stored until they are exported."""
 
     def __init__(self, ratio: float, rng: Rng, *, now_ns: Callable[[], int]) -> None:
         """`ratio` is the fraction of all requests that is sampled, above 0 and at most 1."""

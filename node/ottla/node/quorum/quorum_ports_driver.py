@@ -63,7 +63,8 @@ class AwaitedReply:
 
 
 class QuorumPorts:
-    """Performs the effects of raft's core for one member (`ottla.raft.performer.EffectPorts`)."""
+    """Ports that perform the effects of raft's core for one member
+    (`ottla.raft.performer.EffectPorts`)."""
 
     def __init__(
         self,

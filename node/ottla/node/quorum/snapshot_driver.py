@@ -26,7 +26,7 @@ its maximum size."""
 
 
 class SnapshotWriter:
-    """Writes the snapshots of this node.  Every member of the quorum writes its own."""
+    """Writer of the snapshots of this node.  Every member of the quorum writes its own."""
 
     def __init__(
         self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock

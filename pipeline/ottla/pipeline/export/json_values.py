@@ -40,7 +40,7 @@ class ParsedValues(NamedTuple):
 
 
 class JsonValues:
-    """Parses values into structs of one type."""
+    """Parser of values into structs of one type."""
 
     def __init__(self, type_: pa.StructType, *, reports_unknown_fields: bool) -> None:
         self.type = type_

@@ -76,7 +76,7 @@ def _reader_type(type_: pa.DataType) -> pa.DataType:
 
 
 class TableRows:
-    """Converts decoded records of one topic to rows of its table."""
+    """Converter of decoded records of one topic to rows of its table."""
 
     def __init__(self, topic: str, values: JsonValues | None) -> None:
         self._values = values

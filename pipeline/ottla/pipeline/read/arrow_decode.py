@@ -35,7 +35,7 @@ TIMESTAMP_MS_MAX = INT64_MAX // US_PER_MS
 
 
 class ArrowDecoder:
-    """Decodes the records of one partition into the requested columns."""
+    """Decoder of the records of one partition into the requested columns."""
 
     def __init__(self, at: TopicPartition, names: tuple[str, ...]) -> None:
         self._at = at

@@ -203,7 +203,8 @@ def is_behind(start: StreamPosition, latest: StreamPosition) -> bool:
 
 
 class BatchDelay:
-    """Delays a small batch until there are enough records, or until it has waited long enough.
+    """Delay of a small batch until there are enough records, or until the batch has waited long
+    enough.
 
     The first batch is never delayed.  The object stores the time of the last batch.
     """

@@ -52,7 +52,7 @@ class RangeRequest(NamedTuple):
 
 
 class RangeFetcher:
-    """Fetches the ranges of one task.  Created by `open_range_fetcher`."""
+    """Fetcher of the ranges of one task.  Created by `open_range_fetcher`."""
 
     def __init__(self, cluster: Cluster, ranges: Sequence[OffsetRange], options: ReadOptions):
         lookback = options.replay_lookback_count if options.drop_replays else 0

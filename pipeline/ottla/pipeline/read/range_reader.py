@@ -48,7 +48,7 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 
 
 class Rows:
-    """Converts the fetched batches of one range to rows, in order."""
+    """Converter of the fetched batches of one range to rows, in order."""
 
     def __init__(
         self, progress: RangeProgress, options: ReadOptions, *, may_learn: bool = True

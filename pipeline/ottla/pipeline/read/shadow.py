@@ -52,7 +52,8 @@ class _Query:
 
 
 class ShadowListener(StreamingQueryListener):
-    """Commits the offsets of those streams of one session that have a name or a shadow group."""
+    """Listener that commits the offsets of those streams of one session that have a name or a
+    shadow group."""
 
     def __init__(self, session: "SparkSession", format_name: str) -> None:
         self._session = session

@@ -52,7 +52,7 @@ class QueriesEnding:
 
 
 class QueryWatch:
-    """Watches a set of queries, and remembers which of their batches were shown."""
+    """Watch of a set of queries, which remembers the batches of each that were shown."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False

@@ -69,7 +69,8 @@ class StampedRecords(NamedTuple):
 
 
 class ReplayFilter:
-    """Separates the new records of one topic-partition, read in order, from repeated ones.
+    """Filter that separates the new records of one topic-partition, read in order, from repeated
+    ones.
 
     The filter has no state at the start, so its caller must also pass it some records before the
     requested range.

@@ -64,7 +64,7 @@ class RowColumns(NamedTuple):
 
 
 class RowSender:
-    """Converts rows to records and passes them to a producer."""
+    """Converter of rows to records, which it passes to a producer."""
 
     def __init__(self, producer: Producer, target: SinkTarget, stamps: Stamps) -> None:
         self._producer = producer

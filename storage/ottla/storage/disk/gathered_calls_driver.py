@@ -38,7 +38,7 @@ class _Batch(Generic[T]):
 
 
 class GatheredCalls(Generic[T]):
-    """Collects concurrent disk calls of one kind (such as fsync) and runs them together as one
+    """Collector of concurrent disk calls of one kind (such as fsync), which it runs together as one
     batch."""
 
     def __init__(

@@ -83,7 +83,7 @@ class PartitionFacts:
 
 
 class BatchOrder:
-    """Checks whether consecutive batches of a log obey the rules for their order."""
+    """Check whether consecutive batches of a log obey the rules for their order."""
 
     def __init__(self) -> None:
         self._epoch = -1

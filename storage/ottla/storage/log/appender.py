@@ -34,7 +34,7 @@ PlacedBatch = tuple[BatchHeader, Offset, Epoch, memoryview]
 
 
 class Appender:
-    """Appends batches to one log."""
+    """Appends of batches to one log, as leader and as follower."""
 
     __slots__ = ("_files", "_health", "_names", "_state")
 

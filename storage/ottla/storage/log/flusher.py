@@ -13,7 +13,7 @@ from ottla.storage.segments.epoch_file import EpochFile
 
 
 class LogFlusher:
-    """Makes the files of one log durable."""
+    """Flushes that make the files of one log durable."""
 
     __slots__ = ("_epoch_file", "_files", "_health", "_names", "_state")
 

@@ -72,7 +72,7 @@ class KeptRead:
 
 
 class LogReader:
-    """Reads the records of one log."""
+    """Reader of the records of one log."""
 
     __slots__ = ("_health", "_kept_read", "_state")
 

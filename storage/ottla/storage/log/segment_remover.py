@@ -17,7 +17,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class SegmentRemover:
-    """Removes the oldest segments of one log."""
+    """Removal of the oldest segments of one log."""
 
     __slots__ = ("_files", "_health", "_hooks", "_state")
 

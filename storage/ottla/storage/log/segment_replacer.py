@@ -21,7 +21,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class SegmentReplacer:
-    """Replaces segments of one log by cleaned ones."""
+    """Replacement of segments of one log by cleaned ones."""
 
     __slots__ = ("_files", "_health", "_state")
 

@@ -17,7 +17,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class Truncator:
-    """Removes records from the end of one log."""
+    """Truncation of one log: removes records from its end."""
 
     __slots__ = ("_epoch_file", "_files", "_health", "_hooks", "_state")
 

@@ -104,7 +104,7 @@ async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) 
 
 
 class LogLoader:
-    """Loads the log of one directory."""
+    """Loader of the log of one directory."""
 
     def __init__(
         self,

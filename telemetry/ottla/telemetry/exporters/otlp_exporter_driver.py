@@ -17,7 +17,7 @@ from ottla.telemetry.exporters.export_queue import ExportOutcome
 
 
 class OtlpSender(Protocol):
-    """Sends requests to one collector."""
+    """Sender of requests to one collector."""
 
     async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request, and return the outcome.  Any problem with the collector is an

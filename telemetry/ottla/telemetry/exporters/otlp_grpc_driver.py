@@ -52,7 +52,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 
 class GrpcSender:
-    """Sends requests to one collector over a channel that is opened with the first batch."""
+    """Sender of requests to one collector, over a channel that is opened with the first batch."""
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._address = _address_of(endpoint)

@@ -25,7 +25,7 @@ RETRIABLE = {429, 502, 503, 504}
 
 
 class HttpSender:
-    """Sends requests to one collector, each on a connection of its own."""
+    """Sender of requests to one collector, each on a connection of its own."""
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._endpoint = endpoint

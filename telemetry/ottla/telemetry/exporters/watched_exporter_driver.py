@@ -38,7 +38,7 @@ _LAST_LINE = _LastLine()
 
 
 class WatchedExporter(SpanExporter):
-    """Sends spans to one collector by another exporter, in a thread of the SDK."""
+    """Exporter that sends spans to one collector by another exporter, in a thread of the SDK."""
 
     def __init__(self, name: str, exporter: SpanExporter) -> None:
         """Wrap an exporter.  `name` is the address of the collector, for log lines."""

@@ -48,7 +48,7 @@ DELAYS_KEPT = 1_000
 
 
 class LifecycleDriver:
-    """Runs one broker's `Lifecycle` against the controller."""
+    """Driver of one broker's `Lifecycle`: sends its messages to the controller."""
 
     def __init__(
         self,

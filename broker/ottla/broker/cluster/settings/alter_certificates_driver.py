@@ -68,8 +68,8 @@ class OwnCertificates(Protocol):
 
 
 class AlterCertificates:
-    """Tests certificate changes before the handlers of IncrementalAlterConfigs and AlterConfigs
-    run."""
+    """Tests of certificate changes, made before the handlers of IncrementalAlterConfigs and
+    AlterConfigs run."""
 
     def __init__(
         self, config: BrokerConfig, certificates: OwnCertificates, metadata: MetadataCache

@@ -94,7 +94,7 @@ def connection_bounds(image: MetadataImage, config: BrokerConfig) -> ConnectionB
 
 
 class ConnectionBoundsPublisher:
-    """Publishes each change of the bounds of connections."""
+    """Publisher that applies each change of the bounds of connections."""
 
     def __init__(self, config: BrokerConfig, apply: Callable[[ConnectionBounds], None]) -> None:
         self._config = config
@@ -116,8 +116,8 @@ class ConnectionBoundsPublisher:
 
 
 class OwnSettingsPublisher:
-    """Publishes the dynamic settings of this broker whenever one of them changes. Cluster-wide
-    settings are not included."""
+    """Publisher that applies the dynamic settings of this broker whenever one of them changes.
+    Cluster-wide settings are not included."""
 
     def __init__(
         self, config: BrokerConfig, apply: Callable[[Mapping[str, str]], Awaitable[None]]
@@ -152,7 +152,8 @@ def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
 
 
 class DynamicSettings:
-    """Passes each change of a dynamic setting to the component that uses the setting."""
+    """Publisher that passes each change of a dynamic setting to the component that uses the
+    setting."""
 
     def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
         """`owners` maps each key to the function that applies a new value."""

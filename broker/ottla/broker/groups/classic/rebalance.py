@@ -77,7 +77,7 @@ class Join(NamedTuple):
 
 
 class Rebalancer:
-    """Performs the state transitions of groups. It also answers the waiting JoinGroup and SyncGroup
+    """State transitions of classic groups. It also answers the waiting JoinGroup and SyncGroup
     requests, which are stored in the members.
 
     `new_id` returns a unique text.

@@ -24,7 +24,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class ConsumerChanges:
-    """Applies and writes changes of consumer groups.  Its only state is a counter."""
+    """Changes of consumer groups, which are applied and written in one step.  The only state is a
+    counter."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox

@@ -112,7 +112,7 @@ class WaitingJoin(NamedTuple):
 
 
 class ConsumerRebalancer:
-    """Performs the steps of consumer groups. It stores only the waiting joins, and adds timers to
+    """Steps of the members of consumer groups. It stores only the waiting joins, and adds timers to
     those of the shard."""
 
     def __init__(

@@ -46,7 +46,7 @@ downgrade."""
 
 
 class MixedGroups:
-    """Serves requests of the classic protocol for consumer groups.  Has no state."""
+    """Requests of the classic protocol to consumer groups.  The object has no state."""
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ from ottla.node.network.steps import StepPace
 
 
 class OffsetRetention:
-    """Deletes expired groups and offsets of one shard. The shard owns them."""
+    """Deletion of the expired groups and offsets of one shard. The shard owns the groups and
+    offsets."""
 
     def __init__(
         self,

@@ -13,7 +13,8 @@ AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Injects a new random subset of the nemeses each time, a quarter of the time none."""
+    """Nemesis that injects a new random subset of the other nemeses each time, and a quarter of the
+    time none."""
 
     name = "mixer"
     interval_s = STABLE_S

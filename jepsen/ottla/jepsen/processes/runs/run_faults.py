@@ -49,7 +49,8 @@ class InjectedNemesis(Protocol):
 
 
 class FaultInjector:
-    """Injects faults until its time is over, and leaves none active."""
+    """Injector of one fault after the other. It stops when its time is over, and leaves no fault
+    active."""
 
     def __init__(
         self, nemeses: Sequence[InjectedNemesis], rng: Random, interval_s: float, note: Note

@@ -16,7 +16,7 @@ from ottla.model.ids import NO_NODE, NodeId
 
 
 class ControllerJudge:
-    """Checks the controller's decisions against a model of broker sessions and logs."""
+    """Checker of the controller's decisions against a model of broker sessions and logs."""
 
     def __init__(
         self,

@@ -19,7 +19,8 @@ from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
-    """Records what responses promised to members, and checks that the promises are kept."""
+    """Checker of a group: records the promises in responses to members, and checks that each is
+    kept."""
 
     def __init__(self, host: GroupHost, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}

@@ -8,7 +8,7 @@ from ottla.model.run_now import run_now
 
 
 class ImmediateLogWork:
-    """Runs each step of disk work as soon as it is added."""
+    """Disk work of which each step runs as soon as it is added."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
         """Run a step immediately."""

@@ -177,7 +177,7 @@ class AclWorkload(ClientWorkload):
 
 
 class EntryWatch:
-    """Compares each image of a broker with the acknowledged ACL changes."""
+    """Watch that compares each image of a broker with the acknowledged ACL changes."""
 
     def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: RareStates) -> None:
         self._cluster = cluster

@@ -32,7 +32,7 @@ class ThrottledWorkload(ClientWorkload):
 
 
 class ThrottleWatch:
-    """Counts the replicas that wait for a quota, separately on leaders and on followers."""
+    """Counter of the replicas that wait for a quota, separately on leaders and on followers."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self._cluster = cluster

@@ -20,7 +20,7 @@ COMPACTION_LOOK_S = 0.25
 
 
 class MetadataWatch:
-    """Follows the newest metadata that any broker has."""
+    """Watch of the newest metadata that any broker has, which counts the changes."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()
@@ -80,8 +80,8 @@ class MetadataWatch:
 
 
 class CompactionWatch:
-    """Counts which replicas compact first, leaders or followers, and the gaps in offsets that
-    readers find."""
+    """Counter of the replicas that compact first, leaders or followers, and of the gaps in offsets
+    that readers find."""
 
     def __init__(
         self, cluster: SimulatedCluster, workload: ClientWorkload, rare: RareStates

@@ -20,7 +20,8 @@ ALONE_MS_MAX = 50
 
 
 class CoordinatorDeaths(ClusterFaults):
-    """Kills a transaction's coordinator between the request to end it and the last marker."""
+    """Faults that kill a transaction's coordinator between the request to end the transaction and
+    the last marker."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

@@ -110,7 +110,7 @@ class FlippedByte:
 
 
 class DiskLosses(ClusterFaults):
-    """Removes flushed data from disks of stopped brokers."""
+    """Faults that remove flushed data from the disks of stopped brokers."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

@@ -58,7 +58,7 @@ EVER = 1_000_000_000
 
 
 class DiskTroubles(ClusterFaults):
-    """Makes one disk at a time fail, and checks that everything else continues."""
+    """Faults of one disk at a time, with checks that everything else continues."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

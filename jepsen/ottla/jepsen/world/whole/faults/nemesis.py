@@ -60,7 +60,7 @@ Fault = Callable[[], Awaitable[None]]
 
 
 class WorldNemesis:
-    """Injects faults into a cluster and its clients, and heals them."""
+    """Nemesis of a simulated cluster: injects faults into its nodes and clients, and heals them."""
 
     def __init__(
         self,

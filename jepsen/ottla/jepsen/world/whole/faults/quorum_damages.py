@@ -32,7 +32,7 @@ KINDS: Sequence[tuple[str, ...]] = (
 
 
 class QuorumDamages(ClusterFaults):
-    """Damages the files of one controller at a time."""
+    """Faults that damage the files of one controller at a time."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

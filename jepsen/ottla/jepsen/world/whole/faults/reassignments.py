@@ -13,8 +13,8 @@ PATIENCE_S = 10.0
 
 
 class Reassignments(ClusterFaults):
-    """Reassigns partitions of clients' topics and of coordinators to other replicas, in another
-    order."""
+    """Reassignments of the partitions of clients' topics and of coordinators to other replicas, or
+    to the same in another order."""
 
     async def reassign(self) -> None:
         """Start the reassignment of one partition without waiting for its end."""

@@ -76,7 +76,8 @@ class RecreatedTopic:
 
 
 class TopicRecreations(ClusterFaults):
-    """Recreates topics, and changes settings."""
+    """Topics that are deleted and created again under their names, and changes of their
+    settings."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

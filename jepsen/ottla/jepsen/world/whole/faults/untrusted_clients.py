@@ -55,7 +55,7 @@ def heartbeat(correlation_id: int) -> bytes:
 
 
 class EncryptedTrouble(ClusterFaults):
-    """Base class of the faults of an encrypted cluster."""
+    """Base class of the faults that only a cluster with encrypted listeners can have."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -65,7 +65,7 @@ class EncryptedTrouble(ClusterFaults):
 
 
 class UntrustedClients(EncryptedTrouble):
-    """Connects to brokers as clients that they must refuse."""
+    """Connections to brokers by clients that the brokers must refuse."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -165,7 +165,7 @@ class UntrustedClients(EncryptedTrouble):
 
 
 class CertificateChanges(EncryptedTrouble):
-    """Gives new certificates to running brokers, by changing their settings."""
+    """Changes of the certificates of running brokers, made through their settings."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -228,7 +228,7 @@ class CertificateChanges(EncryptedTrouble):
 
 
 class EncryptionWatch:
-    """Checks that no handshake remains unfinished after its deadline."""
+    """Check that no handshake remains unfinished after its deadline."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
