@@ -40,8 +40,8 @@ class MetadataCache:
 
 
 class ImageWatch:
-    """Last publisher, which wakes the requests that wait for a newer image once all other
-    publishers have applied it."""
+    """Publisher that wakes the requests that wait for a newer image. It runs after the publishers
+    that apply the image."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory

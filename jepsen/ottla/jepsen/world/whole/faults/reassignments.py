@@ -13,8 +13,8 @@ PATIENCE_S = 10.0
 
 
 class Reassignments(ClusterFaults):
-    """Reassignments of the partitions of clients' topics and of coordinators to other replicas, or
-    to the same in another order."""
+    """Reassignments of partitions of clients' topics and of coordinators to randomly chosen
+    replicas, in a random order."""
 
     async def reassign(self) -> None:
         """Start the reassignment of one partition without waiting for its end."""
