@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 import trio
 
-from ottla.controller.main_driver import serve_controller, warn_of_plaintext
+from ottla.controller.listening_driver import warn_of_plaintext
+from ottla.controller.main_driver import serve_controller
 from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset

@@ -14,11 +14,11 @@ def same(name: str) -> str | None:
 
 def called(*hosts: str, node_id: int | None = None) -> Caller:
     pem = AUTHORITY.issue("c1.example", hosts, node_id=node_id).certificate.encode()
-    return caller_of("ipv4:10.0.0.7:40000", {CERTIFICATE: [pem]}, same)
+    return caller_of("10.0.0.7", {CERTIFICATE: [pem]}, same)
 
 
 def test_a_caller_without_a_certificate_is_anonymous() -> None:
-    caller = caller_of("ipv4:10.0.0.7:40000", {"transport_security_type": [b"ssl"]}, same)
+    caller = caller_of("10.0.0.7", {"transport_security_type": [b"ssl"]}, same)
     assert (caller.host, caller.principal, caller.is_authenticated) == (
         "10.0.0.7",
         ANONYMOUS,
@@ -36,12 +36,12 @@ def test_a_caller_is_who_its_certificate_says() -> None:
 
 def test_a_caller_whose_name_no_rule_maps_is_not_authenticated() -> None:
     pem = AUTHORITY.issue("c1.example").certificate.encode()
-    assert not caller_of("unix:/tmp/x", {CERTIFICATE: [pem]}, lambda name: None).is_authenticated
+    assert not caller_of("", {CERTIFICATE: [pem]}, lambda name: None).is_authenticated
 
 
 def test_a_certificate_that_cannot_be_read_authenticates_no_one() -> None:
     for pem in (b"", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"):
-        assert not caller_of("unix:/tmp/x", {CERTIFICATE: [pem]}, same).is_authenticated
+        assert not caller_of("", {CERTIFICATE: [pem]}, same).is_authenticated
 
 
 def test_a_certificate_may_name_a_node_id() -> None:

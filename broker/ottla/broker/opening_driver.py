@@ -9,7 +9,6 @@ clean-shutdown marker is written.
 """
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -40,7 +39,7 @@ from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.listener import Listener
-from ottla.node.network.server.server_opening_driver import open_socket_server
+from ottla.node.network.server.server_opening_driver import cannot_open, open_socket_server
 from ottla.node.network.server.server_seam import OpenServer, Server
 from ottla.node.network.tls.certificates_driver import Certificates
 from ottla.node.process_driver import (
@@ -276,10 +275,7 @@ async def _open_server(
         if is_open or not isinstance(error, OSError):
             raise
         addresses = ", ".join(str(endpoint) for endpoint in config.listeners)
-        reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
-        raise ConfigError(
-            "listeners", f"{addresses} cannot be opened ({reason}); choose another port"
-        ) from error
+        raise cannot_open(addresses, error) from error
 
 
 async def _cluster_id(

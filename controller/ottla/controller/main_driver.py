@@ -1,14 +1,14 @@
 """The process of a controller, from reading its settings to its shutdown."""
 
-import logging
 from collections.abc import Callable
 
 import trio
 
 from ottla.controller.attendance_driver import AttendanceKeeper
-from ottla.controller.controller_driver import Controller, make_authorizer
-from ottla.controller.controller_service import controller_handlers
-from ottla.controller.node_identities import NodeIdentities, accept_any_caller
+from ottla.controller.controller_driver import Controller
+from ottla.controller.front.front_opening_driver import open_front
+from ottla.controller.front.front_seam import OpenFront
+from ottla.controller.listening_driver import open_listeners
 from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.registration_driver import (
     DEADLINE_MS,
@@ -18,10 +18,8 @@ from ottla.controller.registration_driver import (
 )
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.background_driver import keep_running
-from ottla.model.log_events import event
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import probe_nothing
 from ottla.node.identity import (
@@ -36,10 +34,7 @@ from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
-from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.controller_client import ControllerClient, addresses_of
-from ottla.rpc.method import admitted, guarded
-from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk.disk_seam import Disk
@@ -47,14 +42,6 @@ from ottla.storage.disk.disk_seam import Disk
 HAND_OVER_PATIENCE_MS = 2_000
 """Longest time in ms that a stopping leader waits until the other controllers know that it resigns.
 A controller that does not know this notices only later that the leader has stopped."""
-
-
-PLAINTEXT_WARNING = (
-    "%s is neither encrypted nor authenticated: everyone who reaches it can act as any node and as "
-    "any client; give it SSL in listener.security.protocol.map, or keep others off by the network"
-)
-
-_LOGGER = logging.getLogger(__name__)
 
 
 async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
@@ -81,11 +68,12 @@ async def serve_controller(
     seams: NodeSeams | None = None,
     errors: UnexpectedErrors | None = None,
     opened: Callable[[Controller], None] = lambda controller: None,
+    open_front: OpenFront = open_front,
 ) -> None:
     """Run a controller until the event `is_stopping` is set.
 
     `errors` counts unexpected exceptions.  `opened` is called with the controller before it accepts
-    requests.
+    requests.  `open_front` opens the listeners.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     directory = config.metadata_log_dir
@@ -105,16 +93,11 @@ async def serve_controller(
                 endpoints=endpoints_of(config),
                 joins_automatically=config.quorum_auto_join_enable,
             )
-            await _serve(seams, disk, config, identity, ready, is_stopping, errors, opened)
+            await _serve(
+                seams, disk, config, identity, ready, is_stopping, errors, opened, open_front
+            )
         finally:
             unlock_directory(lock)
-
-
-def warn_of_plaintext(listener: ListenAddress) -> None:
-    """Log a warning that anyone who reaches the listener may act as a node.  Does nothing if the
-    listener is reachable only from this machine."""
-    if not is_loopback(listener.host):
-        _LOGGER.warning(PLAINTEXT_WARNING, str(listener), extra=event("node.open"))
 
 
 async def _serve(
@@ -126,6 +109,7 @@ async def _serve(
     is_stopping: trio.Event,
     errors: UnexpectedErrors,
     opened: Callable[[Controller], None],
+    open_front: OpenFront,
 ) -> None:
     clock, rng = seams.clock, seams.rng
     async with (
@@ -160,31 +144,23 @@ async def _serve(
         registrar = _registrar(config, controller, member, rpc, rng)
         member.add_publisher(registrar)
         nursery.start_soon(keep_running, registrar.name, registrar.run, errors)
-        handlers = guarded(
-            [
-                *quorum_handlers(member.answer),
-                *controller_handlers(controller, attendances),
-                cluster_id_handler(identity.cluster_id),
-            ],
-            errors,
-        )
-        identities = NodeIdentities(
-            lambda: member.identity.voters,
-            lambda: controller.known_image,
-            make_authorizer(config, clock),
-        )
-        for listener in config.listeners:
-            tls = config.tls.get(listener.name)
-            admit = accept_any_caller if tls is None else identities.admit
-            await rpc.serve(listener.host, listener.port, admitted(handlers, admit), tls=tls)
-            if tls is None:
-                warn_of_plaintext(listener)
-        if member.identity.is_alone:
-            await controller.wait_active()
-        ready()
-        await is_stopping.wait()
-        await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)
-        await rpc.stop_serving()
+        async with open_listeners(
+            controller,
+            attendances,
+            member,
+            config,
+            rpc=rpc,
+            disk=disk,
+            clock=clock,
+            errors=errors,
+            open_front=open_front,
+        ):
+            if member.identity.is_alone:
+                await controller.wait_active()
+            ready()
+            await is_stopping.wait()
+            await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)
+            await rpc.stop_serving()
         nursery.cancel_scope.cancel()
 
 

@@ -55,15 +55,14 @@ UNKNOWN_CALLER = Caller()
 
 
 def caller_of(
-    peer: str, context: Mapping[str, Iterable[bytes]], user_of: Callable[[str], str | None]
+    host: str, context: Mapping[str, Iterable[bytes]], user_of: Callable[[str], str | None]
 ) -> Caller:
     """Return the identity of the process that made a call.
 
-    `peer` and `context` are gRPC's descriptions of the connection. `user_of` maps the subject of a
-    certificate (RFC 2253) to a user name. A caller is unauthenticated if its subject maps to no
-    user, or if its certificate cannot be parsed.
+    `host` is its address, and `context` gRPC's description of its certificate. `user_of` maps the
+    subject of a certificate (RFC 2253) to a user name. A caller is unauthenticated if its subject
+    maps to no user, or if its certificate cannot be parsed.
     """
-    host = host_of(peer)
     pem = next(iter(context.get(CERTIFICATE, ())), None)
     certificate = None if pem is None else _certificate(pem)
     user = None if certificate is None else user_of(certificate.subject)

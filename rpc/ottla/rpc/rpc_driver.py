@@ -14,7 +14,7 @@ import logging
 import os
 import resource
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedErr
 from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
 from ottla.model.settings.security.tls import TlsConfig
 from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
-from ottla.rpc.caller import UNKNOWN_CALLER, Caller, caller_of
+from ottla.rpc.caller import UNKNOWN_CALLER, Caller, caller_of, host_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 from ottla.rpc.node_certificates_driver import NodeCertificates
 from ottla.rpc.rpc_seam import join_address
@@ -197,14 +197,17 @@ class RpcRuntime:
         handlers: Iterable[MethodHandler[Any, Any]],
         *,
         tls: TlsConfig | None = None,
+        caller_host: Callable[[str], str] = host_of,
     ) -> int:
         """Listen on an address and serve the methods. Returns the port, which the system chooses if
         the given port is 0.
 
         With `tls`, callers must present certificates, and the `admit` of each handler receives the
-        certificate's identity.
+        certificate's identity. `caller_host` returns the caller's host by gRPC's description of its
+        connection; it is called in the thread of gRPC.
         """
-        answering = _Listener(tuple(handlers), None if tls is None else NodeCertificates(tls))
+        certificates = None if tls is None else NodeCertificates(tls)
+        answering = _Listener(tuple(handlers), certificates, caller_host)
         try:
             return await self._thread.run(
                 partial(self._start_server, join_address(host, port), answering)
@@ -312,13 +315,15 @@ class _Listener:
     """The handlers of one listener, and the rules that map its callers' certificates to
     principals."""
 
-    __slots__ = ("certificates", "handlers")
+    __slots__ = ("_caller_host", "certificates", "handlers")
 
     def __init__(
         self,
         handlers: tuple[MethodHandler[Any, Any], ...],
         certificates: NodeCertificates | None,
+        caller_host: Callable[[str], str],
     ) -> None:
+        self._caller_host = caller_host
         self.handlers = handlers
         self.certificates = certificates
 
@@ -328,7 +333,8 @@ class _Listener:
         if self.certificates is None:
             return UNKNOWN_CALLER
         rules = self.certificates.config.principal_rules
-        return caller_of(context.peer(), context.auth_context(), rules.user_of)
+        host = self._caller_host(context.peer())
+        return caller_of(host, context.auth_context(), rules.user_of)
 
 
 class _GenericHandler(grpc.GenericRpcHandler):

@@ -4,11 +4,12 @@ It has two implementations: `RpcRuntime` (rpc_driver.py), which uses gRPC, and t
 simulator. Both pass the tests in `tests.jepsen.world.rpc_conformance`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ottla.model.settings.security.tls import TlsConfig
+from ottla.rpc.caller import host_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 
 
@@ -40,11 +41,13 @@ class Rpc(Protocol):
         handlers: Iterable[MethodHandler[Any, Any]],
         *,
         tls: TlsConfig | None = None,
+        caller_host: Callable[[str], str] = host_of,
     ) -> int:
         """Serve the methods at an address. Returns the port, which the system chooses if the given
         port is 0.
 
-        With `tls`, callers must present certificates. Raises ConfigError if the address is in use.
+        With `tls`, callers must present certificates. `caller_host` returns the host of a caller by
+        gRPC's description of its connection. Raises ConfigError if the address is in use.
         """
         ...
 
@@ -68,7 +71,8 @@ class OpenRpc(Protocol):
 
 
 def join_address(host: str, port: int) -> str:
-    """Return an address in gRPC's form.  `unix:/path` is returned unchanged."""
-    if host.startswith("unix:"):
+    """Return an address in gRPC's form.  `unix:/path` and `unix-abstract:name` are returned
+    unchanged."""
+    if host.startswith(("unix:", "unix-abstract:")):
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"

@@ -17,6 +17,7 @@ from ottla.controller.controller_driver import Controller
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
+from ottla.jepsen.world.whole.net.front import serve_nodes
 from ottla.jepsen.world.whole.net.server import server_opener
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
@@ -209,6 +210,7 @@ class SimulatedCluster:
             seams=machine.seams,
             errors=errors,
             opened=lambda controller: self._note_controller(machine, node, controller),
+            open_front=serve_nodes,
         )
 
     def _note_controller(self, machine: Machine, node: NodeId, controller: Controller) -> None:

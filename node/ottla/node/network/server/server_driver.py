@@ -214,7 +214,7 @@ class SocketServer(ConnectionServer[Channel]):
             fd, mask = events.popleft()
             channel = self._channels.get(fd)
             if channel is None:
-                self._on_own_event(fd)
+                self._on_own_event(fd, mask, now_ms)
             else:
                 self._serve(self._on_event, channel, mask, now_ms)
         if not events:
@@ -238,7 +238,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._dispatcher.clock.turn_ns = now_ns
             self._serve_events(now_ms, ends_ns)
 
-    def _on_own_event(self, fd: int) -> None:
+    def _on_own_event(self, fd: int, mask: int, now_ms: int) -> None:
+        """Handle an event of a descriptor that belongs to no connection."""
         if fd == self._wakeup_fd:
             os.eventfd_read(fd)
             self._is_woken = False
@@ -302,7 +303,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _accept(self, server_socket: socket.socket, listener: Listener, now_ms: int) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
-            wait_ms = self._admission.wait_ms(listener.name, now_ms)
+            wait_ms = self._accept_wait_ms(listener, now_ms)
             if wait_ms != 0:
                 self._pause_accepting(server_socket, wait_ms, now_ms)
                 return
@@ -323,6 +324,11 @@ class SocketServer(ConnectionServer[Channel]):
                 self._log(self._fault_lines, now_ms, TURNED_AWAY)
                 continue
             self._admit(sock, str(address[0]).removeprefix(MAPPED_IPV4), listener, now_ms)
+
+    def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
+        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
+        wait until another connection has closed."""
+        return self._admission.wait_ms(listener.name, now_ms)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
         """Serve an accepted socket, or schedule its close."""

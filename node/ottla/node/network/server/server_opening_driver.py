@@ -4,11 +4,13 @@ Separate from `server_driver`, which is compiled: the compiler does not support 
 generators.
 """
 
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
+from ottla.model.errors import ConfigError
 from ottla.model.seams import Clock
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher
@@ -31,10 +33,10 @@ async def open_socket_server(
     idle_ms_max: int = 600_000,
     admission: Admission | None = None,
     backlog: int = 50,
-    kind: type[SocketServer] = SocketServer,
+    kind: Callable[..., SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
-    """Open the listeners, and serve clients while the block runs. `kind` is the class of the
-    server; a subclass injects faults.
+    """Open the listeners, and serve clients while the block runs. `kind` creates the
+    server, of a subclass that injects faults or passes connections on.
 
     Raises OSError if a listener cannot be opened.
     """
@@ -60,3 +62,9 @@ async def open_socket_server(
         finally:
             # After the event loop, which waits on the epoll, has ended.
             server.close()
+
+
+def cannot_open(addresses: str, error: OSError) -> ConfigError:
+    """Return the error of a node whose listeners cannot be opened."""
+    reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
+    return ConfigError("listeners", f"{addresses} cannot be opened ({reason}); choose another port")

@@ -5,7 +5,7 @@ handlers. Failures in transit are reported with gRPC's own statuses. A call may 
 its response lost. `MachineRpc` implements the protocol `Rpc`.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from typing import Any
@@ -16,6 +16,7 @@ import trio
 from ottla.jepsen.world.whole.net.network import Host, SimulatedNetwork
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
 from ottla.model.settings.security.tls import TlsConfig
+from ottla.rpc.caller import host_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import refusal_of
@@ -51,9 +52,10 @@ class MachineRpc:
         handlers: Iterable[MethodHandler[Any, Any]],
         *,
         tls: TlsConfig | None = None,
+        caller_host: Callable[[str], str] = host_of,
     ) -> int:
-        """Serve the methods at an address, and return the port. `tls` is ignored, since remote
-        procedures are not encrypted in the simulator."""
+        """Serve the methods at an address, and return the port. `tls` and `caller_host` are
+        ignored, since remote procedures are not encrypted in the simulator."""
         await trio.lowlevel.checkpoint()
         if not port:
             self._exchange.next_port += 1

@@ -1,0 +1,337 @@
+"""The front of a controller's listener: one port for gRPC of nodes and for Kafka's protocol.
+
+Nodes of older releases find gRPC at the port of the controller, where Kafka's clients expect
+Kafka's protocol. The front accepts every connection and looks at its first bytes without consuming
+them. A connection of a client is then served like one of a broker. The bytes of a node's connection
+are copied unread to gRPC's own server, which listens on a Unix socket of this process; TLS is thus
+between the node and gRPC. Splicing runs in the epoll of the socket server, without a task.
+
+Bounds: a peer has five seconds for its first bytes; connections that have sent none, and those of
+nodes, have a number of places that addresses share fairly (`fair_places`); a connection of which
+one direction has ended is closed after ten seconds. Silent nodes are detected by gRPC's keepalive.
+"""
+
+import logging
+import resource
+import secrets
+import select
+import socket
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ottla.controller.front.fair_places import FairPlaces
+from ottla.controller.front.first_bytes import HELLO_BYTES_MAX, FirstProtocol, protocol_of
+from ottla.controller.front.spliced_connection import READ_BYTES_MAX, SplicedConnection
+from ottla.model.log_events import event
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.hosting import NETWORK_ERRNOS
+from ottla.node.network.server.server_driver import SocketServer
+from ottla.rpc.caller import host_of
+from ottla.rpc.rpc_driver import CONNECTIONS_MAX, HANDSHAKE_MS_MAX
+
+FIRST_BYTES_MS_MAX = HANDSHAKE_MS_MAX
+"""Milliseconds within which a peer must send its first bytes."""
+
+ENDING_MS_MAX = 10_000
+"""Milliseconds for which a connection may be half closed."""
+
+NEWCOMERS_MAX = 4_096
+"""Maximum number of connections that have not sent their first bytes. With fewer, a crowd of nodes
+that restart at once replace each other."""
+
+PAUSE_MS = 20
+"""Pause in milliseconds between accepting connections while all places of newcomers are taken. Idle
+strangers that connect again as soon as they are replaced then cost a tenth of the event loop."""
+
+KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
+"""Reciprocals of the shares of the file descriptors that connections of clients, of nodes and
+newcomers may take. A node's connection takes three descriptors: two here, one in gRPC. The rest is
+for the metadata log."""
+
+UNIX = "unix-abstract:"
+NAME_PREFIX = "ottla-"
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class NodeHosts:
+    """Addresses of the nodes by the names of their connections at gRPC's server."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, str] = {}
+
+    def add(self, host: str) -> str:
+        """Return an unguessable name for a new connection of an address."""
+        token = NAME_PREFIX + secrets.token_hex(16)
+        self._hosts[token] = host
+        return token
+
+    def forget(self, token: str) -> None:
+        """Delete the name of a closed connection."""
+        self._hosts.pop(token, None)
+
+    def host_of(self, peer: str) -> str:
+        """Return the address of a node by gRPC's description of its connection. Any thread may
+        call this."""
+        if peer.startswith(UNIX):
+            return self._hosts.get(peer.removeprefix(UNIX), "")
+        return host_of(peer)
+
+
+class Newcomer:
+    """An accepted connection that has not sent enough bytes to decide on its protocol."""
+
+    __slots__ = ("deadline_ms", "host", "listener", "needed_bytes", "protocol", "sock")
+
+    def __init__(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
+        self.sock = sock
+        self.host = host
+        self.listener = listener
+        self.deadline_ms = now_ms + FIRST_BYTES_MS_MAX
+        self.needed_bytes = 1
+        self.protocol: FirstProtocol | None = None
+
+    def look(self) -> bool:
+        """Look at the received bytes, and set `protocol` if they suffice. Returns False if the peer
+        has closed the connection. Raises OSError if the connection is broken."""
+        try:
+            data = self.sock.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        found = protocol_of(data, is_encrypted=self.listener.tls is not None)
+        if isinstance(found, FirstProtocol):
+            if self.needed_bytes > 1:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            self.protocol = found
+        elif len(data) < self.needed_bytes:
+            # The epoll reports fewer bytes than required only if the peer sends none any longer.
+            return False
+        else:
+            self.needed_bytes = found
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, found)
+        return True
+
+
+class FrontServer(SocketServer):
+    """Socket server of a controller, which passes the connections of nodes to gRPC."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        grpc_names: Mapping[str, str],
+        node_hosts: NodeHosts,
+        **others: Any,
+    ) -> None:
+        """`grpc_names` are the names of the Unix sockets of gRPC's servers, by listener."""
+        super().__init__(*arguments, **others)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._admission.count_allowed = max(16, limit // KAFKA_SHARE)
+        self._grpc_names = grpc_names
+        self._node_hosts = node_hosts
+        self._newcomers: FairPlaces[Newcomer] = FairPlaces(
+            max(16, min(NEWCOMERS_MAX, limit // NEWCOMER_SHARE)), is_oldest_replaced=True
+        )
+        self._nodes: FairPlaces[SplicedConnection] = FairPlaces(
+            max(16, min(CONNECTIONS_MAX, limit // NODE_SHARE)), is_oldest_replaced=False
+        )
+        self._waiting: dict[int, Newcomer] = {}
+        """Newcomers by descriptor, the oldest first."""
+        self._is_watched = False
+        """True if a check of the newcomers' deadlines is scheduled."""
+        self._arrived: deque[Newcomer] = deque()
+        """Newcomers whose protocol is known."""
+        self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
+        """Connections of nodes by both of their descriptors, with the socket of each."""
+        self._interests: dict[int, int] = {}
+        self._space = memoryview(bytearray(READ_BYTES_MAX))
+        self.replaced_count = 0
+        """Number of connections that lost their place to others."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Return counters of connections."""
+        return {
+            **super().metrics,
+            "network.connections.nodes": len(self._nodes),
+            "network.connections.undecided": len(self._newcomers),
+            "network.connections.replaced": self.replaced_count,
+        }
+
+    def close(self) -> None:
+        """Close every socket."""
+        for newcomer in [*self._waiting.values(), *self._arrived]:
+            newcomer.sock.close()
+        for connection, _ in list(self._spliced.values()):
+            self._end(connection)
+        super().close()
+
+    # Newcomers.
+
+    def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
+        """Return 0: the quotas of clients are applied once the protocol is known."""
+        return 0
+
+    def _accept(self, server_socket: socket.socket, listener: Listener, now_ms: int) -> None:
+        super()._accept(server_socket, listener, now_ms)
+        if self._newcomers.is_full:
+            self._pause_accepting(server_socket, PAUSE_MS, now_ms)
+
+    def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
+        """Wait for the first bytes of an accepted connection."""
+        sock.setblocking(False)
+        newcomer = Newcomer(sock, host, listener, now_ms)
+        self._waiting[sock.fileno()] = newcomer
+        self._epoll.register(sock.fileno(), select.EPOLLIN)
+        replaced = self._newcomers.take(newcomer, host)
+        if replaced is not None:
+            self.replaced_count += 1
+            self._drop(replaced)
+        if not self._is_watched:
+            self._is_watched = True
+            self.call_at(newcomer.deadline_ms, self._end_overdue_newcomers)
+
+    def _end_overdue_newcomers(self) -> None:
+        """Close the connections whose first bytes did not arrive in time."""
+        now_ms = self._clock.monotonic_ms()
+        overdue = []
+        for newcomer in self._waiting.values():
+            if newcomer.deadline_ms > now_ms:
+                self.call_at(newcomer.deadline_ms, self._end_overdue_newcomers)
+                break
+            overdue.append(newcomer)
+        else:
+            self._is_watched = False
+        for newcomer in overdue:
+            self._drop(newcomer)
+
+    def _drop(self, newcomer: Newcomer) -> None:
+        self._forget_newcomer(newcomer)
+        newcomer.sock.close()
+
+    def _forget_newcomer(self, newcomer: Newcomer) -> None:
+        del self._waiting[newcomer.sock.fileno()]
+        self._newcomers.free(newcomer, newcomer.host)
+        self._epoll.unregister(newcomer.sock.fileno())
+
+    def _on_newcomer(self, newcomer: Newcomer) -> None:
+        try:
+            is_open = newcomer.look()
+        except OSError:
+            is_open = False
+        if not is_open:
+            self._drop(newcomer)
+        elif newcomer.protocol is not None:
+            self._forget_newcomer(newcomer)
+            self._arrived.append(newcomer)
+
+    def _serve_events(self, now_ms: int, ends_ns: int) -> None:
+        super()._serve_events(now_ms, ends_ns)
+        if not self._events:
+            # Not earlier: a new socket may get the number of a closed one, which may have events.
+            while self._arrived:
+                self._welcome(self._arrived.popleft(), now_ms)
+
+    def _welcome(self, newcomer: Newcomer, now_ms: int) -> None:
+        """Serve a connection whose protocol is known."""
+        sock, host, listener = newcomer.sock, newcomer.host, newcomer.listener
+        try:
+            if newcomer.protocol is FirstProtocol.GRPC:
+                self._splice(sock, host, self._grpc_names[listener.name])
+            elif self._admission.wait_ms(listener.name, now_ms) == 0:
+                super()._admit(sock, host, listener, now_ms)
+            else:
+                # Nodes wait behind this client, so that it cannot wait in the kernel's backlog.
+                sock.close()
+        except Exception as fault:
+            sock.close()
+            self._note_node_fault(host, fault)
+
+    # Connections of nodes.
+
+    def _splice(self, outer: socket.socket, host: str, grpc_name: str) -> None:
+        """Connect a node to gRPC's server. Closes its socket if gRPC has stopped serving, or if it
+        does not accept as many connections as arrive."""
+        outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        inner = socket.socket(socket.AF_UNIX)
+        token = self._node_hosts.add(host)
+        try:
+            inner.setblocking(False)
+            inner.bind(f"\0{token}")
+            inner.connect(f"\0{grpc_name}")
+        except (ConnectionRefusedError, BlockingIOError):
+            self._node_hosts.forget(token)
+            inner.close()
+            outer.close()
+            return
+        connection = SplicedConnection(outer, inner, host=host, token=token)
+        for sock in (outer, inner):
+            self._spliced[sock.fileno()] = connection, sock
+            self._interests[sock.fileno()] = select.EPOLLIN
+            self._epoll.register(sock.fileno(), select.EPOLLIN)
+        replaced = self._nodes.take(connection, host)
+        if replaced is not None:
+            self.replaced_count += 1
+            _LOGGER.warning(
+                "closed a connection of %s: all places for nodes are taken, most by this address",
+                replaced.host,
+                extra=event("node.open"),
+            )
+            self._end(replaced)
+
+    def _on_own_event(self, fd: int, mask: int, now_ms: int) -> None:
+        found = self._spliced.get(fd)
+        if found is not None:
+            self._on_spliced_event(*found, mask, now_ms)
+        elif (newcomer := self._waiting.get(fd)) is not None:
+            self._on_newcomer(newcomer)
+        else:
+            super()._on_own_event(fd, mask, now_ms)
+
+    def _on_spliced_event(
+        self, connection: SplicedConnection, sock: socket.socket, mask: int, now_ms: int
+    ) -> None:
+        was_ending = connection.is_ending
+        try:
+            if not connection.on_event(sock, mask, self._space):
+                self._end(connection)
+                return
+            self._watch_both(connection)
+        except Exception as fault:
+            self._end(connection)
+            self._note_node_fault(connection.host, fault)
+            return
+        if connection.is_ending and not was_ending:
+            self.call_at(now_ms + ENDING_MS_MAX, lambda: self._end(connection))
+
+    def _watch_both(self, connection: SplicedConnection) -> None:
+        for stream in (connection.outer, connection.inner):
+            fd, wanted = stream.fileno(), connection.interest(stream)
+            known = self._interests.get(fd)
+            if wanted is None and known is not None:
+                del self._interests[fd]
+                self._epoll.unregister(fd)
+            elif wanted is not None and wanted != known:
+                self._interests[fd] = wanted
+                self._epoll.modify(fd, wanted)
+
+    def _end(self, connection: SplicedConnection) -> None:
+        """Close the connection of a node.  A second call has no effect."""
+        fd = connection.outer.fileno()
+        if self._spliced.get(fd, (None,))[0] is not connection:
+            return
+        for stream in (connection.outer, connection.inner):
+            fd = stream.fileno()
+            del self._spliced[fd]
+            if self._interests.pop(fd, None) is not None:
+                with suppress(OSError):
+                    self._epoll.unregister(fd)
+        self._nodes.free(connection, connection.host)
+        self._node_hosts.forget(connection.token)
+        connection.outer.close()
+        connection.inner.close()
+
+    def _note_node_fault(self, host: str, fault: Exception) -> None:
+        if not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
+            self._errors.note("connection", host, fault)

@@ -1,0 +1,51 @@
+"""Interface of the front of a controller's listeners. Pure.
+
+Two implementations exist: `open_front` (front_opening_driver.py), with sockets, and the one of the
+simulated world, which serves remote procedures at the address itself.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol
+
+from ottla.model.seams import Clock
+from ottla.model.settings.security.tls import TlsConfig
+from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.node.network.server.server_seam import Admission, Server
+from ottla.rpc.method import MethodHandler
+from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk.disk_seam import Disk
+
+
+class ListenerService(NamedTuple):
+    """One listener of a controller, with the services of both protocols."""
+
+    listener: Listener
+    """Address, and the TLS of Kafka's clients."""
+    handlers: Sequence[MethodHandler[Any, Any]]
+    """Handlers of the methods of nodes."""
+    node_tls: TlsConfig | None
+    """TLS of nodes; None if their connections are not encrypted."""
+
+
+class OpenFront(Protocol):
+    """Function that opens the listeners of a controller. Raises ConfigError if an address cannot be
+    opened."""
+
+    def __call__(
+        self,
+        services: Sequence[ListenerService],
+        dispatcher: Dispatcher,
+        /,
+        *,
+        rpc: Rpc,
+        clock: Clock,
+        disk: Disk,
+        limits: ConnectionLimits | None = None,
+        admission: Admission | None = None,
+    ) -> AbstractAsyncContextManager[Server | None]:
+        """Return a context manager that listens and serves while its block runs. Clients' requests
+        are served by the dispatcher; the server is None if there are no clients."""
+        ...

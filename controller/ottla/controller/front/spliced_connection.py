@@ -1,0 +1,156 @@
+"""One connection of a node, and the connection to gRPC's own server that carries its bytes.
+
+Pure: sockets and events are passed in. Bytes are copied as they are, so that TLS is between the
+node and gRPC. At most one read is held for each direction: a side is not read while the other one
+accepts nothing. The end of a stream is passed on as such.
+"""
+
+from typing import Protocol
+
+from ottla.model.limits import KIB
+
+READ_BYTES_MAX = 64 * KIB
+"""Bytes of one read, and thus the bytes held for each direction. Smaller costs more system calls
+for snapshots; larger holds more for peers that read slowly."""
+
+READABLE, WRITABLE = 1, 4
+"""EPOLLIN and EPOLLOUT."""
+OUTPUT = 1
+"""SHUT_WR: ends the stream to the peer, and leaves the other direction open."""
+
+
+class SplicedSocket(Protocol):
+    """A non-blocking stream socket."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        ...
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Read bytes.  Raises BlockingIOError if there are none."""
+        ...
+
+    def send(self, data: memoryview, /) -> int:
+        """Write bytes, and return their number. Raises BlockingIOError if none are accepted."""
+        ...
+
+    def shutdown(self, how: int, /) -> None:
+        """Close one direction."""
+        ...
+
+    def close(self) -> None:
+        """Close both directions."""
+        ...
+
+
+class Direction:
+    """The bytes from one socket to the other."""
+
+    __slots__ = ("has_ended", "is_unwatched", "left", "sink", "source")
+
+    def __init__(self, source: SplicedSocket, sink: SplicedSocket) -> None:
+        self.source = source
+        self.sink = sink
+        self.left = memoryview(b"")
+        """Bytes that were read and that the sink has not accepted yet."""
+        self.has_ended = False
+        """True if the end of the stream was read."""
+        self.is_unwatched = False
+        """True if the source is closed by its peer, but has bytes left. Its events would repeat
+        without end, so it is read when the sink accepts bytes."""
+
+    @property
+    def wants_bytes(self) -> bool:
+        """True if the source may be read."""
+        return not self.left and not self.has_ended
+
+    @property
+    def wants_room(self) -> bool:
+        """True if the sink must accept bytes before anything else."""
+        return bool(self.left) or (self.is_unwatched and not self.has_ended)
+
+    def pull(self, buffer: memoryview) -> None:
+        """Read once, and write as much of it as the sink accepts.  Raises OSError."""
+        if not self.wants_bytes:
+            return
+        try:
+            count = self.source.recv_into(buffer)
+        except BlockingIOError:
+            return
+        if not count:
+            self.has_ended = True
+            self.sink.shutdown(OUTPUT)
+            return
+        sent = self._sent(buffer[:count])
+        if sent < count:
+            self.left = memoryview(bytes(buffer[sent:count]))
+
+    def push(self, buffer: memoryview) -> None:
+        """Write more of the bytes that were left.  Raises OSError."""
+        if self.left:
+            self.left = self.left[self._sent(self.left) :]
+        if self.is_unwatched:
+            self.pull(buffer)
+
+    def _sent(self, data: memoryview) -> int:
+        try:
+            return self.sink.send(data)
+        except BlockingIOError:
+            return 0
+
+
+class SplicedConnection:
+    """Two sockets whose bytes are copied in both directions."""
+
+    __slots__ = ("host", "inbound", "inner", "outbound", "outer", "token")
+
+    def __init__(
+        self, outer: SplicedSocket, inner: SplicedSocket, *, host: str, token: str
+    ) -> None:
+        """`outer` leads to the node, `inner` to gRPC's server."""
+        self.outer = outer
+        self.inner = inner
+        self.host = host
+        """Address of the node."""
+        self.token = token
+        """Name by which gRPC knows the connection."""
+        self.inbound = Direction(outer, inner)
+        self.outbound = Direction(inner, outer)
+
+    @property
+    def is_over(self) -> bool:
+        """True if both directions have ended."""
+        return self.inbound.has_ended and self.outbound.has_ended
+
+    @property
+    def is_ending(self) -> bool:
+        """True if one direction has ended."""
+        return self.inbound.has_ended or self.outbound.has_ended
+
+    def interest(self, stream: SplicedSocket) -> int | None:
+        """Return the events that a socket must wait for; None if it is not to be watched."""
+        incoming, outgoing = self._directions(stream)
+        if incoming.is_unwatched:
+            return None
+        return (READABLE if incoming.wants_bytes else 0) | (WRITABLE if outgoing.wants_room else 0)
+
+    def on_event(self, stream: SplicedSocket, mask: int, buffer: memoryview) -> bool:
+        """Copy bytes after an event of a socket. Returns False if the connection is to be closed.
+        Raises OSError if a socket is broken."""
+        incoming, outgoing = self._directions(stream)
+        if mask & WRITABLE:
+            outgoing.push(buffer)
+        if mask & READABLE:
+            incoming.pull(buffer)
+        elif mask & ~WRITABLE:
+            # Closed in both directions, or broken.
+            if incoming.has_ended or not incoming.left:
+                return False
+            incoming.is_unwatched = True
+        return not self.is_over
+
+    def _directions(self, stream: SplicedSocket) -> tuple[Direction, Direction]:
+        """Return the direction that reads from a socket, and the one that writes to it."""
+        if stream is self.outer:
+            return self.inbound, self.outbound
+        return self.outbound, self.inbound

@@ -1,0 +1,85 @@
+"""The listeners of a controller: gRPC of nodes and Kafka's protocol of clients at one port."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ottla.controller.attendance_driver import AttendanceKeeper
+from ottla.controller.controller_driver import Controller, make_authorizer
+from ottla.controller.controller_service import controller_handlers
+from ottla.controller.front.front_seam import ListenerService, OpenFront
+from ottla.controller.node_identities import NodeIdentities, accept_any_caller
+from ottla.model.log_events import event
+from ottla.model.seams import Clock
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import ListenAddress, is_loopback
+from ottla.model.settings.security.sasl import NO_SASL
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.listener import Listener
+from ottla.node.network.tls.served_tls_driver import ServedTls
+from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.rpc.cluster_id import cluster_id_handler
+from ottla.rpc.method import admitted, guarded
+from ottla.rpc.quorum_client import quorum_handlers
+from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk.disk_seam import Disk
+
+PLAINTEXT_WARNING = (
+    "%s is neither encrypted nor authenticated: everyone who reaches it can act as any node and as "
+    "any client; give it SSL in listener.security.protocol.map, or keep others off by the network"
+)
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def warn_of_plaintext(listener: ListenAddress) -> None:
+    """Log a warning that anyone who reaches the listener may act as a node.  Does nothing if the
+    listener is reachable only from this machine."""
+    if not is_loopback(listener.host):
+        _LOGGER.warning(PLAINTEXT_WARNING, str(listener), extra=event("node.open"))
+
+
+@asynccontextmanager
+async def open_listeners(
+    controller: Controller,
+    attendances: AttendanceKeeper,
+    member: QuorumMember,
+    config: ControllerConfig,
+    *,
+    rpc: Rpc,
+    disk: Disk,
+    clock: Clock,
+    errors: UnexpectedErrors,
+    open_front: OpenFront,
+) -> AsyncIterator[None]:
+    """Serve nodes and clients while the block runs.
+
+    Raises ConfigError if an address cannot be opened or a certificate cannot be used.
+    """
+    handlers = guarded(
+        [
+            *quorum_handlers(member.answer),
+            *controller_handlers(controller, attendances),
+            cluster_id_handler(member.identity.cluster_id),
+        ],
+        errors,
+    )
+    identities = NodeIdentities(
+        lambda: member.identity.voters,
+        lambda: controller.known_image,
+        make_authorizer(config, clock),
+    )
+    services = []
+    for one in config.listeners:
+        tls = config.tls.get(one.name)
+        admit = accept_any_caller if tls is None else identities.admit
+        served = None
+        if tls is None:
+            warn_of_plaintext(one)
+        else:
+            served = ServedTls(one.protocol, tls, failure_delay_ms=NO_SASL.failure_delay_ms)
+        listener = Listener(name=one.name, host=one.host, port=one.port, tls=served)
+        services.append(ListenerService(listener, admitted(handlers, admit), tls))
+    async with open_front(services, Dispatcher(errors=errors), rpc=rpc, clock=clock, disk=disk):
+        yield
