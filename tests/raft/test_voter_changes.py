@@ -7,7 +7,7 @@ import pytest
 from ottla.jepsen.quorum.world import CLUSTER_ID, FaultRates, World, controller, voter
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import Epoch, NodeId
+from ottla.model.ids import NO_OFFSET, Epoch, NodeId
 from ottla.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -298,6 +298,61 @@ class TestAutomaticJoining:
         settle(world, 20_000)
 
         assert 4 not in voter_ids(world)[1]
+
+
+class TestFixedVoters:
+    """A cluster that may return to a release whose voters are fixed by the format."""
+
+    def fixed_quorum(self) -> World:
+        world = World(SeededRng(1), voter_ids=(), fault_rates=FaultRates(latency_ms_max=2))
+        for node_id in (1, 2, 3):
+            world.add(controller(node_id, (1, 2, 3), are_voters_fixed=True))
+        world.start(1, 2, 3)
+        world.run_until_leader()
+        world.propose("first")
+        settle(world)
+        return world
+
+    def test_no_voter_set_is_appended_and_every_change_is_refused(self) -> None:
+        world = self.fixed_quorum()
+        join(world, 4, (1, 2, 3), joins_automatically=True, are_voters_fixed=True)
+        settle(world, 10_000)
+        epoch = world.members[NodeId(1)].running.epoch
+        moved = Voter(
+            id=NodeId(2),
+            directory_id=entry(2).directory_id,
+            endpoints=(VoterEndpoint("CONTROLLER", "moved", 1),),
+        )
+        update = UpdateVoterRequest(cluster_id=CLUSTER_ID, leader_epoch=epoch, voter=moved)
+
+        for request in (adding(4), removing(2), update):
+            response = change(world, request)
+            assert response.error is ErrorCode.UNSUPPORTED_VERSION
+            assert "upgrade ottla.version first" in (response.message or "")
+        offsets = {member.log.voters_offset for member in world.members.values()}
+        assert offsets == {NO_OFFSET}
+        assert 4 not in voter_ids(world)[1]
+
+    def test_the_log_gets_the_set_once_changes_are_allowed(self) -> None:
+        world = self.fixed_quorum()
+        for member in world.members.values():
+            member.running.allow_voter_changes()
+        settle(world)
+
+        assert {member.log.voters for member in world.members.values()} == {
+            controller(1, (1, 2, 3)).voters
+        }
+        assert min(member.log.voters_offset for member in world.members.values()) > 0
+        assert change(world, removing(2)).error is ErrorCode.NONE
+
+    def test_a_controller_joins_by_itself_once_changes_are_allowed(self) -> None:
+        world = self.fixed_quorum()
+        join(world, 4, (1, 2, 3), joins_automatically=True, are_voters_fixed=True)
+        for member in world.members.values():
+            member.running.allow_voter_changes()
+        settle(world, 10_000)
+
+        assert set(voter_ids(world).values()) == {(1, 2, 3, 4)}
 
 
 class TestStaleVoterSets:

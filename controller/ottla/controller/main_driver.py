@@ -91,6 +91,7 @@ async def serve_controller(
                 config.controllers,
                 is_controller=True,
                 endpoints=endpoints_of(config),
+                are_voters_fixed=True,
                 joins_automatically=config.quorum_auto_join_enable,
             )
             await _serve(

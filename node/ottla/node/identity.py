@@ -237,6 +237,7 @@ async def quorum_identity(
     *,
     is_controller: bool = False,
     endpoints: tuple[VoterEndpoint, ...] = (),
+    are_voters_fixed: bool = False,
     joins_automatically: bool = False,
 ) -> QuorumIdentity:
     """Return the identity of this node in the quorum, with the voters at the node's startup.
@@ -246,6 +247,7 @@ async def quorum_identity(
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters knows none: it finds the leader by the settings, and reads
     the voters from the log. The addresses in the settings are tried before those in the log.
+    With `are_voters_fixed`, the voters do not change before the level of the metadata allows it.
     `endpoints` are the addresses of this controller if `configured` does not name it.  Controllers
     with negative ids are bootstrap servers, which are only contacted.
     """
@@ -267,6 +269,7 @@ async def quorum_identity(
         voters=voters,
         is_controller=is_controller,
         endpoints=next(own, endpoints) if is_controller else (),
+        are_voters_fixed=are_voters_fixed,
         bootstrap=tuple(one for one in contacts if one.id != node_id and one.id not in voters),
         configured=in_settings,
         joins_automatically=joins_automatically,

@@ -8,7 +8,7 @@ entry of the leader's own epoch is below that offset (raft paper, 5.4.2).
 
 from ottla.model.buggify import buggify
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_OFFSET, NodeId, Offset, OffsetAndEpoch
+from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
 from ottla.model.values import frozen
 from ottla.raft.answers import endpoints_of_leader
 from ottla.raft.effects import (
@@ -31,7 +31,7 @@ from ottla.raft.messages import (
 from ottla.raft.progress import Progress, QuorumProgress, ReplicaProgress, majority_value
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
-from ottla.raft.voter_changes import VoterChanges
+from ottla.raft.voter_changes import VoterChanges, is_first_set_missing
 from ottla.raft.voters import ReplicaKey
 
 OBSERVER_SESSION_MS = 300_000
@@ -79,7 +79,7 @@ class Leader:
                 granting_voters=granting_voters,
             )
         )
-        if _is_first_set_missing(replica):
+        if is_first_set_missing(replica):
             voters = VotersAppend(leader_epoch=replica.epoch, voters=identity.voters)
             replica.out.append.append(voters)
         replica.out.flush = True
@@ -366,19 +366,6 @@ class Leader:
 
     def _postpone_begin(self, replica: Replica, progress: Progress, now_ms: int) -> None:
         progress.begin_due_ms = now_ms + replica.config.fetch_timeout_ms // 2
-
-
-def _is_first_set_missing(replica: Replica) -> bool:
-    """Return whether neither the log nor a snapshot of it contains the voters.
-
-    The first leader then appends the set with which its directory was formatted. Otherwise a
-    controller that was formatted with other voters would remain one of them after it has read the
-    log.
-    """
-    log, latest = replica.log, replica.log.latest_snapshot_id
-    is_in_snapshot = latest is not None and latest.offset > 0
-    is_in_log = log.voters_offset != NO_OFFSET
-    return replica.identity.is_controller and not is_in_snapshot and not is_in_log
 
 
 def _status(progress: Progress) -> ReplicaProgress:

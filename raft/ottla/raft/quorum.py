@@ -132,6 +132,11 @@ class QuorumCore:
         out.next_wake_ms = replica.wake_ms
         return out
 
+    def allow_voter_changes(self) -> None:
+        """Allow changes of the voter set from the next step on: the level of the cluster has been
+        raised to one at which all releases read voter sets from the log."""
+        self._replica.allow_voter_changes()
+
     @property
     def role(self) -> Role:
         """This replica's role in `epoch`."""

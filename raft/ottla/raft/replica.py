@@ -130,6 +130,11 @@ class Replica:
         self.is_voter = self.identity.is_voter
         return True
 
+    def allow_voter_changes(self) -> None:
+        """Allow changes of the voter set permanently."""
+        if self.identity.are_voters_fixed:
+            self.identity = replace(self.identity, are_voters_fixed=False)
+
     def note_membership(self) -> None:
         """Record that this controller is in a voter set that is committed."""
         is_committed = self.log.voters_offset < self.high_watermark

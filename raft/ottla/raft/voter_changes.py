@@ -6,6 +6,10 @@ RemoveVoter and UpdateVoter in the order of checks of Kafka 4.4, and appends the
 takes effect at its append; the change ends when the record is committed by a majority of the new
 set.
 
+While the set is fixed (`QuorumIdentity.are_voters_fixed`), every change is refused with
+UNSUPPORTED_VERSION, as Kafka does at kraft.version 0, and no controller asks for one. Once it is
+fixed no longer, the leader appends the set that is in effect, so that the log has it.
+
 Invariants: OneChangeAtATime (no set is appended while the previous one is uncommitted, or before an
 entry of the leader's own epoch is committed, so that two consecutive sets always share a majority),
 ChangesAreAnswered (each request is answered once; REQUEST_TIMED_OUT does not mean that nothing was
@@ -39,6 +43,11 @@ from ottla.raft.voters import KRAFT_VERSION, VOTERS_MAX, Voter, VoterSet
 CAUGHT_UP_AGE_MS_MAX = 3_600_000
 """Time in ms since the last fetch after which a replica no longer counts as caught up (Kafka's
 value)."""
+
+FIXED = (
+    "The voters cannot be changed while the cluster may return to the previous release: upgrade"
+    " ottla.version first."
+)
 
 NO_KEY = "The id and the directory id of the voter are required."
 
@@ -106,9 +115,9 @@ class VoterChanges:
         fault = _fault_of(voter)
         if fault is not None:
             return ErrorCode.INVALID_REQUEST, fault
-        wait = self._reason_to_wait(replica)
-        if wait is not None:
-            return ErrorCode.REQUEST_TIMED_OUT, wait
+        refusal = self._refusal_of_now(replica)
+        if refusal is not None:
+            return refusal
         if voter.id in voters:
             return (
                 ErrorCode.DUPLICATE_VOTER,
@@ -133,9 +142,9 @@ class VoterChanges:
                 ErrorCode.INVALID_REQUEST,
                 "The id and the directory id of the voter are required.",
             )
-        wait = self._reason_to_wait(replica)
-        if wait is not None:
-            return ErrorCode.REQUEST_TIMED_OUT, wait
+        refusal = self._refusal_of_now(replica)
+        if refusal is not None:
+            return refusal
         voter = voters.get(key.id)
         if voter is None or voter.directory_id != key.directory_id or len(voters) == 1:
             return (
@@ -150,9 +159,9 @@ class VoterChanges:
         self, replica: Replica, token: int, request: UpdateVoterRequest, now_ms: int
     ) -> tuple[ErrorCode, str] | None:
         voter, voters = request.voter, replica.identity.voters
-        wait = self._reason_to_wait(replica)
-        if wait is not None:
-            return ErrorCode.REQUEST_TIMED_OUT, wait
+        refusal = self._refusal_of_now(replica)
+        if refusal is not None:
+            return refusal
         fault = _fault_of(voter)
         if fault is not None:
             return ErrorCode.INVALID_REQUEST, fault
@@ -163,12 +172,27 @@ class VoterChanges:
             self._append(replica, None, voters.with_voter(voter), now_ms)
         return ErrorCode.NONE, ""
 
+    def _refusal_of_now(self, replica: Replica) -> tuple[ErrorCode, str] | None:
+        """Return the refusal of any change at this time, or None if one may begin. The checks are
+        in the order of Kafka 4.4."""
+        wait = self._reason_to_wait(replica)
+        if wait is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, wait
+        if replica.identity.are_voters_fixed:
+            return ErrorCode.UNSUPPORTED_VERSION, FIXED
+        wait = self._reason_to_wait_for_log(replica)
+        return None if wait is None else (ErrorCode.REQUEST_TIMED_OUT, wait)
+
     def _reason_to_wait(self, replica: Replica) -> str | None:
-        """Return the reason why no change may begin now, or None."""
+        """Return the reason why this leader may not begin a change yet, or None."""
         if self._change is not None:
             return "Request timed out waiting for the leader to handle a previous voter change."
         if replica.high_watermark <= self._epoch_start_offset:
             return "Request timed out waiting for the leader to establish the high watermark."
+        return None
+
+    def _reason_to_wait_for_log(self, replica: Replica) -> str | None:
+        """Return the reason why the log may not get another voter set yet, or None."""
         if replica.log.voters_offset >= replica.high_watermark:
             return "Request timed out waiting for the previous set of voters to be committed."
         if replica.is_log_changing:
@@ -229,12 +253,12 @@ class VoterChanges:
     def poll(self, replica: Replica, now_ms: int) -> None:
         """End the change if its record is committed, and answer its request at the deadline.
 
-        If no change is in progress, correct this leader's own entry in the voter set if the
-        endpoints of this leader have changed.
+        If no change is in progress, append the first voter set if the log lacks it, or correct this
+        leader's own entry in the voter set if the endpoints of this leader have changed.
         """
         change = self._change
         if change is None:
-            self._correct_own_entry(replica, now_ms)
+            self._append_by_itself(replica, now_ms)
             return
         if NO_OFFSET < change.offset < replica.high_watermark:
             self._end(replica, ErrorCode.NONE)
@@ -269,13 +293,16 @@ class VoterChanges:
         self._answer(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership has ended.")
         self._change = None
 
-    def _correct_own_entry(self, replica: Replica, now_ms: int) -> None:
+    def _append_by_itself(self, replica: Replica, now_ms: int) -> None:
         identity = replica.identity
         known = identity.voters.get(identity.node_id)
-        if known is None or not identity.endpoints or known.endpoints == identity.endpoints:
-            return
-        if self._reason_to_wait(replica) is None:
-            self._append(replica, None, identity.voters.with_voter(own_entry(replica)), now_ms)
+        voters: VoterSet | None = None
+        if is_first_set_missing(replica):
+            voters = identity.voters
+        elif known is not None and identity.endpoints and known.endpoints != identity.endpoints:
+            voters = identity.voters.with_voter(own_entry(replica))
+        if voters is not None and self._refusal_of_now(replica) is None:
+            self._append(replica, None, voters, now_ms)
 
     def _append(self, replica: Replica, token: int | None, voters: VoterSet, now_ms: int) -> None:
         assert not replica.is_log_changing
@@ -302,6 +329,20 @@ class VoterChanges:
         if change is not None and change.token is not None:
             replica.reply(change.token, change_response(replica, error, message))
             change.token = None
+
+
+def is_first_set_missing(replica: Replica) -> bool:
+    """Return whether neither the log nor a snapshot of it contains the voters, and it may.
+
+    A leader then appends the set with which its directory was formatted. Otherwise a
+    controller that was formatted with other voters would remain one of them after it has read the
+    log.
+    """
+    log, latest = replica.log, replica.log.latest_snapshot_id
+    is_in_snapshot = latest is not None and latest.offset > 0
+    is_in_log = log.voters_offset != NO_OFFSET
+    may_have = replica.identity.is_controller and not replica.identity.are_voters_fixed
+    return may_have and not is_in_snapshot and not is_in_log
 
 
 def change_response(replica: Replica, error: ErrorCode, message: str = "") -> VoterChangeResponse:
@@ -373,11 +414,11 @@ class VoterEntryUpkeep:
 def wanted_request(replica: Replica) -> VoterChangeRequest | None:
     """Return the request that would correct this replica's entry in the voter set.
 
-    Returns None if the entry is correct, if the settings have no endpoints of this replica, or if
-    this replica is not a voter and does not join by itself.
+    Returns None if the entry is correct, if the voter set is fixed, if the settings have no
+    endpoints of this replica, or if this replica is not a voter and does not join by itself.
     """
     identity = replica.identity
-    if not identity.endpoints:
+    if not identity.endpoints or identity.are_voters_fixed:
         return None
     own = own_entry(replica)
     known = identity.voters.get(identity.node_id)

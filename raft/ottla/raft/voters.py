@@ -147,6 +147,9 @@ class QuorumIdentity:
     configured: tuple[Voter, ...] = ()
     """Addresses of `controller.quorum.voters`. They are tried before the endpoints in the voter
     set, which are used if these do not answer."""
+    are_voters_fixed: bool = False
+    """True if the voter set must not change until `QuorumCore.allow_voter_changes` is called. The
+    cluster may still return to a release that reads no voter sets from the log."""
     joins_automatically: bool = False
     """True if this controller adds itself to the voters (`controller.quorum.auto.join.enable`)."""
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.metadata.records import config_record
+from ottla.metadata.records import Record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
@@ -72,6 +72,8 @@ class Quorum:
         self._configured: tuple[ConfiguredVoter, ...] = ()
         self.has_ids_in_settings = True
         """False if nodes find the quorum by addresses without ids."""
+        self.are_voters_fixed = False
+        """True if controllers start with a voter set that does not change before an upgrade."""
 
     async def format(self) -> None:
         rng = RealRng()
@@ -157,6 +159,7 @@ class Quorum:
             known,
             is_controller=True,
             endpoints=tuple(VoterEndpoint("CONTROLLER", one.host, one.port) for one in own),
+            are_voters_fixed=self.are_voters_fixed,
         )
 
     @asynccontextmanager
@@ -202,12 +205,15 @@ class Quorum:
 
     async def commit(self, name: str, value: str) -> Offset:
         """Commit one setting under any leader; return its offset."""
+        return await self.commit_record(config_record(TOPIC, "otters", name, value))
+
+    async def commit_record(self, record: Record) -> Offset:
+        """Commit one record under any leader; return its offset."""
         while True:
             leader = await self.leader()
             epoch = leader.active_epoch
             try:
                 assert epoch is not None
-                record = config_record(TOPIC, "otters", name, value)
                 offset = await leader.append(leader.batch_of([record]), epoch)
                 await leader.wait_committed(offset, epoch)
             except RefusedError as refusal:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla.metadata.features import OTTLA_VERSION
+from ottla.metadata.records import feature_level_record
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.raft.messages import (
@@ -96,5 +98,31 @@ async def test_a_snapshot_contains_the_voters_of_its_offset(tmp_path: Path) -> N
         await quorum.stop(NodeId(104))
         await quorum.start(NodeId(104))
         assert quorum.members[NodeId(104)].identity.voters.ids == (101, 102, 103, 104)
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_voters_are_fixed_until_the_level_of_the_cluster_allows_changes(
+    tmp_path: Path,
+) -> None:
+    async def body(quorum: Quorum) -> None:
+        for node_id in tuple(quorum.ids):
+            await quorum.stop(node_id)
+        quorum.are_voters_fixed = True
+        for node_id in tuple(quorum.ids):
+            await quorum.start(node_id)
+        await quorum.commit("a", "1")
+        leader = await quorum.leader()
+        removed = next(one.key for one in leader.identity.peers)
+        request = RemoveVoterRequest(cluster_id=CLUSTER_ID, voter_key=removed)
+        refused = await leader.answer(request)
+        assert refused.error is ErrorCode.UNSUPPORTED_VERSION
+
+        offset = await quorum.commit_record(feature_level_record(OTTLA_VERSION, 1))
+        for member in quorum.members.values():
+            await member.wait_applied(Offset(offset + 1))
+        await change(quorum, request)
+
+        assert removed.id not in (await quorum.leader()).identity.voters
 
     await with_quorum(tmp_path, body)

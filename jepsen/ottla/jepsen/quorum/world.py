@@ -58,6 +58,7 @@ def controller(
     disk: int = 1,
     joins_automatically: bool = False,
     endpoints: tuple[VoterEndpoint, ...] | None = None,
+    are_voters_fixed: bool = False,
 ) -> QuorumIdentity:
     """Return the identity of a controller that is a voter or may become one.
 
@@ -71,6 +72,7 @@ def controller(
         voters=VoterSet(tuple(voter(each) for each in voter_ids)),
         is_controller=True,
         endpoints=named.endpoints if endpoints is None else endpoints,
+        are_voters_fixed=are_voters_fixed,
         joins_automatically=joins_automatically,
     )
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 import trio
 
 from ottla.metadata.change_log import ChangeLog
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_OF_CONTROLLERS
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.records import Record
@@ -557,6 +558,8 @@ class QuorumMember:
         self._warned_of = problem
 
     def _on_applied(self) -> None:
+        if self.identity.are_voters_fixed and may_voters_change(self.image):
+            self._core.allow_voter_changes()
         self._warn_of_other_directory()
         self._settle_leadership()
         self._on_progress()
@@ -581,6 +584,11 @@ class QuorumMember:
         self._active_epoch = epoch
         for listener in self._listeners:
             listener(epoch)
+
+
+def may_voters_change(image: MetadataImage) -> bool:
+    """Return whether the level of the cluster allows changes of the voter set."""
+    return image.features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
 
 
 def other_directory_problem(identity: QuorumIdentity) -> str | None:

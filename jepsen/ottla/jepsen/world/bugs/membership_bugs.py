@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
 from ottla.raft.leader import Leader
 from ottla.raft.progress import majority_value
@@ -20,6 +21,8 @@ from ottla.raft.voter_changes import VoterChanges
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
+BUSY = (ErrorCode.REQUEST_TIMED_OUT, "busy")
+
 
 def _change_before_own_commit() -> Any:
     """Change the voters before an entry of the leader's own epoch is committed.
@@ -27,23 +30,23 @@ def _change_before_own_commit() -> Any:
     This is the bug of the single-server changes in the raft dissertation.
     """
 
-    def reason(self: VoterChanges, replica: Replica) -> str | None:
+    def refusal(self: VoterChanges, replica: Replica) -> tuple[ErrorCode, str] | None:
         if self._change is not None or replica.is_log_changing:
-            return "busy"
+            return BUSY
         known = replica.log.voters_offset
         is_own = known > self._epoch_start_offset
-        return "uncommitted" if is_own and known >= replica.high_watermark else None
+        return BUSY if is_own and known >= replica.high_watermark else None
 
-    return patched(VoterChanges, _reason_to_wait=reason)
+    return patched(VoterChanges, _refusal_of_now=refusal)
 
 
 def _two_changes_at_once() -> Any:
-    def reason(self: VoterChanges, replica: Replica) -> str | None:
+    def refusal(self: VoterChanges, replica: Replica) -> tuple[ErrorCode, str] | None:
         if replica.high_watermark <= self._epoch_start_offset or replica.is_log_changing:
-            return "busy"
+            return BUSY
         return None
 
-    return patched(VoterChanges, _reason_to_wait=reason)
+    return patched(VoterChanges, _refusal_of_now=refusal)
 
 
 def _truncation_keeps_the_set() -> Any:
