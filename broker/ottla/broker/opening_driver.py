@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -33,6 +34,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.security.sasl import SASL_PROTOCOLS
 from ottla.model.settings.security.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.model.values import frozen
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.network.connection_limits import ConnectionLimits
@@ -50,9 +52,9 @@ from ottla.node.process_driver import (
 from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.node.seams import Compute, NodeSeams
 from ottla.node.seams_driver import real_seams
-from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.directories.meta_properties import MetaProperties
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
@@ -66,6 +68,25 @@ CONNECTIONS_PER_PARTITION = 4
 partition."""
 
 
+class OpenMember(Protocol):
+    """Opens the controller of this process, and returns its member of the quorum."""
+
+    def __call__(
+        self, disk: Disk, rpc: Rpc, free_space: FreeSpaceMonitor | None, /
+    ) -> AbstractAsyncContextManager[QuorumMember]:
+        """Run the controller for the duration of the block. `free_space` is the monitor of the
+        metadata directory's free space, if the broker runs one."""
+        ...
+
+
+@frozen(kw_only=True)
+class OwnController:
+    """The controller role of a broker's process."""
+
+    cluster_id: str
+    open_member: OpenMember
+
+
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
     """Run a broker until SIGTERM or SIGINT.  Calls `ready` once it serves.
 
@@ -73,10 +94,33 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
     RefusedError if the cluster does not accept it.
     """
     try:
-        async with (
-            open_stop_signal() as is_stopping,
-            open_broker(config, is_stopping=is_stopping) as broker,
-        ):
+        async with open_stop_signal() as is_stopping:
+            await serve_broker(config, ready=ready, is_stopping=is_stopping)
+    except BaseExceptionGroup as group:
+        raise only_error(group) from None
+
+
+async def serve_broker(
+    config: BrokerConfig,
+    *,
+    ready: Callable[[], None],
+    is_stopping: trio.Event,
+    seams: NodeSeams | None = None,
+    errors: UnexpectedErrors | None = None,
+    own_controller: OwnController | None = None,
+    opened: Callable[[Broker], None] = lambda broker: None,
+) -> None:
+    """Run a broker until the event `is_stopping` is set. `opened` is called with the broker before
+    it serves. Raises what `run_broker` does."""
+    try:
+        async with open_broker(
+            config,
+            seams=seams,
+            errors=errors,
+            is_stopping=is_stopping,
+            own_controller=own_controller,
+        ) as broker:
+            opened(broker)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_stop_waiting_when, is_stopping, nursery.cancel_scope)
                 await broker.is_ready.wait()
@@ -85,7 +129,7 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
                 nursery.start_soon(freeze_as_it_grows, partial(_long_lived_count, broker))
                 await is_stopping.wait()
             await broker.leave()
-    except BaseExceptionGroup as group:
+    except (StoppedEarlyError, BaseExceptionGroup) as group:
         error = only_error(group)
         if not isinstance(error, StoppedEarlyError):
             raise error from None
@@ -114,12 +158,14 @@ async def open_broker(
     open_server: OpenServer = open_socket_server,
     errors: UnexpectedErrors | None = None,
     is_stopping: trio.Event | None = None,
+    own_controller: OwnController | None = None,
 ) -> AsyncIterator[Broker]:
     """Start a broker, and stop it at the end of the block. The broker's `is_ready` is set when it
     accepts requests.
 
-    `errors` counts unexpected errors of its components. Raises StoppedEarlyError if `is_stopping`
-    is set first.
+    `errors` counts unexpected errors of its components. `own_controller` is the controller role of
+    the same process, whose member of the quorum the broker shares. Raises StoppedEarlyError if
+    `is_stopping` is set first.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
@@ -131,22 +177,27 @@ async def open_broker(
             config,
             clock,
             rng,
-            cluster_id=(joined := await _cluster_id(disk, config, rpc, is_stopping)),
+            cluster_id=(
+                joined := own_controller.cluster_id
+                if own_controller is not None
+                else await _cluster_id(disk, config, rpc, is_stopping)
+            ),
             errors=errors,
             runner=seams.cleaning,
         ) as logs,
     ):
         properties = await _metadata_identity(disk, config, logs, rng)
-        identity = await quorum_identity(
-            disk, config.metadata_directory, properties, config.controllers
-        )
+        if own_controller is None:
+            opening = await _observer(seams, disk, config, logs, properties, rpc, errors)
+        else:
+            opening = own_controller.open_member(disk, rpc, _free_space_of_metadata(config, logs))
         lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
         admission = _listener_admission(config, seams.compute)
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, admission) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher, joined),
-            _open_member(seams, disk, config, logs, identity, rpc, errors) as member,
+            opening as member,
             trio.open_nursery() as nursery,
         ):
             broker = Broker(
@@ -172,18 +223,26 @@ async def open_broker(
             await logs.shutdown_cleanly(lifecycle.broker_epoch)
 
 
-def _open_member(
+def _free_space_of_metadata(config: BrokerConfig, logs: LogManager) -> FreeSpaceMonitor | None:
+    """Return the monitor of the metadata directory's free space if that directory is within
+    log.dirs, so that it is measured only once."""
+    path = config.metadata_directory.rstrip("/")
+    return next((one.free_space for one in logs.directories if one.path == path), None)
+
+
+async def _observer(
     seams: NodeSeams,
     disk: Disk,
     config: BrokerConfig,
     logs: LogManager,
-    identity: QuorumIdentity,
+    properties: MetaProperties,
     rpc: Rpc,
     errors: UnexpectedErrors,
 ) -> AbstractAsyncContextManager[QuorumMember]:
-    """Join the quorum as a member. If the metadata directory is within log.dirs, its free space is
-    measured only once."""
-    path = config.metadata_directory.rstrip("/")
+    """Return this broker's member of the quorum, which is to be opened."""
+    identity = await quorum_identity(
+        disk, config.metadata_directory, properties, config.controllers
+    )
     return open_quorum_member(
         disk=disk,
         metadata_log_dir=config.metadata_directory,
@@ -194,7 +253,7 @@ def _open_member(
         rng=seams.rng,
         errors=errors,
         disks=config.disks,
-        free_space=next((one.free_space for one in logs.directories if one.path == path), None),
+        free_space=_free_space_of_metadata(config, logs),
     )
 
 

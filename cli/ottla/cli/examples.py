@@ -62,6 +62,7 @@ EXAMPLES = {
     "ottla storage format": "ottla storage format --config controller.properties",
     "ottla storage accept-loss": "ottla storage accept-loss --config controller.properties",
     "ottla storage random-uuid": "ottla storage random-uuid",
+    "ottla server": "ottla server config/server.properties",
     "ottla controller": "ottla controller controller.properties",
     "ottla broker": "ottla broker broker.properties",
     "ottla broker list": "ottla broker list",

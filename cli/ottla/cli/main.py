@@ -68,6 +68,10 @@ COMMANDS = {
         "inspect, verify and recover log directories without a broker",
     ),
     "storage": Command("ottla.cli.cluster.storage", "format directories"),
+    "server": Command(
+        "ottla.cli.cluster.server.server",
+        "run one node from a .properties file, with the roles in its process.roles",
+    ),
     "controller": Command(
         "ottla.cli.cluster.controller", "run one controller from a .properties file"
     ),

@@ -433,7 +433,7 @@ class Controller:
         if not self.image.features:
             minimum = topic_default(EMPTY, self._config, "min.insync.replicas").value
             assert minimum is not None
-            records = bootstrap_records(min_insync_replicas=int(minimum)) + self._first_records
+            records = bootstrap_records(min_insync_replicas=int(minimum), more=self._first_records)
             first = decided(self.image, records, None, is_atomic=True)
             await self._append(self._prepared(first, self.image)[1], epoch)
         return epoch

@@ -1,6 +1,7 @@
 """The process of a controller, from reading its settings to its shutdown."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -21,6 +22,7 @@ from ottla.model.background_driver import keep_running
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.model.values import frozen
 from ottla.node.address_probe import probe_nothing
 from ottla.node.identity import (
     endpoints_of,
@@ -37,6 +39,7 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
+from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
@@ -112,9 +115,56 @@ async def _serve(
     opened: Callable[[Controller], None],
     open_front: OpenFront,
 ) -> None:
-    clock, rng = seams.clock, seams.rng
     async with (
         seams.open_rpc(config.dial_tls) as rpc,
+        open_controller(
+            config,
+            identity,
+            seams,
+            disk=disk,
+            rpc=rpc,
+            errors=errors,
+            opened=opened,
+            open_front=open_front,
+        ) as running,
+    ):
+        if running.member.identity.is_alone:
+            await running.controller.wait_active()
+        ready()
+        await is_stopping.wait()
+
+
+@frozen(kw_only=True)
+class RunningController:
+    """A controller that accepts requests, its member of the quorum and its metrics."""
+
+    controller: Controller
+    member: QuorumMember
+    telemetry: ControllerTelemetry
+
+
+@asynccontextmanager
+async def open_controller(
+    config: ControllerConfig,
+    identity: QuorumIdentity,
+    seams: NodeSeams,
+    *,
+    disk: Disk,
+    rpc: Rpc,
+    errors: UnexpectedErrors,
+    free_space: FreeSpaceMonitor | None = None,
+    opened: Callable[[Controller], None] = lambda controller: None,
+    open_front: OpenFront = open_front,
+) -> AsyncIterator[RunningController]:
+    """Run a controller for the duration of the block. A leader resigns at the end of the block,
+    unless the block ends with an error.
+
+    The caller locks and prepares the directory of the metadata log. `free_space` is a monitor of
+    its free space that the caller already runs, if any. `opened` and `open_front` are those of
+    `serve_controller`.
+    """
+    clock, rng = seams.clock, seams.rng
+    async with (
         open_quorum_member(
             disk=disk,
             metadata_log_dir=config.metadata_log_dir,
@@ -124,6 +174,7 @@ async def _serve(
             clock=clock,
             rng=rng,
             disks=config.disks,
+            free_space=free_space,
             probe=seams.probe if config.early_failover else probe_nothing,
         ) as member,
         trio.open_nursery() as nursery,
@@ -133,10 +184,8 @@ async def _serve(
             member, config, identity, clock, rng, seams.compute, first_records, errors
         )
         opened(controller)
-        own_telemetry = ControllerTelemetry(
-            config, controller, member, errors, clock=clock, rng=rng
-        )
-        await nursery.start(own_telemetry.run)
+        telemetry = ControllerTelemetry(config, controller, member, errors, clock=clock, rng=rng)
+        await nursery.start(telemetry.run)
         nursery.start_soon(Upkeep(controller, config, errors).run)
         attendances = AttendanceKeeper(
             controller, seams.probe, clock=clock, errors=errors, is_early=config.early_failover
@@ -156,10 +205,7 @@ async def _serve(
             errors=errors,
             open_front=open_front,
         ):
-            if member.identity.is_alone:
-                await controller.wait_active()
-            ready()
-            await is_stopping.wait()
+            yield RunningController(controller=controller, member=member, telemetry=telemetry)
             await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)
             await rpc.stop_serving()
         nursery.cancel_scope.cancel()

@@ -88,15 +88,24 @@ INITIAL_LEVELS = {
 that a reader of the log can interpret the rest."""
 
 
-def bootstrap_records(*, min_insync_replicas: int) -> tuple[Record, ...]:
-    """Return the first records of a new cluster.
+def bootstrap_records(
+    *, min_insync_replicas: int, more: Iterable[Record] = ()
+) -> tuple[Record, ...]:
+    """Return the first records of a new cluster. `more` are records that follow; the levels of
+    features among them replace those of every new cluster.
 
     With eligible leader replicas every controller must know the same min.insync.replicas, so the
     cluster-wide value is recorded from the start (KIP-966).
     """
-    levels = tuple(feature_level_record(name, level) for name, level in INITIAL_LEVELS.items())
+    chosen, others = dict(INITIAL_LEVELS), []
+    for record in more:
+        if record.HasField("feature_level"):
+            chosen[record.feature_level.name] = record.feature_level.level
+        else:
+            others.append(record)
+    levels = tuple(feature_level_record(name, level) for name, level in chosen.items())
     config = config_record(BROKER_RESOURCE, "", "min.insync.replicas", str(min_insync_replicas))
-    return (*levels, config)
+    return (*levels, config, *others)
 
 
 def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:

@@ -9,16 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import EMPTY
 from ottla.metadata.records import Record
-from ottla.metadata.snapshot import records_of
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import ZERO_UUID, NodeId, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
-from ottla.node.quorum.record_batches import replay
+from ottla.node.quorum.record_batches import read_records
 from ottla.node.quorum.snapshot_file import SnapshotFile
 from ottla.node.quorum_files.checkpoint_file import create_checkpoint
 from ottla.raft import snapshot
@@ -97,7 +94,8 @@ async def format_directories(
 
 
 async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
-    """Return the first metadata records of a new cluster, except for the records of its features.
+    """Return the first metadata records of a new cluster, except for the records of features at
+    the levels of every new cluster.
 
     Returns an empty tuple if the file does not exist.  Raises CorruptDataError if it is damaged.
     """
@@ -105,9 +103,7 @@ async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record,
         data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
     except FileNotFoundError:
         return ()
-    delta = MetadataDelta(EMPTY)
-    replay(delta, bytes(data))
-    return tuple(records_of(delta.image))
+    return read_records(bytes(data))
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "listeners", "features", "rack", "host", "log_dirs", "previous_broker_epoch", "cordoned_log_dirs", "principal", "is_named_by_certificate", "has_authorizer", "lost_replicas")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "listeners", "features", "rack", "host", "log_dirs", "previous_broker_epoch", "cordoned_log_dirs", "principal", "is_named_by_certificate", "has_authorizer", "lost_replicas", "is_controller")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class RegisterRequest(_message.Message):
     IS_NAMED_BY_CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     HAS_AUTHORIZER_FIELD_NUMBER: _ClassVar[int]
     LOST_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    IS_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -37,7 +38,8 @@ class RegisterRequest(_message.Message):
     is_named_by_certificate: bool
     has_authorizer: bool
     lost_replicas: _containers.RepeatedCompositeFieldContainer[LostReplicas]
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., cordoned_log_dirs: _Optional[_Iterable[bytes]] = ..., principal: _Optional[str] = ..., is_named_by_certificate: bool = ..., has_authorizer: bool = ..., lost_replicas: _Optional[_Iterable[_Union[LostReplicas, _Mapping[str, object]]]] = ...) -> None: ...
+    is_controller: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., cordoned_log_dirs: _Optional[_Iterable[bytes]] = ..., principal: _Optional[str] = ..., is_named_by_certificate: bool = ..., has_authorizer: bool = ..., lost_replicas: _Optional[_Iterable[_Union[LostReplicas, _Mapping[str, object]]]] = ..., is_controller: bool = ...) -> None: ...
 
 class LostReplicas(_message.Message):
     __slots__ = ("topic_id", "partitions")

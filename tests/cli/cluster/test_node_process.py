@@ -84,9 +84,11 @@ def test_a_slip_names_the_key_that_was_meant(tmp_path: Path) -> None:
         config_with(tmp_path, "defualt.replication.factor=3")
 
 
-def test_a_process_has_one_role(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="write a file for each"):
+def test_a_file_with_other_roles_is_refused_with_its_command(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="run it with 'ottla server "):
         config_with(tmp_path, "process.roles=broker, controller")
+    with pytest.raises(ConfigError, match="run it with 'ottla controller "):
+        config_with(tmp_path, "process.roles=controller")
 
 
 def test_an_advertised_host_that_is_not_found_is_warned_of(

@@ -8,6 +8,7 @@ import trio
 
 from ottla.cli.cluster.add_scram import first_credential
 from ottla.cli.main import run
+from ottla.metadata.features import bootstrap_records
 from ottla.metadata.fold import apply_all
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ConfigError
@@ -16,7 +17,9 @@ from ottla.model.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCreden
 from ottla.node.identity import read_first_records
 from ottla.raft.snapshot import voters_of
 from ottla.raft.voters import VoterEndpoint
+from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.storage.disk.real_disk_driver import RealDisk
+from tests.stock_files import broker_settings, server_settings, write_settings
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
 IDS = ("LgU8y1xiQCGivTtmzu3cCw", "AiWIXYG3R1aaK78FtukWQQ", "umC3TV_LRoCBnHHlVE-jIQ")
@@ -200,3 +203,94 @@ def test_flags_that_contradict_are_refused(
 ) -> None:
     assert formatted(tmp_path, 101, initial, *more) == 1
     assert sentence in capsys.readouterr().err
+
+
+# Kafka's stock files, and directories that are formatted already.
+
+
+def stock(tmp_path: Path, *options: str, **changes: str) -> int:
+    """Format the node of Kafka's server.properties."""
+    settings = server_settings(tmp_path / "data") | changes
+    path = write_settings(tmp_path / "server.properties", settings)
+    return run(["storage", "format", "-t", CLUSTER_ID, "-c", str(path), *options])
+
+
+def test_a_node_with_both_roles_has_its_metadata_in_log_dirs(tmp_path: Path) -> None:
+    assert stock(tmp_path, "-s") == 0
+
+    voters = voters_of(snapshot_of(tmp_path / "data" / "__cluster_metadata-0"))
+    assert voters is not None
+    assert voters.endpoints_of(NodeId(1)) == (VoterEndpoint("CONTROLLER", "localhost", 9093),)
+    identity = uuid_to_text(next(iter(voters)).directory_id)
+    assert f"directory.id={identity}" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+def test_every_directory_of_both_roles_is_formatted(tmp_path: Path) -> None:
+    paths = [f"{tmp_path}/one", f"{tmp_path}/two"]
+    changes = {"log.dirs": ",".join(paths), "metadata.log.dir": f"{tmp_path}/metadata"}
+
+    assert stock(tmp_path, "-s", **changes) == 0
+
+    found = [Path(path, "meta.properties") for path in (*paths, f"{tmp_path}/metadata")]
+    assert len({path.read_text() for path in found}) == len(found)
+
+
+def test_a_lone_voter_of_the_settings_needs_no_flag(tmp_path: Path) -> None:
+    assert stock(tmp_path, **{"controller.quorum.voters": "1@localhost:9093"}) == 0
+
+
+def test_formatted_directories_are_skipped_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stock(tmp_path, "-s") == 0
+    before = snapshot_of(tmp_path)
+    assert stock(tmp_path, "-s") == 1
+    assert "--ignore-formatted skips such directories" in capsys.readouterr().err
+
+    assert stock(tmp_path, "-s", "-g") == 0
+    assert "all directories are formatted already" in capsys.readouterr().out
+    more = {"log.dirs": f"{tmp_path}/data,{tmp_path}/more"}
+    assert stock(tmp_path, "-s", "--ignore-formatted", **more) == 0
+    assert snapshot_of(tmp_path) == before
+    assert (tmp_path / "more" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "sentence"),
+    [(IDS[0], "1", "belongs to cluster"), (CLUSTER_ID, "7", "belongs to node 1")],
+)
+def test_a_foreign_directory_is_never_skipped(
+    tmp_path: Path,
+    cluster_id: str,
+    node_id: str,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert stock(tmp_path, "-s") == 0
+    assert stock(tmp_path, "-s", "-g", "-t", cluster_id, **{"node.id": node_id}) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_broker_is_formatted_without_voters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_settings(tmp_path / "broker.properties", broker_settings(tmp_path / "data"))
+    options = ["storage", "format", "-t", CLUSTER_ID, "-c", str(path)]
+
+    assert run([*options, "-s"]) == 1
+    assert "--standalone: is for controllers" in capsys.readouterr().err
+    assert run([*options, "--initial-controllers", LIST]) == 0
+    assert not (tmp_path / "data" / "__cluster_metadata-0").exists()
+
+
+def test_levels_of_features_lie_ready_for_the_first_controller(tmp_path: Path) -> None:
+    assert stock(tmp_path, "-s", "--release-version", "4.3", "--feature", "group.version=0") == 0
+
+    async def body() -> MetadataImage:
+        async with RealDisk() as disk:
+            first = await read_first_records(disk, str(tmp_path / "data"))
+            return apply_all(EMPTY, bootstrap_records(min_insync_replicas=1, more=first))
+
+    features = trio.run(body).features
+    assert features["metadata.version"] == 30
+    assert "group.version" not in features

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.controller.decision import decided
+from ottla.controller.decision import Decision, decided
 from ottla.controller.membership import brokers
 from ottla.controller.replication.assignments import NewTopics
 from ottla.controller.replication.partitions import assign_replicas_to_dirs
@@ -44,8 +44,10 @@ def create(cluster: InMemoryController, name: str, *replicas: int) -> None:
     assert cluster.state(name).isr == replicas
 
 
-def decide(cluster: InMemoryController, request: pb.RegisterRequest) -> None:
-    brokers.register(
+def decide(
+    cluster: InMemoryController, request: pb.RegisterRequest
+) -> Decision[pb.RegisterResponse]:
+    return brokers.register(
         cluster.image,
         cluster.config,
         cluster.sessions,
@@ -194,6 +196,14 @@ def test_a_broker_cannot_have_the_id_of_a_controller() -> None:
 
     assert caught.code is ErrorCode.INVALID_REGISTRATION
     assert caught.message == "Node id 101 is a controller's; give this broker another node.id"
+
+
+def test_a_process_with_both_roles_registers_under_the_id_of_its_voter() -> None:
+    cluster = InMemoryController()
+    request = registration(CONTROLLER)
+    request.is_controller = True
+
+    assert CONTROLLER in decide(cluster, request).image.brokers
 
 
 def test_a_silent_broker_is_fenced_and_loses_its_leaderships_in_one_batch() -> None:

@@ -9,9 +9,11 @@ forked_nodes.py           forks the nodes from one process
 local_cluster.py          runs the processes of the cluster
 
 One node
+server/                   `ottla server FILE`: the roles of the file
 controller.py             `ottla controller`
 broker.py                 `ottla broker FILE`
 storage.py                `ottla storage`: format directories
+formatting/               directories and first content of a node
 add_scram.py              SCRAM credentials of a new cluster
 node_process.py           process of a controller or broker
 file_modes.py             warnings of files that other users of the machine can access

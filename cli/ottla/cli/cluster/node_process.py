@@ -8,10 +8,10 @@ ends.  NOTIFY_SOCKET is the socket on which systemd waits for a unit of Type=not
 import argparse
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.cli.cluster.file_modes import warning_of_modes
 from ottla.cli.options import Declared, option
@@ -42,13 +42,15 @@ NODE_OPTIONS: tuple[Declared, ...] = (
 )
 
 
-def config_of(
-    arguments: argparse.Namespace,
-    role: str,
-    load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
-) -> C:
-    """Return the node's settings, and warn of unknown keys. Raises ConfigError if a value is
-    invalid."""
+class NodeSettings(NamedTuple):
+    """The settings file of a node, with the settings of the command line."""
+
+    path: Path
+    texts: Mapping[str, str]
+
+
+def read_settings(arguments: argparse.Namespace) -> NodeSettings:
+    """Read the node's settings file. Raises ConfigError if it cannot be read."""
     from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties
 
@@ -67,15 +69,35 @@ def config_of(
         if not equals:
             raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
         texts[key.strip()] = value.strip()
-    roles = texts.get("process.roles", role)
-    if {"broker", "controller"} <= {each.strip() for each in roles.split(",")}:
+    return NodeSettings(path, texts)
+
+
+def config_of(
+    arguments: argparse.Namespace,
+    role: str,
+    load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
+) -> C:
+    """Read the settings of a node with one role, and warn of unknown keys. Raises ConfigError if a
+    value is invalid, or if the file gives the process other roles."""
+    from ottla.model.settings.roles import BOTH, PROCESS_ROLES, roles_of
+
+    settings = read_settings(arguments)
+    roles = roles_of(settings.texts, role)
+    if roles != {role}:
+        command = "server" if roles == BOTH else next(iter(roles))
         raise ConfigError(
-            "process.roles",
-            f"is {roles!r}, but a process has one role; write a file for each, with a node.id of "
-            "its own, and run 'ottla controller FILE' and 'ottla broker FILE'",
+            PROCESS_ROLES,
+            f"is {settings.texts[PROCESS_ROLES]!r}; run it with 'ottla {command} {settings.path}'",
         )
-    if role not in (each.strip() for each in roles.split(",")):
-        raise ConfigError("process.roles", f"is {roles!r}; run it with 'ottla {roles} {path}'")
+    return config_from(settings, load)
+
+
+def config_from(
+    settings: NodeSettings, load: Callable[[Mapping[str, str]], tuple[C, set[str]]]
+) -> C:
+    """Return the configuration of a node, and warn of unknown keys. Raises ConfigError if a value
+    is invalid."""
+    path, texts = settings
     config, unknown = load(texts)
     _warn_of_unknown(path.name, unknown - _keys_of_any_role())
     for address, problem in unresolved(getattr(config, "advertised_listeners", ())):
@@ -85,7 +107,8 @@ def config_of(
         )
     for key, reason in _without_effect(texts).items():
         note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")
-    _warn_of_modes(config, path)
+    for each in getattr(config, "of_roles", (config,)):
+        _warn_of_modes(each, path)
     return config
 
 
@@ -174,9 +197,13 @@ def _keys_of_any_role() -> set[str]:
     return {key for kind in kinds for key in definitions(kind)}
 
 
-def run_node(body: Body, config: Any, *, role: str) -> int:
+def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -> int:
     """Run a node until it is asked to stop. Returns exit code 0. Raises the error that ended the
-    node."""
+    node.
+
+    `role` names the node in `ps` and in the log. `roles` are the roles of the process if they are
+    several.
+    """
     import trio
 
     from ottla.model.errors import only_error
@@ -188,7 +215,7 @@ def run_node(body: Body, config: Any, *, role: str) -> int:
     lines = log_to_outputs(config.log_output, f"{role} {config.node_id}")
     if parent is not None and os.getppid() != int(parent):
         return 0  # the parent ended before the kernel was asked to signal its end
-    _log_start(role, config)
+    _log_start(role, config, roles or (role,))
     exempt_from_gc()
     try:
         trio.run(partial(body, config, ready=_tell_ready))
@@ -206,10 +233,10 @@ def run_node(body: Body, config: Any, *, role: str) -> int:
     return 0
 
 
-def _log_start(role: str, config: Any) -> None:
+def _log_start(role: str, config: Any, roles: Sequence[str]) -> None:
     """Log the start of the node: version, role, listeners, directories."""
     listeners = [str(one) for one in config.listeners]
-    directories = list(config.log_dirs) if role == "broker" else [config.metadata_log_dir]
+    directories = list(getattr(config, "log_dirs", None) or [config.metadata_log_dir])
     _LOGGER.info(
         "Ottla %s, %s %s, listeners %s, directories %s",
         VERSION,
@@ -220,7 +247,7 @@ def _log_start(role: str, config: Any) -> None:
         extra=event(
             "node.started",
             version=VERSION,
-            roles=[role],
+            roles=list(roles),
             listeners=listeners,
             directories=directories,
         ),

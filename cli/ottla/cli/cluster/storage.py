@@ -5,8 +5,7 @@ import argparse
 from pathlib import Path
 from uuid import UUID
 
-from ottla.cli.cluster.add_scram import first_credential
-from ottla.cli.cluster.voter_text import voter_of
+from ottla.cli.cluster.formatting.node_directories import NodeDirectories, node_directories
 from ottla.cli.common import run_async
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
@@ -14,19 +13,17 @@ from ottla.cli.tables import Identifier, print_table
 from ottla.cli.terminal import say
 from ottla.cli.verbs import verb
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.model.ids import NodeId
-from ottla.model.settings.broker import load_broker_config
-from ottla.model.settings.controller import ControllerConfig, load_controller_config
+from ottla.model.settings.controller import load_controller_config
 from ottla.node.clock_driver import RealClock, RealRng
-from ottla.node.identity import endpoints_of, format_directories
+from ottla.node.identity import format_directories, read_meta_properties
 from ottla.node.local.private_files_driver import restrict_umask
 from ottla.node.properties import parse_properties
 from ottla.node.quorum_files.accepted_loss import accept_loss
 from ottla.node.quorum_files.voter_opening import damages_of
 from ottla.raft.transitions import Standing
-from ottla.raft.voters import Voter, VoterSet
 from ottla.storage.directories.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_text
+from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 
@@ -73,41 +70,7 @@ def _accept_loss(arguments: argparse.Namespace) -> int:
 
 
 def _format(arguments: argparse.Namespace) -> int:
-    texts = _read_properties(arguments)
-    chosen = [flag for flag, is_set in _quorum_flags(arguments).items() if is_set]
-    if len(chosen) > 1:
-        raise ConfigError(chosen[1], f"cannot be combined with {chosen[0]}")
-    roles = texts.get("process.roles", "controller" if chosen else "broker")
-    voters = parse_initial_controllers(arguments.initial_controllers)
-    first_records = [first_credential(text) for text in arguments.add_scram]
-    metadata_log_dir: str | None = None
-    directories: tuple[str, ...]
-    if roles == "controller":
-        controller = load_controller_config(texts)[0]
-        node_id, directories = controller.node_id, (controller.metadata_log_dir,)
-        metadata_log_dir = controller.metadata_log_dir
-        if arguments.standalone:
-            voters = _standalone(controller)
-        if voters is None and not arguments.no_initial_controllers:
-            raise ConfigError(
-                "--initial-controllers",
-                "is not set; name the first voters of this cluster, or format with --standalone the"
-                " only controller, or with --no-initial-controllers one that will be added",
-            )
-        if first_records and voters is None:
-            raise ConfigError("--add-scram", "is for a new cluster; this controller joins one")
-        if voters is not None and node_id not in voters:
-            raise ConfigError(
-                "--initial-controllers",
-                f"does not name this controller, {node_id}; give every controller the same list",
-            )
-    elif first_records:
-        raise ConfigError("--add-scram", "is for controllers: they keep the users")
-    else:
-        broker = load_broker_config(texts)[0]
-        node_id = broker.node_id
-        directories = tuple(dict.fromkeys((*broker.log_dirs, broker.metadata_directory)))
-    ids = {directory: _directory_id(node_id, voters) for directory in directories}
+    wanted = node_directories(_read_properties(arguments), arguments, RealRng())
     if arguments.cluster_id is None:
         raise ConfigError("--cluster-id", "is not set; make one with 'ottla storage random-uuid'")
     try:
@@ -116,68 +79,62 @@ def _format(arguments: argparse.Namespace) -> int:
         raise ConfigError("--cluster-id", str(error)) from None
 
     restrict_umask()
+    formatted: dict[str, UUID] = {}
 
     async def body() -> int:
         async with RealDisk() as disk:
+            ids = await _unformatted(disk, wanted, arguments)
+            is_controller = wanted.metadata_log_dir in ids
             await format_directories(
                 disk,
                 ids,
                 cluster_id=arguments.cluster_id,
-                node_id=node_id,
-                metadata_log_dir=metadata_log_dir,
-                initial_voters=voters,
-                is_joining=roles == "controller" and voters is None,
-                first_records=first_records,
+                node_id=wanted.node_id,
+                metadata_log_dir=wanted.metadata_log_dir,
+                initial_voters=wanted.voters if is_controller else None,
+                is_joining=is_controller and wanted.voters is None,
+                first_records=wanted.first_records,
             )
+            formatted.update(ids)
         return 0
 
     run_async(body)
-    print_table(
-        ("DIRECTORY", "ID"), [(name, Identifier(uuid_to_text(id_))) for name, id_ in ids.items()]
-    )
+    if not formatted:
+        say("all directories are formatted already")
+        return 0
+    rows = [(name, Identifier(uuid_to_text(id_))) for name, id_ in formatted.items()]
+    print_table(("DIRECTORY", "ID"), rows)
     return 0
 
 
-def _quorum_flags(arguments: argparse.Namespace) -> dict[str, bool]:
-    return {
-        "--initial-controllers": bool(arguments.initial_controllers),
-        "--standalone": arguments.standalone,
-        "--no-initial-controllers": arguments.no_initial_controllers,
-    }
+async def _unformatted(
+    disk: Disk, wanted: NodeDirectories, arguments: argparse.Namespace
+) -> dict[str, UUID]:
+    """Return the directories that are not formatted yet.
 
-
-def _standalone(config: ControllerConfig) -> VoterSet:
-    """Return a voter set with this controller only, at the addresses in its settings. Raises
-    ConfigError if the settings have no address."""
-    endpoints = endpoints_of(config)
-    if not endpoints:
-        raise ConfigError(
-            "--standalone", "needs the host of this controller in listeners or advertised.listeners"
-        )
-    voter = Voter(id=config.node_id, directory_id=RealRng().uuid(), endpoints=endpoints)
-    return VoterSet((voter,))
-
-
-def parse_initial_controllers(text: str | None) -> VoterSet | None:
-    """Return the voters in a text of the form `id@host:port:directoryId,…`, or None for an empty
-    text.  Raises ConfigError, which names this form."""
-    if not text:
-        return None
-    try:
-        return VoterSet(tuple(voter_of(part) for part in text.split(",") if part.strip()))
-    except (ValueError, CorruptDataError):
-        raise ConfigError(
-            "--initial-controllers",
-            f"is {text!r}; it must be id@host:port:directoryId, several with commas",
-        ) from None
-
-
-def _directory_id(node_id: NodeId, voters: VoterSet | None) -> UUID:
-    """Return the directory id of this node in the list of voters, or a new one."""
-    for voter in voters or ():
-        if voter.id == node_id:
-            return voter.directory_id
-    return RealRng().uuid()
+    Raises ConfigError if one is formatted and must not be skipped, or belongs to another cluster or
+    node.
+    """
+    ids: dict[str, UUID] = {}
+    for path, directory_id in wanted.ids.items():
+        known = await read_meta_properties(disk, path)
+        if known is None:
+            ids[path] = directory_id
+        elif not arguments.ignore_formatted:
+            raise ConfigError(
+                "log.dirs",
+                f"{path} is formatted already; --ignore-formatted skips such directories",
+            )
+        elif known.cluster_id != arguments.cluster_id:
+            raise ConfigError(
+                "--cluster-id",
+                f"is {arguments.cluster_id}, but {path} belongs to cluster {known.cluster_id}",
+            )
+        elif known.node_id != wanted.node_id:
+            raise ConfigError(
+                "node.id", f"is {wanted.node_id}, but {path} belongs to node {known.node_id}"
+            )
+    return ids
 
 
 VERBS = (
@@ -198,6 +155,19 @@ VERBS = (
         option(
             "--no-initial-controllers -N",
             "this controller joins a cluster; `ottla quorum add` makes it a voter",
+        ),
+        option(
+            "--ignore-formatted -g",
+            "skip directories that are formatted already, if they belong to this node and cluster",
+        ),
+        option(
+            "--release-version -r RELEASE",
+            "release of Kafka whose features the new cluster has, such as 4.3 (default: the latest "
+            "supported)",
+        ),
+        option(
+            "--feature -f NAME=LEVEL ...",
+            "level of one feature of the new cluster; may be repeated",
         ),
         option(
             "--add-scram -S MECHANISM=[name=…,password=…] ...",

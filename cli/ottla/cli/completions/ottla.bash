@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -316,8 +316,8 @@ _ottla_row() {
       argument='' ;;
     'storage format')
       verbs=''
-      options='-h --help --config -c --cluster-id -t --initial-controllers -I --standalone -s --no-initial-controllers -N --add-scram -S'
-      values='--config=@file -c=@file --cluster-id= -t= --initial-controllers= -I= --add-scram= -S='
+      options='-h --help --config -c --cluster-id -t --initial-controllers -I --standalone -s --no-initial-controllers -N --ignore-formatted -g --release-version -r --feature -f --add-scram -S'
+      values='--config=@file -c=@file --cluster-id= -t= --initial-controllers= -I= --release-version= -r= --feature= -f= --add-scram= -S='
       argument='' ;;
     'storage random-uuid')
       verbs=''
@@ -329,6 +329,11 @@ _ottla_row() {
       options='-h --help --config -c --dry-run --yes --execute'
       values='--config=@file -c=@file'
       argument='' ;;
+    'server')
+      verbs=''
+      options='-h --help --set'
+      values='--set='
+      argument='@file' ;;
     'controller')
       verbs=''
       options='-h --help --set'

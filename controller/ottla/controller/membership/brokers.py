@@ -354,7 +354,7 @@ def _check_registration(
     lists = (wanted.endpoints, wanted.features, wanted.log_dirs, wanted.cordoned_log_dirs)
     if max(map(len, lists)) > REGISTRATION_LIST_MAX:
         _invalid(f"More than {REGISTRATION_LIST_MAX} listeners, features or directories")
-    if identity.voters.get(wanted.id) is not None:
+    if identity.voters.get(wanted.id) is not None and not request.is_controller:
         _invalid(f"Node id {wanted.id} is a controller's; give this broker another node.id")
     if not wanted.endpoints:
         _invalid("No listeners specified in request")

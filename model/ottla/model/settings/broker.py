@@ -23,6 +23,7 @@ from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import QuotaConfig
+from ottla.model.settings.roles import PROCESS_ROLES, broker_texts, has_both_roles
 from ottla.model.settings.security.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig, check_tokens
 from ottla.model.settings.security.node_tls import dialled_listener, node_tls_of
@@ -438,11 +439,13 @@ class BrokerConfig:
                 f"is {self.session_timeout_ms}; it must be above "
                 f"broker.heartbeat.interval.ms, which is {self.heartbeat_interval_ms}",
             )
-        if any(voter.id == self.node_id for voter in self.controller_quorum_voters):
+        is_named = any(voter.id == self.node_id for voter in self.controller_quorum_voters)
+        if is_named and not self.is_controller:
             raise ConfigError(
                 "node.id",
                 f"is {self.node_id}, which is a controller's in controller.quorum.voters; "
-                "give this broker a number of its own",
+                "give this broker a number of its own, or this process both roles "
+                f"({PROCESS_ROLES}=broker,controller)",
             )
         _check_distinct(self.log_dirs)
         check_cordoned(self.cordoned_log_dirs, self.log_dirs)
@@ -458,6 +461,11 @@ class BrokerConfig:
                 "inter.broker.listener.name",
                 f"is {self.inter_broker_listener}; it must be one of listeners: {', '.join(names)}",
             )
+
+    @property
+    def is_controller(self) -> bool:
+        """True if the process of this broker also has the controller role."""
+        return has_both_roles(self.texts)
 
     @property
     def inter_broker_listener(self) -> str:
@@ -491,10 +499,9 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
 
     Raises ConfigError for the first invalid or missing setting.
     """
-    check_security(texts, is_broker=True)
-    check_promises(texts)
-    check_idle(texts)
-    check_tokens(texts)
+    if has_both_roles(texts):
+        texts = broker_texts(texts)
+    _check_texts(texts)
     values, unknown = values_of(
         BrokerConfig,
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
@@ -546,7 +553,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
-    known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
+    known = {*BROKER_TO_TOPIC, "log.dir", PROCESS_ROLES, *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)} | of_listeners.keys()
     known |= {key for key in texts if is_sasl_key(key) or is_tls_key(key)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_transactions
@@ -555,6 +562,15 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_logs & unknown_to_authorizer & unknown_to_disks
     unknown &= unknown_to_tokens
     return config, unknown - known
+
+
+def _check_texts(texts: Mapping[str, str]) -> None:
+    """Check the keys that no single field declares. Raises ConfigError for the first invalid
+    one."""
+    check_security(texts, is_broker=True)
+    check_promises(texts)
+    check_idle(texts)
+    check_tokens(texts)
 
 
 def _set_protocols(values: dict[str, Any], texts: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.quotas import MutationQuotaConfig
+from ottla.model.settings.roles import PROCESS_ROLES, controller_texts, has_both_roles
 from ottla.model.settings.security.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig, check_tokens
 from ottla.model.settings.security.node_tls import dialled_listener, node_tls_of
@@ -33,6 +34,8 @@ from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, topic_defaults_o
 from ottla.model.settings.telemetry.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.telemetry.metrics import MetricsConfig
 from ottla.model.values import frozen
+
+METADATA_LOG_DIR = "metadata.log.dir"
 
 
 @frozen(kw_only=True)
@@ -49,8 +52,8 @@ class ControllerConfig:
     )
     metadata_log_dir: str = setting(
         "/tmp/ottla-metadata",
-        key="metadata.log.dir",
-        doc="Directory of the metadata log.",
+        key=METADATA_LOG_DIR,
+        doc="Directory of the metadata log; by default the first of log.dirs if that is set.",
     )
     listeners: tuple[ListenAddress, ...] = setting(
         (ListenAddress("CONTROLLER", "", 9093),),
@@ -203,11 +206,13 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
 
     Raises ConfigError for the first invalid or missing setting.
     """
+    if has_both_roles(texts):
+        texts = controller_texts(texts)
     check_security(texts)
     check_promises(texts)
     check_idle(texts)
     check_tokens(texts)
-    values, unknown = values_of(ControllerConfig, texts)
+    values, unknown = values_of(ControllerConfig, {**_first_log_dir(texts), **texts})
     if "listeners" in values:
         values["listeners"] = with_protocols(texts, values["listeners"])
     listeners = values.get("listeners", ControllerConfig().listeners)
@@ -247,9 +252,17 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
-    known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS, *filter(is_tls_key, texts)}
+    known = {*BROKER_TO_TOPIC, PROCESS_ROLES, *SECURITY_KEYS, *filter(is_tls_key, texts)}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer & unknown_to_disks
     unknown &= unknown_to_tokens
     return config, unknown - known
+
+
+def _first_log_dir(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the key `metadata.log.dir` with the first directory of log.dirs, if the file has only
+    that, as in Kafka."""
+    directories = texts.get("log.dirs", "").strip() or texts.get("log.dir", "").strip()
+    first = directories.partition(",")[0].strip()
+    return {METADATA_LOG_DIR: first} if first else {}

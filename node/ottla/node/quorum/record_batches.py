@@ -13,7 +13,7 @@ from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import METADATA_BATCH_BYTES_MAX
-from ottla.wire.batch import batches, check_crc
+from ottla.wire.batch import BatchHeader, batches, check_crc
 from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
@@ -60,6 +60,19 @@ def snapshot_data_batches(
         yield builder.build(base_offset=base_offset, leader_epoch=epoch)
 
 
+def read_records(data: bytes) -> tuple[Record, ...]:
+    """Return the records in whole batches, without those of raft.  For short files.
+
+    Raises CorruptDataError if a batch or record is damaged.
+    """
+    found: list[Record] = []
+    for at, header in batches(memoryview(data)):
+        _check(data, at, header)
+        if not header.is_control:
+            found.extend(_records_of(data, at, header))
+    return tuple(found)
+
+
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
     """Apply whole batches to a delta.  Returns the provenance of the last record, or None if there
     is none."""
@@ -78,17 +91,13 @@ def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
     provenance: Provenance | None = None
     folded_count = 0
     for at, header in batches(memoryview(data)):
-        if not check_crc(data, at, header):
-            raise CorruptDataError(f"metadata log: the batch at offset {header.base_offset}")
+        _check(data, at, header)
         provenance = Provenance(
             header.last_offset, header.partition_leader_epoch, header.max_timestamp
         )
         if header.is_control:
             continue
-        records = (
-            decode_record(_value_of(record.value, record.offset))
-            for record in scan(data, at, header)
-        )
+        records = _records_of(data, at, header)
         while piece := list(islice(records, SLICE_RECORDS)):
             delta.replay_all(piece)
             folded_count += len(piece)
@@ -97,6 +106,16 @@ def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
                 yield provenance
     if provenance is not None:
         yield provenance
+
+
+def _check(data: bytes, at: int, header: BatchHeader) -> None:
+    if not check_crc(data, at, header):
+        raise CorruptDataError(f"metadata log: the batch at offset {header.base_offset}")
+
+
+def _records_of(data: bytes, at: int, header: BatchHeader) -> Iterator[Record]:
+    for record in scan(data, at, header):
+        yield decode_record(_value_of(record.value, record.offset))
 
 
 def _value_of(value: bytes | None, offset: int) -> bytes:

@@ -55,6 +55,7 @@ def registration_request(
         previous_broker_epoch=previous_broker_epoch,
         cordoned_log_dirs=[directory_id.bytes for directory_id in cordoned_ids],
         has_authorizer=config.authorizer.is_on,
+        is_controller=config.is_controller,
     )
 
 

@@ -141,7 +141,7 @@ def node_listeners(texts: Mapping[str, str], *, is_broker: bool) -> tuple[Listen
     """
     names = listed_names(texts.get(CONTROLLER_LISTENER_NAMES, ""))
     if not is_broker:
-        names += _names_of_listeners(texts.get("listeners", ""))
+        names += names_of_listeners(texts.get("listeners", ""))
     nameless = tuple(ListenAddress(name, "", 0) for name in dict.fromkeys(names))
     return with_protocols(texts, nameless)
 
@@ -220,12 +220,13 @@ def _protocol_map(text: str) -> dict[str, str]:
     return found
 
 
-def _names_of_listeners(text: str) -> list[str]:
+def names_of_listeners(text: str) -> list[str]:
+    """Return the names in a list of addresses, in upper case."""
     return [part.partition("://")[0].strip().upper() for part in text.split(",") if "://" in part]
 
 
 _NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
-    **dict.fromkeys(LISTENER_KEYS, _names_of_listeners),
+    **dict.fromkeys(LISTENER_KEYS, names_of_listeners),
     **dict.fromkeys(LISTENER_NAME_KEYS, listed_names),
 }
 

@@ -1,0 +1,78 @@
+"""Settings of a process with both roles: those of its controller and those of its broker."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from posixpath import normpath
+
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.model.settings.controller import ControllerConfig, load_controller_config
+from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.settings.logs import LogOutputConfig
+from ottla.model.settings.telemetry.exporters import ExporterConfig
+from ottla.model.settings.telemetry.metrics import MetricsConfig
+from ottla.model.values import frozen
+
+
+@frozen(kw_only=True)
+class CombinedConfig:
+    """Settings of a process with both roles. Both have the same node id and metadata directory."""
+
+    broker: BrokerConfig
+    controller: ControllerConfig
+    """Settings of the controller role, without exports: the broker exports the metrics of both."""
+
+    @property
+    def of_roles(self) -> tuple[BrokerConfig, ControllerConfig]:
+        """Settings of each role."""
+        return self.broker, self.controller
+
+    @property
+    def node_id(self) -> NodeId:
+        """Id of the broker and of the controller."""
+        return self.broker.node_id
+
+    @property
+    def listeners(self) -> tuple[ListenAddress, ...]:
+        """Listeners of both roles."""
+        return (*self.broker.listeners, *self.controller.listeners)
+
+    @property
+    def advertised_listeners(self) -> tuple[ListenAddress, ...]:
+        """Advertised addresses of both roles."""
+        return (*self.broker.advertised_listeners, *self.controller.advertised_listeners)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """Directories of the partitions."""
+        return self.broker.log_dirs
+
+    @property
+    def log_output(self) -> LogOutputConfig:
+        """Outputs of log lines."""
+        return self.broker.log_output
+
+    @property
+    def shares_directory(self) -> bool:
+        """True if the metadata log is in one of the directories of the partitions, which is the
+        default. The log manager then locks that directory."""
+        metadata = normpath(self.controller.metadata_log_dir)
+        return metadata in map(normpath, self.broker.log_dirs)
+
+
+def load_combined_config(texts: Mapping[str, str]) -> tuple[CombinedConfig, set[str]]:
+    """Return the settings of both roles from the keys of one file, and the keys that neither role
+    knows.
+
+    Raises ConfigError for the first invalid or missing setting.
+    """
+    broker, unknown_to_broker = load_broker_config(texts)
+    controller, unknown_to_controller = load_controller_config(texts)
+    controller = replace(
+        controller,
+        metadata_log_dir=broker.metadata_directory,
+        metrics=MetricsConfig(),
+        exporters=ExporterConfig(),
+    )
+    config = CombinedConfig(broker=broker, controller=controller)
+    return config, unknown_to_broker & unknown_to_controller

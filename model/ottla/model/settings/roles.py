@@ -1,0 +1,125 @@
+"""The roles of a process (`process.roles`), and the settings of each role in a file with both.
+
+Pure. A process with both roles has one node id, one metadata log and one list of listeners, as in
+Kafka. The listeners in `controller.listener.names` belong to the controller, all others to the
+broker. Each role is configured by the keys that a file for this role alone would have.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.security.node_tls import CONTROLLER_LISTENER_NAMES, listed_names
+from ottla.model.settings.security.sasl import LISTENER_PREFIX, is_sasl_key
+from ottla.model.settings.security.security_keys import (
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+    LISTENER_KEYS,
+    names_of_listeners,
+    node_listeners,
+)
+from ottla.model.settings.security.tls import SSL, is_tls_key, split_listener
+
+PROCESS_ROLES = "process.roles"
+BROKER = "broker"
+CONTROLLER = "controller"
+BOTH = frozenset((BROKER, CONTROLLER))
+
+
+def roles_of(texts: Mapping[str, str], default: str = "") -> frozenset[str]:
+    """Return the roles that a file gives to its process. `default` is the role if none is set.
+
+    Raises ConfigError for an unknown role, a role that is listed twice, or no role at all.
+    """
+    text = texts.get(PROCESS_ROLES, "").strip() or default
+    names = _names(text)
+    allowed = "broker, controller or broker,controller"
+    if not names:
+        raise ConfigError(PROCESS_ROLES, f"is not set; write {allowed}")
+    if not BOTH.issuperset(names) or len(set(names)) != len(names):
+        raise ConfigError(PROCESS_ROLES, f"is {text!r}; it must be {allowed}")
+    return frozenset(names)
+
+
+def has_both_roles(texts: Mapping[str, str]) -> bool:
+    """Return whether a file gives both roles to its process. An invalid value counts as no."""
+    return frozenset(_names(texts.get(PROCESS_ROLES, ""))) == BOTH
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def broker_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of the broker role of a file with both roles.
+
+    Raises ConfigError if the listeners cannot be divided between the roles.
+    """
+    of_controller = _controller_names(texts)
+    found = dict(texts)
+    for key in LISTENER_KEYS:
+        if key in texts:
+            found[key] = _selected(texts[key], lambda name: name not in of_controller)
+    if not found["listeners"]:
+        raise ConfigError(
+            "listeners",
+            f"has only listeners of {CONTROLLER_LISTENER_NAMES}; add one for the clients of the"
+            " broker",
+        )
+    if not found.get("advertised.listeners", "").strip():
+        found.pop("advertised.listeners", None)
+    return found
+
+
+def controller_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of the controller role of a file with both roles: without the keys that only
+    secure the broker's listeners.
+
+    Raises ConfigError if the listeners cannot be divided between the roles.
+    """
+    of_controller = _controller_names(texts)
+    found = {
+        key: text for key, text in texts.items() if not _is_of_broker_alone(key, of_controller)
+    }
+    for key in LISTENER_KEYS:
+        if key in texts:
+            found[key] = _selected(texts[key], of_controller.__contains__)
+    if not found.get("advertised.listeners", "").strip():
+        found.pop("advertised.listeners", None)
+    if not any(one.protocol == SSL for one in node_listeners(found, is_broker=False)):
+        found = {key: text for key, text in found.items() if not is_tls_key(key)}
+    return found
+
+
+def _controller_names(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the controller's listeners. Raises ConfigError if there is none."""
+    names = listed_names(texts.get(CONTROLLER_LISTENER_NAMES, ""))
+    if not names:
+        raise ConfigError(
+            CONTROLLER_LISTENER_NAMES, "is not set; name the listener of the controller role"
+        )
+    listed = names_of_listeners(texts.get("listeners", ""))
+    for name in names:
+        if name not in listed:
+            raise ConfigError(
+                CONTROLLER_LISTENER_NAMES, f"has {name}, which is not in listeners; add it there"
+            )
+    inter_broker = texts.get(INTER_BROKER_NAME, "").strip().upper()
+    if inter_broker in names:
+        raise ConfigError(
+            INTER_BROKER_NAME,
+            f"is {inter_broker}, a listener of {CONTROLLER_LISTENER_NAMES}; name one of the others",
+        )
+    return frozenset(names)
+
+
+def _is_of_broker_alone(key: str, of_controller: frozenset[str]) -> bool:
+    if key in (INTER_BROKER_NAME, INTER_BROKER_PROTOCOL):
+        return True
+    listener = split_listener(key)[0].upper() if key.startswith(LISTENER_PREFIX) else ""
+    return (bool(listener) and listener not in of_controller) or is_sasl_key(key)
+
+
+def _selected(text: str, is_selected: Callable[[str], bool]) -> str:
+    """Return the endpoints of a list whose names are selected."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return ",".join(part for part in parts if is_selected(part.partition("://")[0].strip().upper()))
