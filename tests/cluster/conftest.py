@@ -40,6 +40,7 @@ from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.errors import RefusedError
 from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.node.local.local_nodes_driver import (
+    NODE_MODULE,
     LocalNode,
     NotReadyError,
     end_nodes,
@@ -80,6 +81,10 @@ class Processes:
         """Settings for clients, by librdkafka's keys."""
         self.are_commands_in_children = IS_FULL
         """Run each command as a process of its own, which takes three times as long."""
+        self.environment: Mapping[str, str] | None = None
+        """Environment of the nodes that are started next (default: that of this process)."""
+        self.module = NODE_MODULE
+        """Python module of the nodes that are started next."""
         self._seen: object = None
         self._nodes = {
             f"{role} {node.id}": node
@@ -135,7 +140,12 @@ class Processes:
         options = [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
         with self.log_of(name).open("ab") as log:
             node = start_node(
-                role, properties_of(role, self.node(name)), options=options, output=log
+                role,
+                properties_of(role, self.node(name)),
+                options=options,
+                output=log,
+                environment=self.environment,
+                module=self.module,
             )
         self.running[name] = node.process
         return node

@@ -18,7 +18,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.persistent_map import MapChanges, PersistentMap
 from ottla.metadata.records import Record
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.proto import metadata_pb2
 
@@ -168,7 +168,12 @@ def test_producer_ids_are_never_handed_out_twice() -> None:
         fold.apply(image, records.producer_ids_record(ONE, 5, 1000))
 
 
-@pytest.mark.parametrize("value", [b"", b"\xff\xff", b"\xfa\x7f\x00"])
+def test_a_record_of_an_unknown_kind_was_written_by_a_newer_release() -> None:
+    with pytest.raises(NewerReleaseError, match="a newer release wrote it; start this node with"):
+        records.decode_record(b"\xfa\x7f\x00")
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff\xff"])
 def test_bytes_that_are_no_record_are_corrupt(value: bytes) -> None:
     with pytest.raises(CorruptDataError):
         records.decode_record(value)

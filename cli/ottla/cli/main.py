@@ -163,6 +163,7 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
         ConfigError,
         CorruptDataError,
         ErrorCode,
+        NewerReleaseError,
         OttlaError,
         ProtocolError,
         RefusedError,
@@ -173,7 +174,7 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
         code = command(parsed)
         sys.stdout.flush()
         return code
-    except ConfigError as error:
+    except (ConfigError, NewerReleaseError) as error:
         code = REFUSED
         message = str(error)
     except RefusedError as error:

@@ -33,6 +33,7 @@ from ottla.metadata import fold
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.features import bootstrap_records
 from ottla.metadata.image import EMPTY, ControllerRegistration, MetadataImage
+from ottla.metadata.record_levels import check_writable
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.errors import ErrorCode, RefusedError
@@ -400,6 +401,7 @@ class Controller:
         The image after the last batch is the image of the decision.  Only the images before that
         are computed here.
         """
+        check_writable(decision.records, decision.image)
         steps = []
         count_left = len(decision.records)
         for records in decision.appends():

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.metadata.records import BROKER_RESOURCE, Record, config_record, feature_level_record
+from ottla.model.errors import NewerReleaseError
+from ottla.model.version import VERSION
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
@@ -116,6 +118,21 @@ def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRa
         if not lowest <= level <= highest:
             return name
     return None
+
+
+def check_supported(levels: Iterable[tuple[str, int]]) -> None:
+    """Check the finalised levels that a node reads in the metadata log.
+
+    Raises NewerReleaseError if this release does not support one of them: it could misread what
+    follows.
+    """
+    finalised = dict(levels)
+    name = uncovered(finalised.items(), SUPPORTED)
+    if name is not None:
+        raise NewerReleaseError(
+            f"the cluster has level {finalised[name]} of {name}, and Ottla {VERSION} supports "
+            f"{SUPPORTED.get(name, LevelRange(0, 0))}; start this node with the newer release"
+        )
 
 
 def changes_records(feature: str, *, above: int, up_to: int) -> bool:

@@ -1,7 +1,7 @@
 """The records of the metadata log: one constructor each, their encoding and decoding.
 
-`decode_record` raises for unknown records. A log that contains an unknown record is corrupt or was
-written by a newer release, and must not be read further.
+`decode_record` raises for unknown records. A log that contains an unknown record was written by a
+newer release, and must not be read further.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,13 @@ from ottla.metadata.image import (
     PartitionState,
     RecoveryState,
 )
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import NodeId
 from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.model.security.acls import AclEntry
 from ottla.model.security.delegation_tokens import DelegationToken
 from ottla.model.security.scram import ScramCredential
+from ottla.model.version import VERSION
 from ottla.proto import metadata_pb2 as pb
 
 Record = pb.MetadataRecord
@@ -40,15 +41,32 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(value: bytes) -> Record:
-    """Return the metadata record in the value of a log record. Raises CorruptDataError if the value
-    is malformed."""
+    """Return the metadata record in the value of a log record.
+
+    Raises CorruptDataError if the value is malformed, and NewerReleaseError if the record's kind is
+    unknown.
+    """
     try:
         record = Record.FromString(value)
     except DecodeError as error:
         raise CorruptDataError(f"metadata record: {error}") from error
     if record.WhichOneof("record") is None:
-        raise CorruptDataError("metadata record: of a kind this release does not know")
+        raise _unknown_kind(record)
     return record
+
+
+def _unknown_kind(record: Record) -> CorruptDataError | NewerReleaseError:
+    """Return the error for a record without a known kind.
+
+    Protobuf keeps the bytes of fields that it does not know, so an empty record is no record of a
+    newer release.
+    """
+    if record.ByteSize() == 0:
+        return CorruptDataError("metadata record: it is empty")
+    return NewerReleaseError(
+        f"the metadata log has a record of a kind that Ottla {VERSION} does not know: a newer "
+        "release wrote it; start this node with that release"
+    )
 
 
 def register_broker_record(broker: BrokerRegistration) -> Record:

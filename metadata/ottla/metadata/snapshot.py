@@ -2,6 +2,8 @@
 
 Features come first, with metadata.version at the very start, so that a reader can interpret all
 other records. All records are sorted, so that equal images result in equal snapshots on every node.
+A snapshot has only records that the finalised level of ottla.version allows, because the image has
+nothing else: such records are not written to the log either (`record_levels.py`).
 """
 
 from collections.abc import Iterator

@@ -518,7 +518,7 @@ def code_of(number: int) -> ErrorCode:
 
 
 class OttlaError(Exception):
-    """Base class of the four families below. It is never raised itself."""
+    """Base class of the five families below. It is never raised itself."""
 
 
 class ProtocolError(OttlaError):
@@ -575,6 +575,11 @@ class CorruptDataError(OttlaError):
     def __init__(self, where: str) -> None:
         super().__init__(where)
         self.where = where
+
+
+class NewerReleaseError(OttlaError):
+    """Data that a newer release of Ottla wrote, and that this release cannot interpret.  The node
+    stops with this sentence; the data is intact."""
 
 
 class ConfigError(OttlaError):

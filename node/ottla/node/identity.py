@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
+from ottla.metadata.features import check_supported
 from ottla.metadata.records import Record
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import ZERO_UUID, NodeId, OffsetAndEpoch
@@ -97,13 +98,17 @@ async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record,
     """Return the first metadata records of a new cluster, except for the records of features at
     the levels of every new cluster.
 
-    Returns an empty tuple if the file does not exist.  Raises CorruptDataError if it is damaged.
+    Returns an empty tuple if the file does not exist.  Raises CorruptDataError if it is damaged,
+    and NewerReleaseError if a newer release wrote it.
     """
     try:
         data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
     except FileNotFoundError:
         return ()
-    return read_records(bytes(data))
+    records = read_records(bytes(data))
+    levels = (one.feature_level for one in records if one.HasField("feature_level"))
+    check_supported((one.name, one.level) for one in levels)
+    return records
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:

@@ -1,7 +1,6 @@
 """transaction.version is raised from 0 to 2 and lowered again while clients write: each error is
 retriable."""
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,129 +8,28 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.client import TransactionAbortedError, open_producer
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import open_connection
-from ottla.model.settings.client import ProducerConfig
 from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
+from tests.cluster.transactional_writers import (
+    PARTITION_COUNT,
+    TIMEOUT_S,
+    LibrdkafkaWriter,
+    OwnWriter,
+)
 
 pytestmark = pytest.mark.cluster
 
 FEATURE = "transaction.version"
-PARTITION_COUNT = 2
 TRANSACTION_COUNT = 10
 """Least number of transactions that each client commits under each version."""
-TIMEOUT_S = 60
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-
-
-class Writer:
-    """A client that writes 0, 1, 2 … to each partition, one number a transaction, in a thread.
-
-    A number whose transaction was aborted is written again.
-    """
-
-    def __init__(self, bootstrap: str, name: str) -> None:
-        self.bootstrap = bootstrap
-        self.name = name
-        self.count = 0
-        """Transactions that were committed."""
-        self.errors: list[str] = []
-        """Error codes of retried calls."""
-        self.fault: BaseException | None = None
-        self.is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run_until_stopped)
-
-    def __enter__(self) -> "Writer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_stopping.set()
-        self._thread.join(2 * TIMEOUT_S)
-        assert not self._thread.is_alive()
-
-    def wait_for_more(self, count: int) -> None:
-        """Return after a number of further committed transactions."""
-        wanted, deadline = self.count + count, time.monotonic() + TIMEOUT_S
-        while self.count < wanted:
-            assert self.fault is None, self.fault
-            assert time.monotonic() < deadline, f"{self.name} stands at {self.count}"
-            time.sleep(0.01)
-
-    def _run_until_stopped(self) -> None:
-        try:
-            self.run()
-        except BaseException as fault:
-            self.fault = fault
-
-    def run(self) -> None:
-        """Write until it is to stop."""
-        raise NotImplementedError
-
-
-class LibrdkafkaWriter(Writer):
-    """One that adds partitions itself, whatever transaction.version is."""
-
-    def run(self) -> None:
-        """Write until it is to stop."""
-        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": self.name}
-        producer = Producer({**settings, "linger.ms": 0})
-        self._again(lambda: producer.init_transactions(TIMEOUT_S))
-        while not self.is_stopping.is_set():
-            producer.begin_transaction()
-            try:
-                for index in range(PARTITION_COUNT):
-                    producer.produce(self.name, b"%d" % self.count, partition=index)
-                self._again(lambda: producer.commit_transaction(TIMEOUT_S))
-            except KafkaException as caught:
-                error = caught.args[0]
-                if not error.txn_requires_abort():
-                    raise
-                self.errors.append(error.name())
-                self._again(lambda: producer.abort_transaction(TIMEOUT_S))
-            else:
-                self.count += 1
-
-    def _again(self, call: Callable[[], Any]) -> None:
-        """Repeat a call until it fails with no retriable error."""
-        while True:
-            try:
-                call()
-            except KafkaException as caught:
-                error = caught.args[0]
-                if not error.retriable():
-                    raise
-                self.errors.append(error.name())
-            else:
-                return
-
-
-class OwnWriter(Writer):
-    """A writer that keeps the transaction.version protocol of its connection."""
-
-    def run(self) -> None:
-        """Write until it is to stop."""
-        trio.run(self._write)
-
-    async def _write(self) -> None:
-        config = ProducerConfig(transactional_id=self.name, linger_ms=0)
-        async with open_producer(self.bootstrap, config) as producer:
-            while not self.is_stopping.is_set():
-                try:
-                    async with producer.transaction():
-                        for index in range(PARTITION_COUNT):
-                            await producer.send(self.name, b"%d" % self.count, partition=index)
-                except TransactionAbortedError as aborted:
-                    self.errors.append(str(aborted))
-                else:
-                    self.count += 1
 
 
 def asked(bootstrap: str, ask: Callable[[Admin], Any]) -> Any:

@@ -226,3 +226,16 @@ def test_a_broker_that_does_not_support_a_level_prevents_it() -> None:
     assert ask(cluster, (OV, 1, UPGRADE)).error_message == PREFIX + invalid(
         OV, 1, "Broker 2 does not support this feature."
     )
+
+
+def test_the_level_of_controllers_brings_their_registrations_into_the_log() -> None:
+    """Below it, they are only in the memory of the active controller."""
+    cluster = cluster_of(1)
+    cluster.take(decided(cluster.image, [feature_level_record(OV, 0)], None))
+    known = controller(102, ottla_version=(0, 1))
+
+    assert ask(cluster, (OV, 1, UPGRADE), controllers=(known,), is_dry=True).error_code == 0
+    assert not cluster.image.controllers
+    assert ask(cluster, (OV, 1, UPGRADE), controllers=(known,)).error_code == 0
+    assert dict(cluster.image.controllers) == {known.id: known}
+    assert cluster.image.features[OV] == 1

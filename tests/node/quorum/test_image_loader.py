@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.metadata.records import config_record
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import config_record, feature_level_record
+from ottla.model.errors import NewerReleaseError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock
@@ -58,6 +60,21 @@ async def test_a_snapshot_that_a_newer_one_replaces_while_it_is_read_is_no_loss(
         disk.may_read.set()
     assert loader.applied_end_offset == NEW.offset
     assert dict(loader.image.config(2, "otters").items()) == {"a": "x", "b": "x"}
+    await log.close()
+
+
+async def test_a_snapshot_of_a_newer_release_is_named_as_such(tmp_path: Path) -> None:
+    """Its further records could mean something else."""
+    log = await open_metadata_log(
+        RealDisk(), str(tmp_path), config=QuorumConfig(), clock=RealClock()
+    )
+    file = SnapshotFile(id=OLD, last_contained_timestamp_ms=1_000, voters=None)
+    data = b"".join(file.batches([feature_level_record("ottla.version", 99)]))
+    await log.write_chunk(SnapshotChunk(snapshot_id=OLD, position=0, data=data, is_last=True))
+    loader = ImageLoader(log)
+    with pytest.raises(NewerReleaseError, match=r"level 99 of ottla\.version"):
+        await loader.load_latest_snapshot()
+    assert loader.image == EMPTY
     await log.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.errors import ConfigError, CorruptDataError, NewerReleaseError
 from ottla.model.ids import NodeId
 from ottla.storage.directories.meta_properties import (
     MetaProperties,
@@ -38,6 +38,12 @@ def test_kafkas_file_is_read() -> None:
 
 def test_what_is_written_is_read() -> None:
     assert parse_meta_properties(format_meta_properties(IDENTITY)) == IDENTITY
+
+
+@pytest.mark.parametrize("line", [b"version=2", b"version=1\nottla.format=2"])
+def test_a_directory_of_a_newer_release_is_named_as_such(line: bytes) -> None:
+    with pytest.raises(NewerReleaseError, match="a newer release formatted the directory"):
+        parse_meta_properties(KAFKAS_FILE.replace(b"version=1", line))
 
 
 @given(st.uuids())

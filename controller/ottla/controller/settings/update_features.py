@@ -17,6 +17,7 @@ from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_defaul
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
+    OTTLA_VERSION,
     SUPPORTED,
     LevelRange,
     changes_records,
@@ -28,6 +29,7 @@ from ottla.metadata.records import (
     clear_elr_record,
     config_record,
     feature_level_record,
+    register_controller_record,
 )
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.controller import ControllerConfig
@@ -46,8 +48,7 @@ EVERY_TOPIC = ""
 def update_features(
     image: MetadataImage, context: Context, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
-    """Return the decision that finalizes all feature levels in the request.  If one of them is
-    refused, none is changed."""
+    """Finalize all feature levels in the request.  If one of them is refused, none is changed."""
     version = context.api_version
     records: list[Record] = []
     names = Counter(update.feature for update in request.feature_updates)
@@ -73,6 +74,9 @@ def update_features(
                 records.extend(_one_min_isr(image, context.config))
                 records.append(clear_elr_record(EVERY_TOPIC))
             records.append(feature_level_record(update.feature, update.max_version_level))
+            if update.feature == OTTLA_VERSION:
+                # So far, the registrations were only in memory.
+                records.extend(map(register_controller_record, context.controllers))
     if request.validate_only:
         records = []
     # From version 2 on, the response contains no results for single features.  The message is

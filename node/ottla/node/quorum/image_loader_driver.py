@@ -1,8 +1,9 @@
 """Loads committed records into metadata images, and publishes the images.
 
 One task reads committed batches and applies them to the image.  It then calls every publisher with
-`(delta, image)`, in the order in which the publishers were added.  Invariant MonotonicImage: a
-publisher never gets an image that is older than the previous one or contains uncommitted records.
+`(delta, image)`, in the order in which the publishers were added.  Invariants: MonotonicImage (a
+publisher never gets an image that is older than the previous one or contains uncommitted records),
+SupportedLevels (nor one with a feature level that this release does not support: the node stops).
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import trio
 
 from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.features import check_supported
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance
 from ottla.metadata.publisher import Publisher
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, only_error
@@ -163,10 +165,20 @@ class ImageLoader:
 
 async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
     """Apply whole batches to a delta, and let other tasks run in between.  Returns the last
-    provenance, or None if the batches change nothing."""
+    provenance, or None if the batches change nothing.
+
+    Raises NewerReleaseError if a newer release wrote them.
+    """
     last: Provenance | None = None
-    for provenance in replay_in_slices(delta, data):
-        if last is not None:
-            await trio.lowlevel.checkpoint()
-        last = provenance
+    try:
+        for provenance in replay_in_slices(delta, data):
+            if last is not None:
+                await trio.lowlevel.checkpoint()
+            last = provenance
+    except CorruptDataError:
+        # A newer release may give a known kind of record another meaning.
+        check_supported(delta.image.features.items())
+        raise
+    if delta.changed_features:
+        check_supported(delta.image.features.items())
     return last

@@ -3,25 +3,32 @@ to.
 
 The format is Kafka's, version 1: java properties with `version`, `cluster.id`, `node.id` and
 `directory.id`. The file is written once, when a directory is formatted, and checked at every start.
+Ottla adds its own properties, which Kafka ignores.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from uuid import UUID
 
-from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.errors import ConfigError, CorruptDataError, NewerReleaseError
 from ottla.model.ids import NodeId
 from ottla.model.values import frozen
+from ottla.model.version import VERSION as RELEASE
 
 META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
-NODE_ID_DIGITS_MAX = 10
+OTTLA_FORMAT = 1
+"""Format of the directories that this release formats.  A release raises it if earlier ones cannot
+start with such a directory.  Directories of release 0.2.0 have format 0."""
+NUMBER_DIGITS_MAX = 10
 """Maximum number of digits of an int32. Longer numbers are refused, because Python refuses to parse
 numbers of thousands of digits."""
 
 _VOTER_FILES = "voter.checkpoint"
-"""Name of the property which records that the voter files exist. It is Ottla's own, and Kafka
-ignores it."""
+"""Name of the property which records that the voter files exist."""
+
+_OTTLA_FORMAT = "ottla.format"
+"""Name of the property with the directory's format."""
 
 UUID_TEXT_LENGTH = 22
 """Length of a UUID in base64 without padding, as Kafka prints it."""
@@ -44,6 +51,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(properties.directory_id)}")
     lines += [f"node.id={properties.node_id}", f"version={VERSION}"]
+    lines.append(f"{_OTTLA_FORMAT}={OTTLA_FORMAT}")
     if properties.has_voter_files:
         lines.append(f"{_VOTER_FILES}=true")
     lines.append("")
@@ -51,8 +59,11 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return the identity in the file. Raises CorruptDataError, naming the line that is missing or
-    wrong."""
+    """Return the identity in the file.
+
+    Raises CorruptDataError, naming the line that is missing or wrong, and NewerReleaseError if a
+    newer release formatted the directory.
+    """
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:
@@ -62,6 +73,8 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
         key, separator, value = line.strip().partition("=")
         if separator and not key.startswith(("#", "!")):
             values[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    _check_format(values, "version", VERSION)
+    _check_format(values, _OTTLA_FORMAT, OTTLA_FORMAT)
     if values.get("version") != str(VERSION):
         raise CorruptDataError(
             f"{META_PROPERTIES_FILE}: version is {values.get('version')!r}, not {VERSION}"
@@ -70,7 +83,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     if not cluster_id:
         raise CorruptDataError(f"{META_PROPERTIES_FILE}: cluster.id is missing")
     node_id = values.get("node.id", "")
-    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= NODE_ID_DIGITS_MAX):
+    if not _is_number(node_id):
         raise CorruptDataError(f"{META_PROPERTIES_FILE}: node.id is {node_id!r}")
     directory_id = values.get("directory.id")
     return MetaProperties(
@@ -79,6 +92,20 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
         directory_id=None if directory_id is None else uuid_from_text(directory_id),
         has_voter_files=values.get(_VOTER_FILES) == "true",
     )
+
+
+def _check_format(values: Mapping[str, str], key: str, known: int) -> None:
+    """Raise NewerReleaseError if a format is above the known one."""
+    found = values.get(key, "0")
+    if _is_number(found) and int(found) > known:
+        raise NewerReleaseError(
+            f"{META_PROPERTIES_FILE} has {key}={found}, and Ottla {RELEASE} reads up to {known}: a "
+            "newer release formatted the directory; start this node with that release"
+        )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX
 
 
 def check_identities(

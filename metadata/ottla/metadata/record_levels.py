@@ -1,0 +1,49 @@
+"""The level of ottla.version from which a kind of record, or a field of one, is written.
+
+A release reads every level that it supports, and writes at the finalised one.  Until an operator
+raises the level, each node can therefore return to the previous release, which reads all records in
+the log and in the snapshots.  Invariant WritableLevels: no record is appended below its level.
+
+A new kind of record gets an entry here, with the level of the next release; a release that changes
+no record has no level of its own.  Kafka's MetadataVersion has the same purpose for its records.
+"""
+
+from collections.abc import Iterable
+
+from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_OF_CONTROLLERS, SUPPORTED
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import Record
+
+KINDS = {
+    "register_controller": OTTLA_VERSION_OF_CONTROLLERS,
+    "unregister_controller": OTTLA_VERSION_OF_CONTROLLERS,
+}
+"""Lowest level of the kinds that release 0.2.0 does not know."""
+
+FIELDS: dict[tuple[str, str], int] = {}
+"""Lowest level of the fields (kind, name) that were added to a known kind after release 0.2.0."""
+
+HIGHEST = SUPPORTED[OTTLA_VERSION].highest
+
+
+def level_of(record: Record) -> int:
+    """Return the lowest level of ottla.version at which a record may be written."""
+    kind = record.WhichOneof("record")
+    assert kind is not None
+    levels = [KINDS.get(kind, 0)]
+    if FIELDS:
+        present = (field.name for field, _ in getattr(record, kind).ListFields())
+        levels += [FIELDS.get((kind, name), 0) for name in present]
+    return max(levels)
+
+
+def check_writable(records: Iterable[Record], image: MetadataImage) -> None:
+    """Assert that records may be written in a cluster with the features of an image.
+
+    At the highest level everything may be written, so that nothing is checked.
+    """
+    level = image.features.get(OTTLA_VERSION, 0)
+    if level >= HIGHEST:
+        return
+    for record in records:
+        assert level_of(record) <= level, f"WritableLevels: {record.WhichOneof('record')}"
