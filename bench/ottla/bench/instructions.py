@@ -149,7 +149,8 @@ def _drive_batches(address: tuple[str, int], common: dict[str, Any], count: int)
 
 @contextmanager
 def _open(directory: Path) -> Iterator[tuple[CountedBroker, tuple[str, int]]]:
-    """Start one controller, and one broker that runs under callgrind."""
+    """Start one controller, and one broker that runs under callgrind. Yields the broker and its
+    address."""
     with open_cluster_in(directory, controllers=1, brokers=1) as cluster:
         host, _, port = cluster.bootstrap.rpartition(":")
         names = [name.replace(" ", "-") for name in cluster.pids]

@@ -195,8 +195,8 @@ def open_local_cluster(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a cluster in a temporary directory.  At the end of the block, it is stopped and its
-    data are deleted.
+    """Start a cluster in a temporary directory, and yield it. At the end of the block, it is
+    stopped and its data are deleted.
 
     If `restarts`, a node that dies is restarted.  `python` is the interpreter that runs the
     cluster.
@@ -225,8 +225,8 @@ def open_cluster_in(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a new cluster in a directory, or the cluster that exists there.  At the end of the
-    block, it is stopped and its data are kept."""
+    """Start a new cluster in a directory, or the cluster that exists there, and yield it. At the
+    end of the block, it is stopped and its data are kept."""
     command = [python, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]

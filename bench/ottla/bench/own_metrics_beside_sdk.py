@@ -94,7 +94,8 @@ def sdk_points(family: Family, now_ns: int) -> list[NumberDataPoint]:
 
 
 def sdk_encoder(registry: Registry) -> Iterator[None]:
-    """Encode the registry with the encoder of the SDK's exporters."""
+    """Encode the registry with the encoder of the SDK's exporters. Yields once, after everything is
+    encoded."""
     now_ns = time.time_ns()
     metrics = []
     for family in filter(None, registry.collect()):

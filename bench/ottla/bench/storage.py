@@ -121,8 +121,8 @@ def _batch(size: int) -> bytes:
 
 @asynccontextmanager
 async def _opened(path: str) -> AsyncIterator[LogManager]:
-    """Open a log manager.  At the end of the block, its files are left as if its process had been
-    killed."""
+    """Open and yield a log manager. At the end of the block, its files are left as if its process
+    had been killed."""
     async with (
         RealDisk([path]) as disk,
         open_log_manager(disk, _config(path), RealClock(), RealRng()) as logs,

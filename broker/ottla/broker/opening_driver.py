@@ -160,8 +160,8 @@ async def open_broker(
     is_stopping: trio.Event | None = None,
     own_controller: OwnController | None = None,
 ) -> AsyncIterator[Broker]:
-    """Start a broker, and stop it at the end of the block. The broker's `is_ready` is set when it
-    accepts requests.
+    """Start a broker and yield it. The broker is stopped at the end of the block. The broker's
+    `is_ready` is set when it accepts requests.
 
     `errors` counts unexpected errors of its components. `own_controller` is the controller role of
     the same process, whose member of the quorum the broker shares. Raises StoppedEarlyError if

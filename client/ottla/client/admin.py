@@ -61,7 +61,7 @@ async def open_admin(
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[Admin]:
-    """Open an admin client for the duration of the block.
+    """Open and yield an admin client. The end of the block closes it.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
     9092.  `config` replaces all other arguments.  With `enable_metrics_push`, the client reports

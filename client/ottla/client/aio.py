@@ -119,8 +119,8 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[AioProducer]:
-    """Open a producer, as `ottla.client.open_producer` does.  It is flushed at the end of the
-    block.
+    """Open and yield a producer, as `ottla.client.open_producer` does.  It is flushed at the end of
+    the block.
 
     `partition_by` is called in the background thread of the clients.
     """
@@ -145,7 +145,7 @@ async def open_producer(
 async def open_consumer(
     bootstrap: Bootstrap, config: ConsumerConfig | None = None
 ) -> AsyncIterator[AioConsumer]:
-    """Open a consumer, as `ottla.client.open_consumer` does."""
+    """Open and yield a consumer, as `ottla.client.open_consumer` does."""
     async with opened(open_trio_consumer(bootstrap, config)) as (thread, kept):
         consumer = AioConsumer(thread, kept)
         yield consumer
@@ -164,7 +164,7 @@ async def open_admin(
     security: ClientSecurity | None = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[AioAdmin]:
-    """Open an admin client, as `ottla.client.open_admin` does."""
+    """Open and yield an admin client, as `ottla.client.open_admin` does."""
     manager = open_trio_admin(
         bootstrap,
         config,

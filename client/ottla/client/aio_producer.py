@@ -483,7 +483,7 @@ class AioProducer(Bridge[Producer]):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AioTransaction]:
-        """Open a transaction for the duration of the block.
+        """Begin a transaction and yield it.
 
         The end of the block commits the transaction; an error that leaves the block aborts it.
         """

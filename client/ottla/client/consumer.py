@@ -706,7 +706,7 @@ def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
 async def open_consumer(
     bootstrap: str | Iterable[str | tuple[str, int]], config: ConsumerConfig | None = None
 ) -> AsyncIterator[Consumer]:
-    """Open a consumer for the duration of the block.
+    """Open and yield a consumer. The end of the block closes it.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
     9092.  No request is sent before the first assignment.  A member leaves its group at the end of

@@ -132,7 +132,8 @@ class Producer(ReportingClient):
             transactions.wake = lambda: self._on_change(None)
 
     def transaction(self) -> AbstractAsyncContextManager[ProducerTransaction]:
-        """Open a transaction for a block: `async with producer.transaction() as transaction:`.
+        """Return a context manager that begins a transaction: `async with producer.transaction() as
+        transaction:`.
 
         The end of the block commits the transaction.  An error that leaves the block, including a
         cancellation, aborts it.  Raises TransactionAbortedError if the transaction cannot be
@@ -605,7 +606,7 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[Producer]:
-    """Open a producer for the duration of the block.
+    """Open and yield a producer. The end of the block closes it.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
     9092.  No request is sent before the first record.  A producer with a `transactional.id` first

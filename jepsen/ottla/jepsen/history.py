@@ -77,7 +77,8 @@ class Event:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Event":
-        """Parse an object of a history file. Raises KeyError if it is malformed."""
+        """Parse an object of a history file, and return the event. Raises KeyError if it is
+        malformed."""
         return Event(
             data["index"],
             data["time"],
@@ -160,8 +161,8 @@ class History:
 
     @staticmethod
     def from_lines(lines: Iterable[str]) -> "History":
-        """Parse a history file. An incomplete last line is ignored; any other malformed line
-        raises."""
+        """Parse a history file, and return the history. An incomplete last line is ignored; any
+        other malformed line raises an error."""
         with collection_paused():
             return History(_read(lines))
 
@@ -232,8 +233,8 @@ class Recorder:
     def note(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
     ) -> Event:
-        """Record an event that is not part of a thread's operation, as one that starts and ends at
-        the same instant.
+        """Record and return an event that is not part of a thread's operation, as one that starts
+        and ends at the same instant.
 
         `process` must be a number that no thread uses, because the thread itself may be performing
         an operation at that time.

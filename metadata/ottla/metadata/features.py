@@ -65,7 +65,7 @@ SUPPORTED = {
     STREAMS_VERSION: LevelRange(0, 0),
     TRANSACTION_VERSION: LevelRange(0, 2),
 }
-"""Levels that this release supports.  Level 0 means that the feature is off."""
+"""Levels of each feature that this release supports.  Level 0 means that the feature is off."""
 
 OFFERED = {name: levels for name, levels in SUPPORTED.items() if levels.highest > 0}
 """Supported features that nodes register and report to clients.  Like Kafka, a node does not report

@@ -68,5 +68,5 @@ class Transport(Protocol):
     """A source of connections to other machines."""
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect to an address. Raises OSError if nothing listens there."""
+        """Connect to an address, and return the stream. Raises OSError if nothing listens there."""
         ...

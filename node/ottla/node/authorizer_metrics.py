@@ -46,7 +46,7 @@ class AuthorizerMetrics:
         acls: Callable[[], AclTable],
         now_ms: Callable[[], int],
     ) -> None:
-        """Initialise for one node.
+        """Create the metrics of one node.
 
         `role` is broker or controller.  `acls` returns the ACLs in force.  `now_ms` is a monotonic
         clock.

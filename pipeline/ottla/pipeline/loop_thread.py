@@ -123,7 +123,7 @@ class LoopThread:
 
 
 def start_loop_thread() -> LoopThread:
-    """Start a loop in a thread.  The caller must close it."""
+    """Start an event loop in a thread, and return the thread. The caller must close it."""
     loop = LoopThread()
     loop.start()
     return loop
@@ -131,7 +131,7 @@ def start_loop_thread() -> LoopThread:
 
 @contextmanager
 def open_loop_thread() -> Iterator[LoopThread]:
-    """Run a loop in a thread while the block runs."""
+    """Run an event loop in a thread while the block runs. Yields the `LoopThread`."""
     loop = start_loop_thread()
     try:
         yield loop

@@ -39,15 +39,15 @@ class BlockingChannel:
     def call(
         self, method: RpcMethod[Request, Response], request: Request, *, timeout_s: float
     ) -> Response:
-        """Call a method with request and response objects instead of bytes. Raises RefusedError as
-        `call_bytes` does."""
+        """Call a method with a request object instead of bytes, and return the response object.
+        Raises RefusedError as `call_bytes` does."""
         data = self.call_bytes(method.path, request.SerializeToString(), timeout_s=timeout_s)
         return method.decode_response(data)
 
 
 @contextlib.contextmanager
 def open_blocking_channel(address: str) -> Iterator[BlockingChannel]:
-    """Open a connection for the duration of the `with` block."""
+    """Open and yield a connection. The end of the `with` block closes it."""
     channel = BlockingChannel(address)
     try:
         yield channel

@@ -137,13 +137,14 @@ class ControllerClient:
     async def assign_replicas_to_dirs(
         self, request: pb.AssignReplicasToDirsRequest, *, deadline_ms: int
     ) -> pb.AssignReplicasToDirsResponse:
-        """Report to the controller in which log directories this broker's replicas are."""
+        """Report to the controller in which log directories this broker's replicas are. Returns the
+        controller's response."""
         return await self._call(methods.ASSIGN_REPLICAS_TO_DIRS, request, deadline_ms)
 
     async def unregister(
         self, request: pb.UnregisterRequest, *, deadline_ms: int
     ) -> pb.UnregisterResponse:
-        """Ask the controller to delete the registration of a broker."""
+        """Ask the controller to delete the registration of a broker. Returns its response."""
         return await self._call(methods.UNREGISTER, request, deadline_ms)
 
     async def register_controller(

@@ -435,7 +435,7 @@ def default_connections_max() -> int:
 async def open_rpc_runtime(
     tls: TlsConfig | None = None, *, connections_max: int | None = None
 ) -> AsyncIterator[RpcRuntime]:
-    """Run gRPC for the duration of the `async with` block.
+    """Run gRPC for the duration of the `async with` block. Yields the `RpcRuntime`.
 
     With `tls`, outgoing calls are encrypted and present its certificate. If `connections_max` is
     None, the limit is derived from the process's limit of file descriptors.

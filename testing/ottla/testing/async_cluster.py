@@ -107,8 +107,8 @@ async def async_cluster(
     directory: Path | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[AsyncCluster]:
-    """Start a controller and `broker_count` brokers in a thread.  They stop at the end of the
-    block.
+    """Start a cluster of a controller and `broker_count` brokers in a thread, and yield it. It
+    stops at the end of the block.
 
     `settings` are Kafka's settings by key, for brokers and controller.  If `directory` is given,
     the files are kept there, and a later cluster continues with them.  A secure cluster has TLS on

@@ -293,7 +293,7 @@ async def open_in_process_cluster(
     clock: Clock | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[InProcessCluster]:
-    """Start one controller and `broker_count` brokers.  They stop cleanly at the end of the block.
+    """Yield a new cluster of one controller and `broker_count` brokers, stopped cleanly afterwards.
 
     Each broker has `log_dir_count` log directories.  `settings` apply to the controller and the
     brokers, `broker_settings` only to brokers.  If `directory` is given, the files are kept there,

@@ -167,7 +167,7 @@ class FaultyServerOpener:
     async def __call__(
         self, listeners: Sequence[Listener], dispatcher: Dispatcher, **others: Any
     ) -> AsyncIterator[FaultyServer]:
-        """Open a server for the duration of the block."""
+        """Open and yield a server. The end of the block closes it."""
         async with open_socket_server(listeners, dispatcher, kind=FaultyServer, **others) as server:
             assert isinstance(server, FaultyServer)
             # Set before the first iteration of the server: a task that was just started has not run

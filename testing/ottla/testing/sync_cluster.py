@@ -126,8 +126,8 @@ def cluster(
     directory: Path | None = None,
     is_secure: bool = False,
 ) -> Iterator[SyncCluster]:
-    """Start a controller and `broker_count` brokers in a thread.  They stop at the end of the
-    block.
+    """Start a cluster of a controller and `broker_count` brokers in a thread, and yield it. It
+    stops at the end of the block.
 
     `settings` are Kafka's settings by key, for brokers and controller.  If `directory` is given,
     the files are kept there, and a later cluster continues with them.  A secure cluster has TLS on
@@ -149,7 +149,8 @@ def start_thread(
     directory: Path | None,
     is_secure: bool,
 ) -> tuple[ClusterThread, ClusterUnderTest]:
-    """Start a cluster in a new thread. The caller must close the thread."""
+    """Start a cluster in a new thread. Returns the thread, which the caller must close, and the
+    cluster."""
     thread = ClusterThread(
         partial(
             open_test_cluster,

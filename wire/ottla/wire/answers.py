@@ -8,7 +8,8 @@ from ottla.wire.native_codec import ABSENT, UNUSUAL
 
 
 def encode_answer(message: Message, api_key: int, version: int, correlation_id: int) -> list[Chunk]:
-    """Encode the frame of a response. It is a single chunk if the response has no records.
+    """Encode the frame of a response, and return its chunks. It is a single chunk if the response
+    has no records.
 
     Raises the errors of `encode`.
     """

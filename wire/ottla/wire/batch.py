@@ -143,7 +143,7 @@ _new: Final = tuple.__new__
 
 
 def header_of(fields: Sequence[Any]) -> BatchHeader:
-    """Convert the unpacked fields of a header to a BatchHeader."""
+    """Return the BatchHeader with the unpacked fields of a header."""
     header: BatchHeader = _new(BatchHeader, fields)
     return header
 

@@ -60,7 +60,8 @@ def node_properties(
 def open_kafka_cluster(
     jars: Path, settings: Mapping[str, str], *, controllers: int = 3, brokers: int = 3
 ) -> Iterator[RunningCluster]:
-    """Format empty directories, start a cluster in them, and stop it afterwards.
+    """Format empty directories, start a cluster in them and yield it. The cluster stops at the end
+    of the block.
 
     `ready_s` is the time from the start of the first process until a broker knows all brokers.  It
     does not include formatting.  Raises ConfigError if there is no Java or no Kafka, and

@@ -183,7 +183,8 @@ def prepare(pairs: SecurityPairs, work: SecurityWork) -> None:
 
 @contextmanager
 def open_pairs(jars: Path) -> Iterator[SecurityPairs]:
-    """Start all four servers.  They are stopped at the end of the block, also after SIGTERM."""
+    """Start all four servers and yield them. They are stopped at the end of the block, also after
+    SIGTERM."""
     with (
         ends_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="ottla-bench-tls-") as name,

@@ -107,8 +107,8 @@ def tls_settings(directory: Path) -> dict[str, str]:
 def open_ottla(
     directory: Path, settings: Mapping[str, str], *, has_authorizer: bool
 ) -> Iterator[SecurityServer]:
-    """Start a controller and a broker of Ottla in an empty directory.  They are stopped at the end
-    of the block.
+    """Start a controller and a broker of Ottla in an empty directory, and yield them. They are
+    stopped at the end of the block.
 
     Raises RefusedError if one of them does not start.
     """

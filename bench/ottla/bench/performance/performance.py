@@ -296,7 +296,7 @@ class PerformanceRun:
 
     @contextmanager
     def _servers(self) -> Iterator[dict[str, RunningCluster]]:
-        """Start all servers, and stop them at the end of the block."""
+        """Start all servers and yield them by name. They are stopped at the end of the block."""
         with ExitStack() as stack:
             yield {name: stack.enter_context(opened()) for name, opened in self._openers().items()}
 

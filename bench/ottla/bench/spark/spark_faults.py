@@ -158,7 +158,7 @@ class Feeder:
 
 @contextmanager
 def feeding(work: SparkWork, rate: int) -> Iterator[Feeder]:
-    """Write records to the source topic while the block runs."""
+    """Yield a feeder, which writes records to the source topic while the block runs."""
     feeder = Feeder(work, rate)
     thread = threading.Thread(target=feeder.run, daemon=True)
     thread.start()
@@ -171,7 +171,8 @@ def feeding(work: SparkWork, rate: int) -> Iterator[Feeder]:
 
 @contextmanager
 def spark_driver(work: SparkWork) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Spark driver in a process of its own. It is killed at the end of the block."""
+    """Run a Spark driver in a process of its own, and yield the process. It is killed at the end of
+    the block."""
     child = subprocess.Popen([*_command(work)], stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         yield child

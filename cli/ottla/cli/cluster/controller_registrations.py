@@ -35,7 +35,8 @@ RETRIED = frozenset(
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a controller.  Raises RefusedError if it is a voter, or is not registered."""
+    """Unregister a controller, and return the exit code. Raises RefusedError if it is a voter, or
+    is not registered."""
     node = arguments.id
     quorum = await quorum_of(admin)
     if quorum.failure:

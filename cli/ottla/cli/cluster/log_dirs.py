@@ -83,7 +83,7 @@ async def ask(
 
 
 async def ask_bytes(admin: BrokerCalls) -> list[BrokerDirectories]:
-    """Describe the log directories of all brokers, as `ask` does, with timeout LIST_TIMEOUT_S."""
+    """Return the log directories of all brokers, as `ask` does, with timeout LIST_TIMEOUT_S."""
     return await ask(admin, timeout_s=LIST_TIMEOUT_S)
 
 

@@ -34,7 +34,7 @@ def open_server(store: Path, port: int) -> ThreadingHTTPServer:
 
 
 def serve(store: Path, port: int) -> int:
-    """Rewrite the matrix page, then serve the store until interrupted."""
+    """Rewrite the matrix page, then serve the store until interrupted. Returns the exit code."""
     from ottla.jepsen.report.write import write_matrix
 
     write_matrix(store)

@@ -53,7 +53,8 @@ def _ignored(size: int) -> None:
 
 @contextmanager
 def open_read_only(path: Path, on_read: Callable[[int], None] = _ignored) -> Iterator[ReadOnlyFile]:
-    """Open a file for reading.  `on_read` is called with the number of bytes of each read."""
+    """Open a file for reading, and yield it.  `on_read` is called with the number of bytes of each
+    read."""
     # Without O_NONBLOCK, the opening of a named pipe would block.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -74,7 +75,7 @@ class DirectoryFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[ReadOnlyFile]:
-        """Open a file for reading."""
+        """Open a file for reading, and yield it."""
         with open_read_only(self._directory / name, self._on_read) as file:
             yield file
 

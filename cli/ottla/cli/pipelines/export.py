@@ -211,7 +211,8 @@ def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
 def open_table(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["IcebergTable | DeltaTable"]:
-    """Open an Iceberg or Delta table.  `option` is the option that names the table."""
+    """Return a context manager that opens an Iceberg or Delta table.  `option` is the option that
+    names the table."""
     if target.startswith(ICEBERG):
         return open_iceberg(option, target, arguments)
     return open_delta(option, target, arguments)
@@ -220,7 +221,8 @@ def open_table(
 def open_iceberg(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["IcebergTable"]:
-    """Open an Iceberg table in its catalog.  `option` is the option that names the table."""
+    """Return a context manager that opens an Iceberg table in its catalog.  `option` is the option
+    that names the table."""
     from ottla.pipeline.export.iceberg_table import open_iceberg_table
 
     options = dict(key_and_value("--catalog-option", one) for one in arguments.catalog_option)
@@ -230,7 +232,8 @@ def open_iceberg(
 def open_delta(
     option: str, target: str, arguments: argparse.Namespace
 ) -> AbstractContextManager["DeltaTable"]:
-    """Open a Delta table.  `option` is the option that names the table."""
+    """Return a context manager that opens a Delta table.  `option` is the option that names the
+    table."""
     from ottla.pipeline.export.delta_table import open_delta_table
 
     check_catalog(option, target, arguments)

@@ -110,8 +110,8 @@ def key_and_value(option: str, text: str) -> tuple[str, str]:
 def open_spark(
     arguments: argparse.Namespace, name: str, kept_open: tuple[int, ...] = ()
 ) -> Iterator["SparkSession"]:
-    """Start a Spark session for a command. Raises SparkFailedError for every failure inside
-    Spark."""
+    """Start a Spark session for a command, and yield it. Raises SparkFailedError for every failure
+    inside Spark."""
     options = replace(session_options(arguments, name), kept_open=kept_open)
     check_session(options)
     for place in ("output", "checkpoint"):

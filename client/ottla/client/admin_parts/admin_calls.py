@@ -62,7 +62,7 @@ async def open_calls(
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[C]:
-    """Open an admin client that has only the calls of the class `calls`."""
+    """Open and yield an admin client that has only the calls of the class `calls`."""
     async with (
         open_cluster(
             addresses_of(bootstrap),

@@ -178,7 +178,7 @@ class Coordinator:
 async def open_coordinator(
     cluster: Cluster, group_id: str, *, client_id: str
 ) -> AsyncIterator[Coordinator]:
-    """Open the coordinator of a group for the duration of the block."""
+    """Yield the coordinator of a group. The end of the block closes its connections."""
     coordinator = Coordinator(cluster, group_id, client_id=client_id)
     try:
         yield coordinator

@@ -86,7 +86,8 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
 async def opened(
     manager: AbstractAsyncContextManager[T],
 ) -> AsyncIterator[tuple[TrioThread, KeptManager[T]]]:
-    """Open a trio client in the background thread of the running asyncio loop."""
+    """Open a trio client in the background thread of the running asyncio loop. Yields the thread,
+    and the manager that keeps the client open."""
     async with borrowed_thread() as thread, kept_open(thread, manager) as kept:
         yield thread, kept
 
@@ -95,7 +96,8 @@ async def opened(
 async def kept_open(
     thread: TrioThread, manager: AbstractAsyncContextManager[T]
 ) -> AsyncIterator[KeptManager[T]]:
-    """Keep an async context manager of trio open for the duration of the block.
+    """Keep an async context manager of trio open for the duration of the block. Yields its
+    `KeptManager`.
 
     If the block raises an error, the context manager is closed with an error.
     """

@@ -10,7 +10,7 @@ from ottla.model.errors import only_error
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
-    """Open a nursery for background tasks, which are cancelled at the end of the block.
+    """Open and yield a nursery for background tasks, which are cancelled at the end of the block.
 
     An error of the block or of one task is raised without an exception group around it, since the
     background tasks are an implementation detail.

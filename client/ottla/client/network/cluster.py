@@ -445,7 +445,7 @@ async def open_cluster(
     login: "SaslLogin | None" = None,
     tls: "TlsConfig | None" = None,
 ) -> AsyncIterator[Cluster]:
-    """Open the cluster behind the `bootstrap` addresses for the duration of the block.
+    """Open and yield the cluster behind the `bootstrap` addresses.
 
     `config` contains the client id, the timeout, the login and TLS.  The end of the block closes
     all connections.  Raises RuntimeError outside of a trio program.

@@ -278,9 +278,10 @@ class BrokerConnection:
 async def open_connection(
     host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
 ) -> AsyncIterator[BrokerConnection]:
-    """Open a connection and negotiate API versions, for the duration of the block.
+    """Open a connection, negotiate API versions, and yield the connection.
 
-    Raises ConnectionLostError if that fails.
+    The end of the block closes it. Raises ConnectionLostError if the connection or the negotiation
+    fails.
     """
     connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
     try:
@@ -290,8 +291,8 @@ async def open_connection(
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
-    """Open a connection, negotiate API versions, log in, and return the connection.  The caller has
-    to close it.
+    """Open a connection, negotiate API versions, log in, and return the connection. The caller must
+    close it.
 
     Raises ValueError if UTF-8 cannot encode the client id.
     """

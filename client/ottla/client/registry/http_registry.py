@@ -61,7 +61,8 @@ class RegistryConfig:
 async def open_registry(
     urls: str | Iterable[str], config: RegistryConfig | None = None
 ) -> AsyncIterator[SchemaRegistry]:
-    """Open the client of a schema registry for the duration of the block, in trio or asyncio.
+    """Open and yield the client of a schema registry, in trio or asyncio. The end of the block
+    closes it.
 
     `urls` is one address or several, which are tried in turn.  No request is sent here.
     """
@@ -74,7 +75,7 @@ async def open_registry(
 def open_blocking_registry(
     urls: str | Iterable[str], config: RegistryConfig | None = None
 ) -> Iterator[SchemaRegistry]:
-    """Open the client of a schema registry for a program without an event loop.
+    """Open and yield the client of a schema registry for a program without an event loop.
 
     Its calls block.  Run them by `run_blocking(registry.schema_by_id(7))`.
     """

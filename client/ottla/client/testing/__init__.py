@@ -74,7 +74,8 @@ class ClusterUnderTest(Protocol):
         ...
 
     def paused(self, node: int) -> AbstractContextManager[None]:
-        """Suspend a broker during the block: it sends no responses, but keeps its connections.
+        """Return a context manager that suspends a broker during its block: it sends no responses,
+        but keeps its connections.
 
         New connections are accepted, and get no responses either.  Requests that arrive during the
         block are processed after it.
@@ -82,8 +83,8 @@ class ClusterUnderTest(Protocol):
         ...
 
     def refusing(self, node: int) -> AbstractContextManager[None]:
-        """Make a broker refuse new connections during the block.  Open connections are not
-        affected."""
+        """Return a context manager that makes a broker refuse new connections during its block.
+        Open connections are not affected."""
         ...
 
     def cut_connections(self, node: int) -> None:
@@ -98,7 +99,7 @@ class ClusterUnderTest(Protocol):
         """Process the next requests of an API, but close their connections instead of responding.
 
         `api` is the name in Kafka's protocol, such as Produce, OffsetCommit or EndTxn.  The next
-        `count` responses of any broker are lost.
+        `count` responses of any broker are lost. The returned object counts the lost responses.
         """
         ...
 
@@ -132,8 +133,8 @@ async def open_test_cluster(
     clock: Clock | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Start one controller and `broker_count` brokers, and stop them cleanly at the end of the
-    block.
+    """Start a cluster of one controller and `broker_count` brokers, and yield it. It stops cleanly
+    at the end of the block.
 
     `settings` are Kafka's settings, by key, for the brokers and the controller.  `directory` keeps
     the files, so that a later cluster can continue with them.  `clock` is the brokers' clock, if

@@ -170,8 +170,8 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[ProducerTransaction]:
-        """Open a transaction for the duration of the block.  The end of the block commits it.  If
-        the block raises an error, the transaction is aborted."""
+        """Begin a transaction and yield it. The end of the block commits it.  If the block raises
+        an error, the transaction is aborted."""
         if self._is_busy:
             raise RefusedError(
                 ErrorCode.INVALID_TXN_STATE, "the producer's previous transaction is still open"
@@ -527,7 +527,7 @@ def _code_of(error: BaseException) -> ErrorCode:
 async def open_transactions(
     cluster: Cluster, config: ProducerConfig
 ) -> AsyncIterator[ProducerTransactions]:
-    """Take over a transactional id for the duration of the block.  The end of the block closes the
+    """Take over a transactional id, and yield its transactions. The end of the block closes the
     connections to coordinators."""
     async with AsyncExitStack() as stack:
         transactions = ProducerTransactions(cluster, config)

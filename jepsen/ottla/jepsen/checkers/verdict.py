@@ -141,7 +141,7 @@ class RunFacts:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "RunFacts":
-        """Parse the facts of test.json. Missing facts have their defaults."""
+        """Parse and return the facts of test.json. Missing facts have their defaults."""
         known = {part.name for part in fields(RunFacts)}
         given = {name: value for name, value in data.items() if name in known}
         for name in ("clients", "nemeses"):

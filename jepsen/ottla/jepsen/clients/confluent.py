@@ -228,7 +228,8 @@ class ConfluentClient(ABC):
 async def open_confluent(
     kind: Callable[[str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open a load client. At the end of the block its handles are closed, within a time limit."""
+    """Open and yield a load client. At the end of the block its handles are closed, within a time
+    limit."""
     client = kind(bootstrap, thread, note)
     try:
         yield client

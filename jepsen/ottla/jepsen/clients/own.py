@@ -73,8 +73,8 @@ class OwnClient(ABC):
 async def open_own(
     kind: Callable[[trio.Nursery, str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open a load client. At the end of the block it leaves its groups, and its open operations are
-    dropped."""
+    """Open and yield a load client. At the end of the block it leaves its groups, and its open
+    operations are dropped."""
     async with trio.open_nursery() as nursery:
         client = kind(nursery, bootstrap, thread, note)
         yield client

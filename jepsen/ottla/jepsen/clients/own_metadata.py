@@ -98,8 +98,8 @@ class Brokers:
 
 @asynccontextmanager
 async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
-    """Open a view of the cluster. The rotation of brokers begins at a place that depends on
-    `turn`."""
+    """Open and yield a view of the cluster. The rotation of brokers begins at a place that depends
+    on `turn`."""
     async with open_cluster(
         beginning_elsewhere(bootstrap, turn),
         client_id="jepsen",

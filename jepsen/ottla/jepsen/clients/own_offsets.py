@@ -63,7 +63,8 @@ class Coordinators:
 
 @asynccontextmanager
 async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
-    """Open a view of the cluster. Coordinator connections are opened when they are first needed."""
+    """Open and yield the coordinators of the cluster's groups. Coordinator connections are opened
+    when they are first needed."""
     async with open_cluster(
         addresses_of(bootstrap), client_id="jepsen", request_timeout_s=REQUEST_TIMEOUT_S
     ) as cluster:

@@ -48,7 +48,7 @@ class FuzzTarget:
 
 
 def parts_of(data: bytes, count: int) -> list[bytes]:
-    """Split an input into `count` parts. Each part but the last is preceded by its length in two
+    """Return the `count` parts of an input. Each part but the last is preceded by its length in two
     bytes.
 
     If a length exceeds the input, the part is the rest of the input. So every input can be split.

@@ -98,8 +98,8 @@ def claims_directory() -> Path:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[MachineClaim]:
-    """Claim a number, after releasing the resources of dead runs. Everything is released at the end
-    of the block.
+    """Claim a number for this run and yield the claim, after releasing the resources of dead runs.
+    Everything is released at the end of the block.
 
     If this process dies, a guardian process releases everything.
     """

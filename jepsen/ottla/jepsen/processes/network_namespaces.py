@@ -142,7 +142,7 @@ class NamespaceNetwork:
 async def open_namespaces(
     claim: MachineClaim, nodes: Sequence[str]
 ) -> AsyncIterator[NamespaceNetwork]:
-    """Create the network of a run. Raises CommandError if the machine does not allow it.
+    """Create and yield the network of a run. Raises CommandError if the machine does not allow it.
 
     The owner of the claim removes the network together with all other resources.
     """

@@ -171,7 +171,8 @@ class ProxyNetwork:
 
 @asynccontextmanager
 async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
-    """Run the proxies for the length of a block. Raises OSError if a port is in use."""
+    """Run the proxies for the duration of the block. Yields the network that they form. Raises
+    OSError if a port is in use."""
     network = ProxyNetwork(claim, nodes)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.serve)

@@ -133,7 +133,7 @@ class World:
     # --- actions of a test -------------------------------------------------------------------
 
     def add(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Add a replica with an empty disk, not yet started. A replica of the same id is
+        """Add and return a replica with an empty disk, not yet started. A replica of the same id is
         replaced."""
         member = MemoryMember(self._config, whoami, self.chance, self.invariants)
         old = self.members.get(whoami.node_id)
@@ -144,7 +144,8 @@ class World:
         return member
 
     def ask(self, node_id: int, request: Request, patience_ms: int = 10_000) -> Response:
-        """Send a request to a node, and advance the time until its response."""
+        """Send a request to a node, advance the time until its response, and return the
+        response."""
         found: list[Response | None] = []
         self._token += 1
         token = self._token

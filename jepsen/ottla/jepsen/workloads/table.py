@@ -140,7 +140,8 @@ class Workload:
     async def open_client(
         self, bootstrap: str, thread: int, note: Note
     ) -> AsyncIterator[LoadClient]:
-        """Open a thread's client. Raises ConfigError if its library is not installed."""
+        """Open and yield the client of one thread. Raises ConfigError if its library is not
+        installed."""
         opened: AbstractAsyncContextManager[LoadClient]
         if self.plan.kinds[thread] == OWN:
             make_own = partial(self._row.own, plan=self.plan)

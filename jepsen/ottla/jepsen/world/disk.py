@@ -102,7 +102,7 @@ class SimulatedDisk:
         times: int = 1,
     ) -> DiskFault:
         """Make the next `times` operations on paths that contain `path_part` fail, after
-        `skip_count` successful ones.
+        `skip_count` successful ones. Returns the fault.
 
         A failed write leaves a random part of its bytes in the file.
         """

@@ -143,7 +143,8 @@ class SimulatedFile:
         return self.inode.content.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Read like `pread`. Raises NotCachedError if the read would have to wait for the disk."""
+        """Return the bytes that `pread` returns. Raises NotCachedError if the read would have to
+        wait for the disk."""
         self.check_valid()
         if not self.is_open or self.inode.is_cold(position, size):
             raise NotCachedError(self, position, size)

@@ -23,7 +23,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def interrupted_by_sigterm() -> AbstractContextManager[None]:
-    """Let SIGTERM end a block as Ctrl-C does, so that `timeout 60 COMMAND` cleans up, too."""
+    """Return a context manager in whose block SIGTERM acts like Ctrl-C, so that `timeout 60
+    COMMAND` cleans up, too."""
     return signal_handlers(interrupt, signal.SIGTERM)
 
 

@@ -398,7 +398,7 @@ class Dispatcher:
                 self.errors.note("connection", peer.label, fault)
 
     def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
-        """Decode the request in `frame` and call its handler.
+        """Decode the request in `frame`, call its handler and return the handler's result.
 
         Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
         """
@@ -498,6 +498,7 @@ class Dispatcher:
 
     def serve_own(self, context: RequestContext, request: Message) -> HandlerResult:
         """Call the handler of a request that this broker sends to itself, without authorization.
+        Returns the handler's result.
 
         Raises NotServedYetError if the handler is not registered yet.
         """

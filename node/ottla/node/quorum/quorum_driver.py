@@ -624,7 +624,8 @@ async def open_quorum_member(
     free_space: FreeSpaceMonitor | None = None,
     probe: Probe = probe_nothing,
 ) -> AsyncIterator[QuorumMember]:
-    """Run this node's member of the quorum, a voter or an observer, for the duration of the block.
+    """Run this node's member of the quorum, a voter or an observer, for the duration of the block,
+    and yield it.
 
     `probe` lets a voter detect that the leader's process has ended, earlier than by an election
     timeout. `free_space` is a monitor of the directory's free space that the caller already runs.

@@ -195,7 +195,8 @@ class QuorumPorts:
 
     @contextmanager
     def awaiting(self) -> Iterator[AwaitedReply]:
-        """Register a request that waits for a reply, under a new token, during the block."""
+        """Register and yield a request that waits for a reply, under a new token, during the
+        block."""
         awaited = AwaitedReply(next(self._tokens))
         self._awaited[awaited.token] = awaited
         try:

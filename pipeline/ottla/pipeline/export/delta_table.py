@@ -174,7 +174,8 @@ class DeltaTable:
 
 @contextmanager
 def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTable]:
-    """Open the table of `delta:DIR` for one export, and close it at the end of the block.
+    """Open the table of `delta:DIR` for one export, and yield it. The end of the block closes the
+    table.
 
     `option` names the target in errors.  Raises ConfigError if DIR is not a directory of this
     machine, or if it contains data that no export has written.

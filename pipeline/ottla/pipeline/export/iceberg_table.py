@@ -160,8 +160,8 @@ class IcebergTable:
 def open_iceberg_table(
     target: str, options: dict[str, str], *, option: str = "--to"
 ) -> Iterator[IcebergTable]:
-    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and close it at the end
-    of the block.
+    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and yield it. The end of
+    the block closes the table.
 
     `options` complement the configuration of pyiceberg; `option` names the target in errors.
     Raises ConfigError for a catalog that cannot be opened, and for a table with data that no export

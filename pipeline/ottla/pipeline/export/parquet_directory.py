@@ -107,7 +107,7 @@ class ParquetDirectory:
 
 @contextmanager
 def open_directory(path: Path) -> Iterator[ParquetDirectory]:
-    """Lock a directory for one export, and create it if necessary.
+    """Lock a directory for one export, and yield it. The directory is created if necessary.
 
     Raises ConfigError if another process has the lock, or if the directory contains Parquet files
     that no export has written.

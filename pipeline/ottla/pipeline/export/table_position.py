@@ -62,8 +62,8 @@ class TablePosition:
 
     @classmethod
     def from_text(cls, text: str, where: str) -> "TablePosition":
-        """Parse the result of `to_text`.  Raises CorruptDataError if the text is malformed; `where`
-        names the file or table in the error."""
+        """Parse the result of `to_text`, and return the position.  Raises CorruptDataError if the
+        text is malformed; `where` names the file or table in the error."""
         try:
             found = json.loads(text)
             if found["version"] != VERSION:

@@ -304,8 +304,8 @@ class RangeFetcher:
 async def open_range_fetcher(
     ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> AsyncIterator[RangeFetcher]:
-    """Open a fetcher of ranges from the cluster that `options` name.  Its connections close at the
-    end of the block."""
+    """Open and yield a fetcher of ranges from the cluster that `options` name.  Its connections
+    close at the end of the block."""
     config = options.consumer_config()
     async with open_cluster(
         addresses_of(options.bootstrap),

@@ -191,10 +191,10 @@ def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
 def with_window(
     contributions: DataFrame, options: RollupOptions, over_ms: int | None = None
 ) -> DataFrame:
-    """Add the start of each contribution's window, in ms since 1970.
+    """Return the contributions with the start of each one's window, in ms since 1970, and with
+    `is_late`.
 
-    Also add `is_late`.  It is true if the window was already over at `over_ms`, so that it has been
-    written.
+    `is_late` is true if the window was already over at `over_ms`, so that it has been written.
     """
     begins = F.expr(f"received_ms - pmod(received_ms, {options.window_ms})")
     placed = contributions.withColumn("window_ms", begins)

@@ -27,7 +27,8 @@ class InPlaceRunner:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a cleaning. It ends with the `async with` block."""
+        """Begin a cleaning, and yield an iterator over its results. The cleaning ends with the
+        `async with` block."""
         async with aclosing(clean(self._disk, task, throttle)) as reports:
             yield reports
 

@@ -130,8 +130,8 @@ class WorkerPool:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run a cleaning in a worker. If the `async with` block ends before the cleaning does, the
-        worker is killed."""
+        """Run a cleaning in a worker, and yield an iterator over its results. If the `async with`
+        block ends before the cleaning does, the worker is killed."""
         worker = self._idle.pop() if self._idle else await self._start()
         # A cleaning that finds no idle worker starts one, which replaces a dead one.
         self.dead_count = max(0, self.dead_count - 1)

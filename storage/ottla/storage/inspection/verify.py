@@ -65,7 +65,8 @@ class PartitionFiles(Protocol):
     names: list[str]
 
     def open(self, name: str) -> AbstractContextManager[Readable]:
-        """Open a file for reading. Raises OSError if that fails."""
+        """Return a context manager that opens a file for reading. Raises OSError if the file cannot
+        be opened."""
         ...
 
 

@@ -70,7 +70,8 @@ async def open_log_manager(
     errors: UnexpectedErrors | None = None,
     runner: CleaningRunner | None = None,
 ) -> AsyncIterator["LogManager"]:
-    """Lock and check every directory. The caller then opens the logs with `recover`.
+    """Lock and check every directory, and yield the log manager. The caller then opens the logs
+    with `recover`.
 
     Raises ConfigError if another process has locked a directory, if one belongs to another cluster
     or node, or if none is usable. If the `async with` block ends without `shutdown_cleanly`, the

@@ -99,7 +99,7 @@ class RecoveryWorker:
 
 @asynccontextmanager
 async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
-    """Start a worker process. It is killed when the `async with` block ends."""
+    """Start a worker process, and yield it. It is killed when the `async with` block ends."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-c", f"from {__name__} import main; main()"],
         stdin=subprocess.PIPE,
@@ -200,7 +200,7 @@ class RecoverySlots:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[RecoverySlot]:
-        """Wait for a free slot, and occupy it for the duration of the context."""
+        """Wait for a free slot, occupy it for the duration of the block, and yield it."""
         place = await self._taken.receive()
         try:
             yield place

@@ -18,7 +18,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves that balance the cluster, and show them."""
+    """Plan moves that balance the cluster, and show them. Returns the exit code."""
     throttle = rate_of("--throttle", arguments.throttle)
     if not 1 <= arguments.moves_max <= BalanceLimits().moves_max:
         raise ConfigError("--moves-max", f"is {arguments.moves_max}; give 1 to 1000")

@@ -234,7 +234,7 @@ async def _watch(admin: Admin, moves: Sequence[DirectoryMove]) -> int:
 
 
 def part_of(move: DirectoryMove, one: BrokerDirectories) -> float | None:
-    """Return the progress of a move, 0 to 1, or None if it is no longer under way."""
+    """Return the progress of a move, 0 to 1, or None if the move has ended."""
     size_bytes, copied_bytes = 0, None
     for directory in one.directories:
         replica = directory.replicas.get(move.at)

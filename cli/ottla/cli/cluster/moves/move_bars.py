@@ -11,7 +11,7 @@ BARS_MAX = 12
 
 
 class MoveBar(NamedTuple):
-    """Progress of one move under way."""
+    """Progress of one move that has not finished."""
 
     part: float
     """Fraction of the bytes that has been copied, 0 to 1."""

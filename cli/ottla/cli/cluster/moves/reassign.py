@@ -235,7 +235,7 @@ def _part(sizes: dict[int, int], adding: Sequence[int]) -> float:
 
 
 async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
-    """Draw the progress of the moves until none of them is under way."""
+    """Draw the progress of the moves until all of them have finished."""
     total, lines = len(wanted), 0
     started = time.monotonic()
     while True:

@@ -83,7 +83,7 @@ def rate_asked_for(arguments: argparse.Namespace) -> int | None:
 async def throttled(
     admin: Admin, moves: Iterable[MovingReplicas], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between brokers while the block runs."""
+    """Throttle moves between brokers while the block runs. Yields the throttle."""
     state = ActiveThrottle()
     throttle = throttle_of(moves)
     if rate is None or not throttle.brokers:
@@ -129,7 +129,8 @@ async def remove_and_note(
 async def throttled_directories(
     admin: Admin, brokers: Sequence[NodeId], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between log directories of brokers while the block runs."""
+    """Throttle moves between log directories of brokers while the block runs. Yields the
+    throttle."""
     state = ActiveThrottle()
     if rate is None or not brokers:
         yield state

@@ -15,7 +15,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """The reassignments that still have to be started, and those under way."""
+    """The reassignments that still have to be started, and those in progress."""
 
     moves: Sequence[Move]
     under_way: Collection[TopicPartition]

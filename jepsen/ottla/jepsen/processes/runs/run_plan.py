@@ -166,7 +166,7 @@ class RunPlan:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> "RunPlan":
-        """Parse the plan in test.json. Raises ConfigError if it is malformed."""
+        """Parse and return the plan in test.json. Raises ConfigError if it is malformed."""
         names = {field.name for field in fields(cls)}
         kept: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -605,7 +605,8 @@ class BrokerProcesses:
 
 @asynccontextmanager
 async def _open_cluster(loop: Loop, chance: Chance) -> AsyncIterator[ControllerHost]:
-    """Start a controller, register three brokers, and create a topic of three partitions."""
+    """Start a controller, register three brokers, and create a topic of three partitions. Yields
+    the controller's host."""
     async with open_controller_host(loop, chance, SETTINGS) as host:
         for broker in BROKERS:
             request = registration(broker)

@@ -35,8 +35,8 @@ async def open_socket_server(
     backlog: int = 50,
     kind: Callable[..., SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
-    """Open the listeners, and serve clients while the block runs. `kind` creates the
-    server, of a subclass that injects faults or passes connections on.
+    """Open the listeners, and serve clients while the block runs. Yields the server. `kind` creates
+    the server, of a subclass that injects faults or passes connections on.
 
     Raises OSError if a listener cannot be opened.
     """

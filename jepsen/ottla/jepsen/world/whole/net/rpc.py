@@ -239,7 +239,8 @@ class _Call:
 async def open_machine_rpc(
     network: SimulatedNetwork, exchange: RpcExchange, host: Host
 ) -> AsyncIterator[MachineRpc]:
-    """Open a process's remote procedures for the duration of the `async with` block."""
+    """Open and yield the remote procedures of a process. The end of the `async with` block closes
+    them."""
     async with trio.open_nursery() as outer:
         rpc = await outer.start(_hold, network, exchange, host)
         try:
