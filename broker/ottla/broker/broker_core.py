@@ -17,9 +17,7 @@ from ottla.broker.cluster.cluster_apis import (
     register_early_apis,
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi
-from ottla.broker.cluster.forwarding import ForwardingPort
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
-from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.coordinators.find_coordinator import (
@@ -58,6 +56,8 @@ from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.forwarding import ForwardingPort
+from ottla.node.admin.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.authentication.illegal_state import register_sasl_apis
 from ottla.node.authorization.authorization import Authorization

@@ -13,7 +13,6 @@ from ottla.broker.cluster.membership.assignments_driver import Assignments
 from ottla.broker.cluster.membership.drain_api import DrainApi
 from ottla.broker.cluster.membership.lifecycle import Lifecycle
 from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
-from ottla.broker.cluster.metadata_cache import ImageWatch
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.settings.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.settings.dynamic_settings import (
@@ -50,6 +49,7 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionBounds
+from ottla.node.admin.metadata_cache import ImageWatch
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.authentication.jwks_driver import KeyReader
 from ottla.node.network.alarm_driver import Alarm

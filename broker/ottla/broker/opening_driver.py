@@ -20,7 +20,6 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.cluster.settings.dynamic_settings import connection_bounds
 from ottla.broker.listener_admission import ListenerAdmission
 from ottla.client.network.login import LOGIN
@@ -35,6 +34,7 @@ from ottla.model.settings.security.sasl import SASL_PROTOCOLS
 from ottla.model.settings.security.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.model.values import frozen
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.network.connection_limits import ConnectionLimits

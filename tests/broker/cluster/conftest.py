@@ -14,7 +14,6 @@ from ottla.broker.cluster.cluster_apis import (
     register_early_apis,
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
-from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -29,6 +28,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
+from ottla.node.admin.metadata_cache import ImageWatch, MetadataCache
 from ottla.node.network.connection import Connection, Pending
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher, Peer

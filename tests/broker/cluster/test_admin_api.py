@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.admin_api import SEEN_HERE_MS_MAX
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import Provenance
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
+from ottla.node.admin.admin_api import SEEN_HERE_MS_MAX
 from ottla.wire.apis import (
     API,
     CREATE_DELEGATION_TOKEN,

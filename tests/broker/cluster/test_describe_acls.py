@@ -4,8 +4,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.cluster.describe_acls import DescribeAclsApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import acl_record
@@ -17,6 +15,8 @@ from ottla.model.security.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.node.admin.describe_acls import DescribeAclsApi
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.steps import run_through
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.describe_acls_request import DescribeAclsRequest

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.describe_client_quotas import ANY, DEFAULT, EXACT, DescribeClientQuotasApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode
 from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.steps import run_through
 from ottla.wire.messages.describe_client_quotas_request import (
     ComponentData,

@@ -3,12 +3,12 @@
 from typing import Any
 
 from ottla.broker.cluster.describe_scram_credentials import DescribeScramCredentialsApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import scram_credential_record
 from ottla.model.errors import ErrorCode
 from ottla.model.security.scram import ScramCredential
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.steps import run_through
 from ottla.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.cluster.api_versions import ApiVersionsApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.node.admin.api_versions import ApiVersionsApi
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.connection import Connection, Pending
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher, Peer

@@ -11,8 +11,6 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.cluster.api_versions import ApiVersionsApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas import follower_duties_driver
@@ -25,6 +23,8 @@ from ottla.model.limits import INT64_MAX
 from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.admin.api_versions import ApiVersionsApi
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.clock_driver import RealClock
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher

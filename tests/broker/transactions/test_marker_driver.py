@@ -9,8 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.cluster.api_versions import ApiVersionsApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.metadata.delta import MetadataDelta
@@ -18,6 +16,8 @@ from ottla.metadata.image import Endpoint, MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.api_versions import ApiVersionsApi
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.clock_driver import RealClock
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher, RequestContext

@@ -2,22 +2,17 @@
 
 Metadata
 cluster_apis.py               registers the handlers of this sub-package: start here
-metadata_cache.py             the current image, and the requests that wait for a newer one
 cluster_view.py               the cluster as one client may see it
-api_versions.py               ApiVersions
 metadata_api.py               Metadata
 auto_create.py                creates topics that clients request
 describe_cluster.py           DescribeCluster
 describe_topic_partitions.py  DescribeTopicPartitions
-describe_acls.py              DescribeAcls
 describe_client_quotas.py     DescribeClientQuotas
 describe_scram_credentials.py  DescribeUserScramCredentials
 describe_node.py              DescribeNode, an API of Ottla's own
 token_apis.py                 handlers of delegation tokens
 
 Changes, decided by the active controller
-admin_api.py                  every request that is forwarded
-forwarding.py                 the forwarding itself
 cleaner_api.py                DescribeCleaner and CleanLogs, APIs of Ottla's own
 quota_usage_api.py            DescribeQuotaUsage, an API of Ottla's own
 own_requests.py               the clients that may send requests of Ottla's own APIs

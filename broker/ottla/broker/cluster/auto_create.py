@@ -6,8 +6,8 @@ same new topic, one request is sent, and all of them wait for the image with the
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.broker.cluster.forwarding import ForwardingPort, forward_as
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.admin.forwarding import ForwardingPort, forward_as
 from ottla.node.network.dispatch import RequestContext
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse

@@ -7,24 +7,26 @@ broker is running.
 
 from collections.abc import Callable
 
-from ottla.broker.cluster.admin_api import AdminApi
-from ottla.broker.cluster.api_versions import ApiVersionsApi
 from ottla.broker.cluster.auto_create import AutoCreate
-from ottla.broker.cluster.describe_acls import DescribeAclsApi
 from ottla.broker.cluster.describe_client_quotas import DescribeClientQuotasApi
 from ottla.broker.cluster.describe_cluster import DescribeClusterApi
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_scram_credentials import DescribeScramCredentialsApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
-from ottla.broker.cluster.forwarding import ForwardingPort
 from ottla.broker.cluster.metadata_api import MetadataApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.cluster.settings.alter_loggers import AlterLoggersApi
 from ottla.broker.cluster.settings.config_resources import ListConfigResourcesApi
-from ottla.broker.cluster.settings.configs_api import ConfigsApi
-from ottla.broker.cluster.settings.log_levels import LogLevels
+from ottla.broker.cluster.settings.configs_api import ResourceSettings
+from ottla.broker.cluster.settings.own_obstacles import BrokerObstacles
 from ottla.broker.cluster.token_apis import DelegationTokenApis
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.admin_api import AdminApi
+from ottla.node.admin.alter_configs import AlterLoggersApi
+from ottla.node.admin.api_versions import ApiVersionsApi
+from ottla.node.admin.describe_acls import DescribeAclsApi
+from ottla.node.admin.describe_configs import DescribeConfigsApi
+from ottla.node.admin.forwarding import ForwardingPort
+from ottla.node.admin.log_levels import LogLevels
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.purgatory import Purgatory
 from ottla.wire.apis import (
@@ -95,7 +97,7 @@ def register_cluster_apis(
     """Register all APIs that are answered from the image or by the controller."""
     dispatcher.state_of_answers = lambda: metadata.image
     admin = AdminApi(
-        config=config,
+        timeout_ms=config.request_timeout_ms,
         controller=controller,
         metadata=metadata,
         purgatory=purgatory,
@@ -105,12 +107,12 @@ def register_cluster_apis(
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
     alter = AlterLoggersApi(
-        config,
+        config.node_id,
         loggers,
         admin.handle,
         admin.handle_large,
-        lambda: metadata.image,
-        dispatcher.decide_again,
+        obstacle_of=BrokerObstacles(config, lambda: metadata.image).obstacle_of,
+        on_levels=dispatcher.decide_again,
     )
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     dispatcher.register(ALTER_CONFIGS, alter.handle)
@@ -122,8 +124,8 @@ def register_cluster_apis(
         auto_create=auto_create,
     )
     dispatcher.register(METADATA, topics.handle)
-    configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
-    dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
+    settings = ResourceSettings(config=config, metadata=metadata, loggers=loggers)
+    dispatcher.register(DESCRIBE_CONFIGS, DescribeConfigsApi(settings.configs_of).handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)
     dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
     cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)

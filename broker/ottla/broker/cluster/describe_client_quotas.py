@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.quotas.quota_limits import QuotaEntity
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import RequestContext
 from ottla.node.network.steps import Answer, StepPace
 from ottla.wire.messages.describe_client_quotas_request import (

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.explanations import Explanations
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import RequestContext
 from ottla.node.network.steps import Answer, StepPace, Steps
 from ottla.wire.messages.describe_user_scram_credentials_request import (

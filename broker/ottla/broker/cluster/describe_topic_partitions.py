@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.security.acls import ResourceType
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authorization.questions import (
     OPERATIONS_COST,
     may_describe_topic,

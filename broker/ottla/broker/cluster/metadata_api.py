@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_view import ClusterView, is_legal_topic_name
-from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.metadata_cache import MetadataCache, answer_when
 from ottla.node.authorization.questions import (
     OPERATIONS_COST,
     cluster_operations,

@@ -7,10 +7,10 @@ create others.
 
 from collections.abc import Iterator
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
 from ottla.model.security.delegation_tokens import DelegationToken, token_hmac
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authorization.questions import may
 from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.node.network.steps import Answer, StepPace

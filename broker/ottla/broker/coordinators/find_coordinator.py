@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_view import ClusterView
-from ottla.broker.cluster.metadata_cache import answer_when
 from ottla.broker.coordinators.placement import partition_of
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
@@ -20,6 +19,7 @@ from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.transactions import TransactionConfig
+from ottla.node.admin.metadata_cache import answer_when
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.steps import StepPace, Steps, begun

@@ -1,6 +1,5 @@
 """Registers the APIs of groups.  Pure."""
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.classic.membership_apis import MembershipApis
 from ottla.broker.groups.consumer.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.consumer.describe_consumers import ConsumerGroupDescribeApi
@@ -12,6 +11,7 @@ from ottla.broker.groups.offsets.transactional_offsets import TransactionalOffse
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
 from ottla.model.settings.groups import GroupConfig
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import (
     CONSUMER_GROUP_DESCRIBE,

@@ -19,7 +19,6 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED
 from ottla.broker.cluster.settings.dynamic_settings import (
     PRODUCER_ID_EXPIRATION_MS,
     setting_in_force,
@@ -41,6 +40,7 @@ from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.admin.metadata_cache import IMAGE_CHANGED
 from ottla.node.network.purgatory import Purgatory
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_health import NoSpaceError

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.settings.log_levels import LogLevels
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.logs import LEVELS
+from ottla.node.admin.log_levels import LogLevels
 from ottla.node.authorization.authorization import Authorization
 from ottla.node.network.steps import STEP_COST
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement

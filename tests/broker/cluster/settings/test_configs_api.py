@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.settings import configs_api
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin import describe_configs
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -195,7 +195,7 @@ async def test_many_resources_are_described_in_steps(new_client: NewClient) -> N
 async def test_an_answer_is_not_built_beyond_its_bound(
     new_client: NewClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(configs_api, "ANSWER_BYTES_MAX", 20_000)
+    monkeypatch.setattr(describe_configs, "ANSWER_BYTES_MAX", 20_000)
     asked = [
         DescribeConfigsResource(resource_type=32, resource_name=f"g{number}")
         for number in range(300)

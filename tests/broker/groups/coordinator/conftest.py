@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.groups.group_apis import (
     register_group_apis,
@@ -23,6 +22,7 @@ from ottla.model.ids import NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.storage.topic import TopicConfig
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.turn_end import TurnEnd
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message

@@ -12,9 +12,6 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import trio
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.cluster.settings.alter_loggers import ForwardHandler
-from ottla.broker.cluster.settings.merged_results import merged
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
@@ -22,6 +19,9 @@ from ottla.model.security.acls import AclOperation
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.security.dynamic_tls import is_listener_tls_key
+from ottla.node.admin.alter_configs import ForwardHandler
+from ottla.node.admin.merged_results import merged
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authorization.questions import may_on_cluster
 from ottla.node.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
 from ottla.node.network.steps import Answer, StepPace, begun

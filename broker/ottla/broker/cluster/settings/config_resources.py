@@ -4,10 +4,10 @@ Pure."""
 from collections.abc import Iterable
 
 from ottla.broker.cluster.cluster_view import ClusterView
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.resources import ConfigKind
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import RequestContext
 from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_config_resources_response import (

@@ -1,135 +1,48 @@
-"""DescribeConfigs: every setting of a resource, with the source of its value.
+"""The settings of the resources that a broker describes: topics, this broker, its loggers, groups,
+and subscriptions to client metrics. Pure.
 
-Pure.  Resources are topics, this broker, its loggers, groups, and subscriptions to client metrics.
-Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide setting,
-the broker's file, default.  Synonyms list all of these that are set, strongest first.
+A topic's own setting precedes those of the broker (`node/admin/describe_configs`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
-from ottla.broker.cluster.metadata_cache import MetadataCache
-from ottla.broker.cluster.settings.log_levels import LogLevels
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import parse_node_id
-from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.declare import Definition, SettingKind
-from ottla.model.settings.dynamic import described_definitions, of_one_listener
+from ottla.model.settings.declare import Definition
+from ottla.model.settings.dynamic import described_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, TOPIC_DEFINITIONS, as_topic_text
 from ottla.model.settings.telemetry.client_metrics import CLIENT_METRICS_DEFINITIONS
-from ottla.node.network.dispatch import HandlerResult, RequestContext
-from ottla.node.network.steps import StepPace, Steps, add_in_steps, begun
-from ottla.wire.messages.describe_configs_request import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from ottla.wire.messages.describe_configs_response import (
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-)
-
-CLUSTER_DEFAULT = ""
-"""Name of the broker resource that applies to every broker."""
+from ottla.node.admin.describe_configs import ConfigLayer, DescribedNode, result_of
+from ottla.node.admin.log_levels import LogLevels
+from ottla.node.admin.metadata_cache import MetadataCache
+from ottla.wire.messages.describe_configs_request import DescribeConfigsResource
+from ottla.wire.messages.describe_configs_response import DescribeConfigsResourceResult
 
 
-class ConfigLayer(NamedTuple):
-    """One source of a setting: its key, value and precedence."""
-
-    key: str
-    text: str | None
-    source: ConfigSource
-
-
-ANSWER_BYTES_MAX = 32 * MIB
-"""Maximum bytes of the texts in one response; resources beyond them are refused.  This is some
-hundred thousand settings.  A client that describes more topics must send several requests."""
-
-RESOURCE_COST = 30
-"""Cost of a resource in a step: about the number of a topic's settings."""
-
-SETTING_BYTES = 64
-"""Bytes of a setting in the response, besides its texts."""
-
-TOO_MANY = RefusedError(
-    ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
-)
-
-
-class ConfigsApi:
-    """Handler of DescribeConfigs, versions 1 to 4."""
+class ResourceSettings:
+    """The settings of all resources that a broker describes."""
 
     def __init__(
         self, *, config: BrokerConfig, metadata: MetadataCache, loggers: LogLevels
     ) -> None:
-        self._config = config
         self._metadata = metadata
-        self._loggers = loggers
-        self._broker_definitions = {
-            key: one for key, one in described_definitions().items() if not one.is_internal
-        }
+        self._own = DescribedNode(config.node_id, config.texts, described_definitions(), loggers)
 
-    def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
-        """Describe each resource once, even if it is named several times."""
-        return begun(self._answer(request))
-
-    def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
-        pace = StepPace()
-        results: list[DescribeConfigsResult] = []
-        left_bytes = ANSWER_BYTES_MAX
-        for resource in (yield from _asked_once(request.resources, pace)):
-            if left_bytes <= 0:
-                results.append(_refused(resource, TOO_MANY))
-            else:
-                result = self._result(resource, request)
-                results.append(result)
-                left_bytes -= sum(map(_size_of, result.configs))
-            if pace.is_due(RESOURCE_COST):
-                yield
-        return DescribeConfigsResponse(results=results)
-
-    def _result(
-        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
-    ) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            configs = self._configs(resource)
-        except RefusedError as refusal:
-            return _refused(resource, refusal)
-        asked = None
-        if resource.configuration_keys:
-            asked = frozenset(resource.configuration_keys)
-        for found in configs:
-            # As in Kafka, an empty list of keys means all of them, like null.
-            if asked and found.name not in asked:
-                continue
-            if not request.include_synonyms:
-                found.synonyms = []
-            if not request.include_documentation:
-                found.documentation = None
-            result.configs.append(found)
-        return result
-
-    def _configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    def configs_of(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        """Return the settings of a resource.  Raises RefusedError if it has none here."""
         image = self._metadata.image
         kind, name = resource.resource_type, resource.resource_name
         match kind:
             case ConfigKind.TOPIC:
                 return self._topic_configs(image, name)
             case ConfigKind.BROKER:
-                return self._broker_configs(image, name)
+                return self._own.broker_configs(image, name)
             case ConfigKind.BROKER_LOGGER:
-                return self._logger_configs(name)
+                return self._own.logger_configs(name)
             case ConfigKind.CLIENT_METRICS:
                 return _subscription_configs(image, name)
             case ConfigKind.GROUP:
@@ -167,14 +80,14 @@ class ConfigsApi:
             ConfigSource.CLUSTER,
             ConfigSource.STATIC,
         ):
-            texts = self._texts(image, source)
+            texts = self._own.texts(image, source)
             given += [
                 ConfigLayer(key, texts[key], source)
                 for key in definition.broker_keys
                 if key in texts
             ]
         given += self._brokers_default(definition)
-        result = _result_of(definition, given, is_read_only=False)
+        result = result_of(definition, given, is_read_only=False)
         if given and given[0].source is not own:
             key, text, _ = given[0]
             # The broker's key may have another unit, and a value that an older release accepted.
@@ -189,65 +102,9 @@ class ConfigsApi:
         """Yield the default of the broker setting from which a topic setting gets its default. If
         there are several such settings, the first counts, as in Kafka."""
         for key in definition.broker_keys[:1]:
-            brokers = self._broker_definitions.get(key)
+            brokers = self._own.definitions.get(key)
             if brokers is not None and brokers.default is not None:
                 yield ConfigLayer(key, brokers.default, ConfigSource.DEFAULT)
-
-    def _broker_configs(
-        self, image: MetadataImage, name: str
-    ) -> list[DescribeConfigsResourceResult]:
-        if name == CLUSTER_DEFAULT:
-            texts = self._texts(image, ConfigSource.CLUSTER)
-            return [
-                _result_of(
-                    self._broker_definitions.get(key) or _unknown(key),
-                    [ConfigLayer(key, text, ConfigSource.CLUSTER)],
-                    is_read_only=key not in self._broker_definitions,
-                )
-                for key, text in texts.items()
-            ]
-        self._check_broker(name, expected=f"{self._config.node_id} or empty string,")
-        own = [
-            self._broker_config(image, definition)
-            for definition in self._broker_definitions.values()
-        ]
-        sources = (ConfigSource.BROKER, ConfigSource.CLUSTER, ConfigSource.STATIC)
-        keys = {key for source in sources for key in self._texts(image, source)}
-        of_listeners = [
-            self._broker_config(image, definition, definition.broker_keys)
-            for key in sorted(keys)
-            if (definition := of_one_listener(key)) is not None
-        ]
-        stored = {key for source in sources[:2] for key in self._texts(image, source)}
-        unknown = [
-            self._broker_config(image, _unknown(key))
-            for key in sorted(stored)
-            if key not in self._broker_definitions and of_one_listener(key) is None
-        ]
-        return own + of_listeners + unknown
-
-    def _check_broker(self, name: str, *, expected: str) -> None:
-        node_id = parse_node_id(name)
-        if node_id is None:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
-            )
-        if node_id != self._config.node_id:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {expected} but received {name}",
-            )
-
-    def _logger_configs(self, name: str) -> list[DescribeConfigsResourceResult]:
-        if not name:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        self._check_broker(name, expected=str(self._config.node_id))
-        return [
-            DescribeConfigsResourceResult(
-                name=logger, value=level, config_source=ConfigSource.BROKER_LOGGER
-            )
-            for logger, level in self._loggers.levels().items()
-        ]
 
     def _group_configs(
         self, image: MetadataImage, name: str
@@ -260,107 +117,6 @@ class ConfigsApi:
             for definition in GROUP_DEFINITIONS.values()
         ]
 
-    def _broker_config(
-        self, image: MetadataImage, definition: Definition, weaker_keys: Sequence[str] = ()
-    ) -> DescribeConfigsResourceResult:
-        given = [
-            ConfigLayer(key, texts[key], source)
-            for source in (
-                ConfigSource.BROKER,
-                ConfigSource.CLUSTER,
-                ConfigSource.STATIC,
-            )
-            for key in (definition.key, *weaker_keys)
-            if key in (texts := self._texts(image, source))
-        ]
-        if definition.default is not None:
-            given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
-        return _result_of(definition, given, is_read_only=not definition.is_dynamic)
-
-    def _texts(self, image: MetadataImage, source: ConfigSource) -> Mapping[str, str]:
-        """Return the values that are set in one source (this broker, the cluster or the file), by
-        broker key."""
-        match source:
-            case ConfigSource.BROKER:
-                return image.config(ConfigKind.BROKER, str(self._config.node_id))
-            case ConfigSource.CLUSTER:
-                return image.config(ConfigKind.BROKER, CLUSTER_DEFAULT)
-        return self._config.texts
-
-
-def _asked_once(
-    resources: Iterable[DescribeConfigsResource], pace: StepPace
-) -> Steps[list[DescribeConfigsResource]]:
-    """Return each resource once, with the keys of all entries that name it. An entry without keys
-    selects all keys."""
-    asked: dict[tuple[int, str], DescribeConfigsResource] = {}
-    keys: dict[tuple[int, str], dict[str, None] | None] = {}
-    for resource in resources:
-        at = resource.resource_type, resource.resource_name
-        wanted = resource.configuration_keys
-        if at not in asked:
-            asked[at] = resource
-            keys[at] = {} if wanted else None
-        known = keys[at]
-        if known is None or not wanted:
-            keys[at] = None
-            if pace.is_due():
-                yield
-        else:
-            yield from add_in_steps(known, wanted, pace)
-    for at, resource in asked.items():
-        known = keys[at]
-        resource.configuration_keys = None if known is None else list(known)
-    return list(asked.values())
-
-
-def _refused(resource: DescribeConfigsResource, refusal: RefusedError) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
-        error_code=refusal.code,
-        error_message=refusal.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
-
-
-def _size_of(found: DescribeConfigsResourceResult) -> int:
-    """Return the approximate bytes of a setting in the response."""
-    texts = (found.name, found.value, found.documentation)
-    size = SETTING_BYTES + sum(len(text) for text in texts if text is not None)
-    return size * (1 + len(found.synonyms))
-
-
-def _result_of(
-    definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
-) -> DescribeConfigsResourceResult:
-    """Describe one setting, whose strongest value is first in `given`.
-
-    If `given` is empty, the value is the declared default, which may be null.
-    """
-    is_unknown = definition.kind is SettingKind.UNKNOWN
-    is_sensitive = is_unknown or definition.kind is SettingKind.PASSWORD
-    strongest = given[0] if given else ConfigLayer("", definition.default, ConfigSource.DEFAULT)
-    return DescribeConfigsResourceResult(
-        name=definition.key,
-        value=None if is_sensitive else strongest.text,
-        read_only=is_read_only,
-        config_source=strongest.source,
-        is_sensitive=is_sensitive,
-        synonyms=[
-            DescribeConfigsSynonym(name=key, value=None if is_sensitive else text, source=source)
-            for key, text, source in given
-        ],
-        config_type=definition.kind,
-        documentation=definition.documentation,
-    )
-
-
-def _unknown(key: str) -> Definition:
-    """Return a declaration for a stored key that is unknown.  As in Kafka its value is hidden."""
-    return Definition(
-        key=key, field_name="", kind=SettingKind.UNKNOWN, default=None, doc="Unknown."
-    )
-
 
 def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfigsResourceResult]:
     if not name:
@@ -371,5 +127,5 @@ def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfi
     found = []
     for key, definition in CLIENT_METRICS_DEFINITIONS.items():
         given = [ConfigLayer(key, texts[key], ConfigSource.CLIENT_METRICS)] if key in texts else []
-        found.append(_result_of(definition, given, is_read_only=False))
+        found.append(result_of(definition, given, is_read_only=False))
     return found

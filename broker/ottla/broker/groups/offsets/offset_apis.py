@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.groups.group_coordinator import GroupCoordinator
@@ -16,6 +15,7 @@ from ottla.broker.groups.offsets.committed_offsets import PENDING, UNSTABLE, Com
 from ottla.broker.groups.offsets.offset_commit_api import COMMITS_PER_PIECE
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authorization.questions import may_describe_topic
 from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.node.network.steps import (

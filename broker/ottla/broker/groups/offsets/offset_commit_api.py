@@ -9,7 +9,6 @@ stores both, so that offsets of a deleted topic are not used for a new topic wit
 from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeAlias
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Instant, Responder
 from ottla.broker.groups.group_coordinator import GroupCoordinator
@@ -17,6 +16,7 @@ from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.groups.shard import GroupShard
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import STEP_COST, VALUES_PER_STEP, StepPace, Steps, begun

@@ -7,7 +7,6 @@ Before the first write, the transaction coordinator verifies that the group's pa
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.commit_wait import client_code
 from ottla.broker.coordinators.effects import Responder
@@ -18,6 +17,7 @@ from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.broker.logs.verification_requests import offsets_code, operation_of_offsets
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.steps import Answer, StepPace, Steps, begun
 from ottla.storage.producers.verification import UNGUARDED, VerificationGuard

@@ -7,10 +7,10 @@ ApiVersions itself.  From it the client chooses the version of its next attempt 
 import re
 from collections.abc import Callable, Iterable
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata.features import OFFERED, LevelRange
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import RequestContext
 from ottla.wire.apis import API, API_VERSIONS
 from ottla.wire.headers import TRACE_CONTEXT_FEATURE

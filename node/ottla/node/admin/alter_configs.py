@@ -1,32 +1,21 @@
-"""IncrementalAlterConfigs and AlterConfigs: changes loggers of this broker here, and forwards all
-other changes to the controller.
+"""IncrementalAlterConfigs and AlterConfigs: changes loggers of this node here, and forwards all
+other changes to the active controller.
 
 Pure but for awaiting the controller. A request may change both: each resource is answered
-separately, in the order of the request. Two kinds of changes are refused here because only this
-broker can check them: cordoning a directory that it does not have, and a number of threads that it
-cannot change to. A request with many elements is processed in steps, and encoded for the controller
-off the event loop.
+separately, in the order of the request. Changes that only this node can check are refused here. A
+request with many elements is processed in steps, and encoded for the controller off the event loop.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from ottla.broker.cluster.settings.log_levels import LogLevels
-from ottla.broker.cluster.settings.merged_results import merged
-from ottla.broker.cluster.settings.topic_settings import CLUSTER_DEFAULT
-from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import BROKER_RESOURCE
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import parse_node_id
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, parse_node_id
 from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.declare import whole_number
-from ottla.model.settings.dynamic import described_definitions
-from ottla.model.settings.kafka_keys import THREAD_POOLS
-from ottla.model.settings.resources import AlterOperation, ConfigKind
-from ottla.model.settings.storage.cleaner import THREADS, check_thread_count
-from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
+from ottla.model.settings.resources import ConfigKind
+from ottla.node.admin.log_levels import LogLevels
+from ottla.node.admin.merged_results import merged
 from ottla.node.authorization.questions import may
 from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
 from ottla.node.network.steps import STEP_COST, Answer, StepPace, begun
@@ -47,10 +36,6 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 Outcome: TypeAlias = AlterConfigsResourceResponse
 Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlterConfigsResource | ReplacedResource
-
-THREAD_KEYS = THREAD_POOLS | {THREADS}
-"""Settings for numbers of threads, including those of pools that are not used. They are checked,
-since Kafka's tools may rely on the refusals."""
 
 LOGGERS_COST = 25
 """Cost of a resource of loggers in a step, since it may name all loggers."""
@@ -74,22 +59,22 @@ class AlterLoggersApi:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        node_id: NodeId,
         loggers: LogLevels,
         forward: ForwardHandler,
         forward_large: ForwardHandler | None = None,
-        image: Callable[[], MetadataImage] = MetadataImage,
+        *,
+        obstacle_of: Callable[[Resource], str] = lambda resource: "",
         on_levels: Callable[[], None] = lambda: None,
     ) -> None:
         """`forward_large` forwards requests that are costly to encode; by default it is `forward`.
 
-        `on_levels` is called after a change of levels.
+        `obstacle_of` returns the reason why this node cannot use the settings of a resource, or an
+        empty text. `on_levels` is called after a change of levels.
         """
-        self._config = config
-        self._image = image
+        self._node_id = node_id
         self._on_levels = on_levels
-        self._node_id = config.node_id
-        self._log_dirs = config.log_dirs
+        self._obstacle = obstacle_of
         self._loggers = loggers
         self._forward = forward
         self._forward_large = forward_large or forward
@@ -158,57 +143,6 @@ class AlterLoggersApi:
         ):
             return True
         return bool(self._obstacle(resource))
-
-    def _obstacle(self, resource: Resource) -> str:
-        """Return the reason why this broker cannot use these settings, or an empty text if it can.
-
-        Settings of another broker are not checked.
-        """
-        name = resource.resource_name
-        if resource.resource_type != ConfigKind.BROKER or (
-            name not in (CLUSTER_DEFAULT, str(self._node_id))
-        ):
-            return ""
-        changes: dict[str, str | None]
-        if isinstance(resource, AlterConfigsResource):
-            changes = {
-                change.name: None
-                if change.config_operation == AlterOperation.DELETE
-                else change.value
-                for change in resource.configs
-            }
-        else:
-            changes = dict.fromkeys(self._image().config(BROKER_RESOURCE, name))
-            changes |= {change.name: change.value for change in resource.configs}
-        try:
-            cordoned = changes.get(CORDONED_LOG_DIRS)
-            if cordoned is not None and name != CLUSTER_DEFAULT:
-                check_cordoned(parse_cordoned(cordoned), self._log_dirs)
-            for key in changes:
-                if key in THREAD_KEYS:
-                    self._check_threads(name, key, changes[key])
-        except ConfigError as error:
-            return str(error)
-        except ValueError:
-            pass  # The controller refuses it, like any invalid value.
-        return ""
-
-    def _check_threads(self, name: str, key: str, text: str | None) -> None:
-        """Raise ConfigError if a change would leave the broker with too many or too few threads."""
-        image = self._image()
-        layers: list[Mapping[str, str | None]] = [
-            image.config(BROKER_RESOURCE, str(self._node_id)),
-            image.config(BROKER_RESOURCE, CLUSTER_DEFAULT),
-            self._config.texts,
-            {key: described_definitions()[key].default},
-        ]
-        now = next(layer[key] for layer in layers if layer.get(key) is not None)
-        changed = 1 if name == CLUSTER_DEFAULT else 0
-        layers[changed] = {key: text}
-        after = next(layer[key] for layer in layers if layer.get(key) is not None)
-        assert now is not None and after is not None, "the default is never null"
-        if after != now:
-            check_thread_count(whole_number(after.strip()), whole_number(now.strip()), key)
 
     def _outcome(
         self,

@@ -1,9 +1,9 @@
 """DescribeAcls: the ACLs that match a filter, grouped by resource."""
 
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.metadata.acl_table import AclTable, PatternKey, pattern_key
 from ottla.model.errors import ErrorCode
 from ottla.model.security.acls import AclFilter
+from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import RequestContext
 from ottla.node.network.steps import Answer, StepPace, Steps
 from ottla.wire.messages.describe_acls_request import DescribeAclsRequest

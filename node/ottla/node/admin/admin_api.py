@@ -9,12 +9,11 @@ that (`logs/early_requests`).
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ottla.broker.cluster.forwarding import ForwardingPort, forward_bytes
-from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import KIB
-from ottla.model.settings.broker import BrokerConfig
+from ottla.node.admin.forwarding import ForwardingPort, forward_bytes
+from ottla.node.admin.metadata_cache import MetadataCache, answer_when
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.steps import ThreadWork
@@ -37,13 +36,13 @@ class AdminApi:
     def __init__(
         self,
         *,
-        config: BrokerConfig,
+        timeout_ms: int,
         controller: ForwardingPort,
         metadata: MetadataCache,
         purgatory: Purgatory,
         now_ms: Callable[[], int],
     ) -> None:
-        self._config = config
+        self._timeout_ms = timeout_ms
         self._controller = controller
         self._metadata = metadata
         self._purgatory = purgatory
@@ -85,7 +84,7 @@ class AdminApi:
         finish: Callable[[Any], Message],
     ) -> Any:
         version = context.api_version
-        timeout_ms = self._config.request_timeout_ms
+        timeout_ms = self._timeout_ms
         asked_ms = getattr(request, "timeout_ms", 0)
         if 0 < asked_ms < timeout_ms:
             timeout_ms = asked_ms
