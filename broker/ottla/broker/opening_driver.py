@@ -321,7 +321,11 @@ async def _open_server(
             dispatcher,
             clock=clock,
             disk=disk,
-            limits=ConnectionLimits(frame_bytes_max=config.socket_request_bytes_max),
+            limits=ConnectionLimits(
+                frame_bytes_max=config.socket_request_bytes_max,
+                send_buffer_bytes=config.socket_send_buffer_bytes,
+                receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            ),
             request_memory_bytes_max=config.queued_max_request_bytes,
             idle_ms_max=config.connections_max_idle_ms,
             backlog=config.socket_listen_backlog_size,

@@ -65,6 +65,8 @@ RESPONSE_MEMORY_BYTES_MAX = 128 * MIB
 slices do not count. A smaller limit cuts off slow readers of large responses sooner; a larger limit
 lets them use more memory."""
 
+DECOMPRESSED_RECORD_BYTES_MAX = (1 << 31) - 9
+"""Kafka's default and largest value of `max.decompressed.message.bytes`: no bound on a record."""
 DECOMPRESSED_BATCH_BYTES_MAX = 128 * MIB
 """Largest decompressed size of one batch, in bytes. A larger batch is refused as a decompression
 bomb."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.log.log import Log
@@ -17,6 +18,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import HEADER, check_crc, parse_header
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.compression import Codec, decompress
+from ottla.wire.records import read_varint, record_body
 from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 FULL = LogConfig(is_every_record_checked=True)
@@ -141,3 +143,39 @@ async def test_the_level_of_the_topics_codec_is_that_of_its_setting(
         log.abandon()
 
     assert sizes[1] < sizes[0]
+
+
+# max.decompressed.message.bytes
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_a_decompressed_record_above_the_bound_is_refused(
+    bench: Workbench, codec: Codec
+) -> None:
+    log = await bench.open(LogConfig(max_decompressed_record_bytes=1_000))
+    large = [(NOW_MS, None, bytes(size)) for size in (10, 2_000)]
+
+    if codec is Codec.NONE:
+        append(log, build_batch(large, codec=codec))
+        return
+    with pytest.raises(RefusedError) as caught:
+        append(log, build_batch(large, codec=codec))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert "exceeds the configured maximum record size of 1000" in caught.value.message
+
+
+@pytest.mark.parametrize("recoded", [None, Codec.ZSTD])
+async def test_the_bound_is_inclusive_and_holds_where_batches_are_recoded(
+    bench: Workbench, recoded: Codec | None
+) -> None:
+    body_bytes = 1_000
+    batch = build_batch([(NOW_MS, None, bytes(990))], codec=Codec.GZIP)
+    header = parse_header(batch)
+    length, _ = read_varint(record_body(batch, 0, header), 0, body_bytes)
+
+    log = await bench.open(LogConfig(codec=recoded, max_decompressed_record_bytes=length))
+    append(log, batch)
+    bench.let_go()
+    log = await bench.open(LogConfig(codec=recoded, max_decompressed_record_bytes=length - 1))
+    with pytest.raises(RefusedError, match="maximum record size"):
+        append(log, batch)

@@ -28,7 +28,7 @@ from ottla.metadata.image import FIRST_EPOCH, PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
-from ottla.model.limits import INT64_MAX
+from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, INT64_MAX
 from ottla.model.settings.storage.topic import TOPIC_DEFAULTS, TopicConfig
 from ottla.storage.log.log import Log
 from ottla.storage.log.validate import Accepted
@@ -420,6 +420,7 @@ class Partition:
             config.is_compacted
             or config.record_validation == "full"
             or config.compression_type != "producer"
+            or config.max_decompressed_message_bytes < DECOMPRESSED_RECORD_BYTES_MAX
         )
 
     def _begin_leading(self, now_ms: int) -> None:

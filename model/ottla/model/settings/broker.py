@@ -170,6 +170,18 @@ class BrokerConfig:
         at_least=1,
         doc="Number of connections that the kernel queues before they are accepted.",
     )
+    socket_send_buffer_bytes: int = setting(
+        -1,
+        key="socket.send.buffer.bytes",
+        doc="Size of the send buffer of each client's connection; -1 has the kernel adapt it. "
+        "Kafka's default is 102400.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        -1,
+        key="socket.receive.buffer.bytes",
+        doc="Size of the receive buffer of each client's connection; -1 has the kernel adapt it. "
+        "Kafka's default is 102400.",
+    )
     queued_max_request_bytes: int = setting(
         -1,
         key=QUEUED_MAX_REQUEST_BYTES,

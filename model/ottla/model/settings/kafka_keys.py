@@ -91,7 +91,6 @@ log.local.retention.bytes LONG -2 -2.. dynamic
 log.local.retention.ms LONG -2 -2.. dynamic
 log.remote.copy.lag.bytes LONG -1 -1.. dynamic
 log.remote.copy.lag.ms LONG 0 -1.. dynamic
-max.decompressed.message.bytes INT 2147483639 1..2147483639 dynamic
 max.request.partition.size.limit INT 2000 1..
 metric.reporters LIST org.apache.kafka.common.metrics.JmxReporter dynamic
 metrics.num.samples INT 2 1..
@@ -152,8 +151,6 @@ share.coordinator.write.timeout.ms INT 5000 1..
 share.fetch.purgatory.purge.interval.requests INT 1000
 socket.connection.setup.timeout.max.ms LONG 30000
 socket.connection.setup.timeout.ms LONG 10000
-socket.receive.buffer.bytes INT 102400
-socket.send.buffer.bytes INT 102400
 unstable.api.versions.enable BOOLEAN false internal
 unstable.feature.versions.enable BOOLEAN false internal
 """
@@ -174,10 +171,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("kafka.metrics.", "code of the JVM is not run here"),
     ("num.", "one event loop serves all connections"),
     ("background.threads", "one event loop serves all connections"),
-    (
-        "max.decompressed.message.bytes",
-        "the size of a decompressed batch is bounded by Ottla itself",
-    ),
 )
 """Reasons why a key has no effect, by prefix. The first matching prefix applies."""
 _OTHER_REASON = "it belongs to a part of Kafka's broker that Ottla does not have"

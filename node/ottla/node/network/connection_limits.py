@@ -17,6 +17,10 @@ class ConnectionLimits:
 
     frame_bytes_max: int = 100 * MIB
     """Maximum bytes of a frame (`socket.request.max.bytes`)."""
+    send_buffer_bytes: int = -1
+    """Size of the kernel's send buffer (`socket.send.buffer.bytes`); -1 is the kernel's choice."""
+    receive_buffer_bytes: int = -1
+    """Size of the kernel's receive buffer (`socket.receive.buffer.bytes`)."""
     frames_per_turn_max: int = FRAMES_PER_TURN_MAX
     turn_ns_max: int = TURN_NS_MAX
     requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX

@@ -44,7 +44,7 @@ from ottla.wire.batch import (
 from ottla.wire.codec_types import Records
 from ottla.wire.compression import Codec, UnpacksToTooMuchError, compress
 from ottla.wire.crc import crc32c
-from ottla.wire.records import record_body, scan_body_as
+from ottla.wire.records import read_varint, record_body, scan_body_as
 
 INSPECTED_RECORDS_MAX = 100_000
 """Maximum number of records in a batch whose records are inspected. Smaller splits legitimate
@@ -240,7 +240,12 @@ def accepted(
         records = recoded(records, header, config.codec, config.compression_level)
         header, _ = checked_header(records, origin, config, now_ms)
     elif is_suspect or (
-        origin is _CLIENT and (config.is_every_record_checked or config.is_compacted)
+        origin is _CLIENT
+        and (
+            config.is_every_record_checked
+            or config.is_compacted
+            or (config.max_decompressed_record_bytes is not None and header.codec)
+        )
     ):
         # If timestamps of the header are wrong, the refusal names the records that have them.
         if is_suspect and not is_in_thread and is_costly(records):
@@ -328,6 +333,8 @@ def check_records(
     error_count, code = 0, ErrorCode.INVALID_RECORD
     try:
         body = record_body(records, 0, header, unpacked_bytes_max(config))
+        if config.max_decompressed_record_bytes is not None and header.codec:
+            _check_sizes(body, header.record_count, config.max_decompressed_record_bytes)
         for offset, timestamp_ms, has_key in scan_body_as(_checked_fields, body, header):
             if offset != expected:
                 raise RefusedError(
@@ -361,6 +368,21 @@ def check_records(
     if errors:
         raise InvalidRecordsError(code, errors, error_count=error_count)
     return max_timestamp
+
+
+def _check_sizes(body: bytes, record_count: int, bound: int) -> None:
+    """Refuse a decompressed batch if one of its records is larger than `bound`, before the record
+    is decoded. Raises CorruptDataError if the records do not fit into the body."""
+    at = 0
+    for _ in range(record_count):
+        length, at = read_varint(body, at, len(body))
+        if length > bound:
+            raise RefusedError(
+                ErrorCode.INVALID_RECORD,
+                f"Invalid record size: {length} exceeds the configured maximum record size of "
+                f"{bound}.",
+            )
+        at += max(length, 0)
 
 
 def _too_far(offset: Offset, timestamp_ms: int, earliest: int, latest: int) -> str:

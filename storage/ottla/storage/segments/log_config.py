@@ -1,7 +1,7 @@
 """Settings of one log, derived from its topic's settings. The metadata log has separate
 settings."""
 
-from ottla.model.limits import GIB, INT32_MAX, INT64_MAX, MIB
+from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.storage.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
 from ottla.model.values import frozen
 from ottla.wire.compression import Codec
@@ -26,6 +26,8 @@ class LogConfig:
     index_interval_bytes: int = 4096
     preallocate: bool = False
     max_message_bytes: int = MIB + 12
+    max_decompressed_record_bytes: int | None = None
+    """Size in bytes of the largest accepted record of a compressed batch; None for any size."""
     is_log_append_time: bool = False
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
@@ -64,6 +66,7 @@ class LogConfig:
             index_interval_bytes=topic.index_interval_bytes,
             preallocate=topic.preallocate,
             max_message_bytes=topic.max_message_bytes,
+            max_decompressed_record_bytes=_record_bound_of(topic),
             is_log_append_time=topic.message_timestamp_type == "LogAppendTime",
             message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
             message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
@@ -83,6 +86,13 @@ class LogConfig:
             producer_id_expiration_ms=producer_id_expiration_ms,
             file_delete_delay_ms=topic.file_delete_delay_ms,
         )
+
+
+def _record_bound_of(topic: TopicConfig) -> int | None:
+    """Return the bound on decompressed records, or None at its default. Every batch is checked only
+    if there is a bound."""
+    bound = topic.max_decompressed_message_bytes
+    return None if bound == DECOMPRESSED_RECORD_BYTES_MAX else bound
 
 
 def _segment_ms_of(topic: TopicConfig) -> int:

@@ -156,7 +156,6 @@ NARROWER_CHANGES = {
     "internal.segment.bytes": "of Kafka's own tests",
     "errors.deadletterqueue.*": WITHOUT,
     "local.retention.*": WITHOUT,
-    "max.decompressed.message.bytes": WITHOUT,
     "remote.*": WITHOUT,
     "share.*": "share groups are not served",
     "streams.*": "groups of Kafka Streams are not served",
@@ -318,6 +317,7 @@ OTHER_DESCRIPTIONS = {
     "node.id": "set in every file, and this broker has none",
     "sasl.*": "TLS and SASL change with certificates only while a broker runs",
     "ssl.*": "TLS and SASL change with certificates only while a broker runs; stores are PEM files",
+    "socket.*.buffer.bytes": "without the setting, the kernel adapts the buffers",
 }
 """Keys that are described with another default or as read-only, with the reason."""
 

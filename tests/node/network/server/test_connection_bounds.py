@@ -328,3 +328,33 @@ async def test_a_server_out_of_descriptors_turns_clients_away_and_recovers() -> 
         async with await connect(server) as later:
             await later.send_all(heartbeat(3))
             assert (await read_answer(later))[0] == 3
+
+
+def buffers_of_peer(address: tuple[str, int]) -> tuple[int, int] | None:
+    """Return the send and receive buffers of this process's socket that is connected to an
+    address."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        with found:
+            try:
+                if found.getpeername() == address:
+                    return (
+                        found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+                        found.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+                    )
+            except OSError:
+                continue
+    return None
+
+
+async def test_connections_have_the_buffers_of_the_settings() -> None:
+    limits = ConnectionLimits(send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
+    async with serving(limits=limits) as server, await connect(server) as client:
+        await client.send_all(heartbeat(1))
+        await read_answer(client)
+
+        # The kernel doubles the sizes, for its own administration.
+        assert buffers_of_peer(client.socket.getsockname()) == (40_000, 60_000)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.limits import GIB, INT64_MAX, MIB
+from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT64_MAX, MIB
 from ottla.model.settings.declare import Definition, SettingKind, definitions, load, setting
 from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas, throttled_replicas
 from ottla.model.values import frozen
@@ -133,6 +133,16 @@ class TopicConfig:
         at_least=1,
         broker_keys=("log.cleaner.max.compaction.lag.ms",),
         doc="Maximum time that a record may remain uncompacted.",
+    )
+    max_decompressed_message_bytes: int = setting(
+        DECOMPRESSED_RECORD_BYTES_MAX,
+        key="max.decompressed.message.bytes",
+        at_least=1,
+        at_most=DECOMPRESSED_RECORD_BYTES_MAX,
+        broker_keys=("max.decompressed.message.bytes",),
+        doc="Size of the largest accepted record of a compressed batch, decompressed. A smaller "
+        "value than the default has the broker decompress and check each compressed batch. Records "
+        "that are stored already stay readable and are compacted, unlike in Kafka.",
     )
     max_message_bytes: int = setting(
         MIB + 12,
@@ -317,14 +327,6 @@ ABSENT_DEFINITIONS: Mapping[str, Definition] = {
             SettingKind.LONG,
             "log.local.retention.ms",
             at_least=-2,
-        ),
-        _absent(
-            "max.decompressed.message.bytes",
-            "2147483639",
-            "Ottla bounds the size of a decompressed batch itself",
-            SettingKind.INT,
-            "max.decompressed.message.bytes",
-            at_least=1,
         ),
         _absent(
             "remote.copy.lag.bytes",

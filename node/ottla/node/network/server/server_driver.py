@@ -143,6 +143,15 @@ class SocketServer(ConnectionServer[Channel]):
             dualstack_ipv6=family is socket.AF_INET6 and not listener.host,
         )
         server_socket.setblocking(False)
+        # Accepted sockets inherit the buffers. An explicit size turns the kernel's tuning off.
+        if self._limits.send_buffer_bytes >= 0:
+            server_socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer_bytes
+            )
+        if self._limits.receive_buffer_bytes >= 0:
+            server_socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes
+            )
         self._server_sockets[server_socket.fileno()] = (server_socket, listener)
         self._epoll.register(server_socket.fileno(), select.EPOLLIN)
         self.addresses[listener.name] = server_socket.getsockname()[:2]
