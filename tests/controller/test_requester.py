@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.client_requests import DECISIONS, cluster_needs
 from ottla.controller.decision import decided
 from ottla.jepsen.in_memory_controller import InMemoryController
-from ottla.metadata.records import acl_record
+from ottla.metadata.records import BROKER_RESOURCE, acl_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import (
     AclEntry,
@@ -18,6 +18,7 @@ from ottla.model.security.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.model.settings.balance import BALANCE_PLAN
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.security.authorizer import STANDARD_AUTHORIZER, AuthorizerConfig
 from ottla.wire.apis import request_class
@@ -309,3 +310,23 @@ def test_a_filter_by_permission_is_no_denial_in_the_audit_log(
     assert len(caplog.messages) == 1
     assert "User:al is Denied operation = CREATE" in caplog.text
     assert "TOPIC:LITERAL:other" in caplog.text
+
+
+def test_a_plan_of_moves_needs_the_permission_of_reassignments(cluster: Cluster) -> None:
+    request = incremental_alter_configs_request.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs_request.AlterConfigsResource(
+                resource_type=BROKER_RESOURCE,
+                resource_name="",
+                configs=[
+                    incremental_alter_configs_request.AlterableConfig(
+                        name=BALANCE_PLAN, config_operation=0, value="mine:0:1>1"
+                    )
+                ],
+            )
+        ]
+    )
+    cluster.allow(OP.ALTER_CONFIGS)
+    assert cluster.ask(request).responses[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    cluster.allow(OP.ALTER)
+    assert cluster.ask(request).responses[0].error_code == ErrorCode.NONE

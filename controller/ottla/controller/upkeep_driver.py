@@ -5,6 +5,7 @@
 - Detects suspensions of this process, and extends the sessions of brokers by them.
 - Fences brokers whose sessions have ended.
 - Elects leaders for leaderless partitions, and restores preferred leaders.
+- Makes the moves of a balance.
 - Removes expired delegation tokens.
 - Writes no-op records while the log does not advance.
 
@@ -21,7 +22,8 @@ import trio
 from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision, decided
 from ottla.controller.membership import brokers
-from ottla.controller.replication import elections
+from ottla.controller.replication import balance_moves, elections
+from ottla.controller.replication.balance_plan import stored_moves
 from ottla.controller.security import tokens
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import no_op_record
@@ -35,6 +37,13 @@ REST_BETWEEN_RUNS_MS = 10
 """Pause in ms between two rounds of a task if the first has left work, so that requests are
 processed in between."""
 
+
+BALANCE_INTERVAL_S = 0.2
+"""Interval, in seconds, between two steps of a balance. With a longer one, many small moves take
+longer; with a shorter one, each examines the same moves again."""
+
+BALANCE_IDLE_INTERVAL_S = 1.0
+"""Interval, in seconds, between two checks for the plan of a balance."""
 
 REST_AFTER_ERROR_MS = 1_000
 """Pause in ms after an unexpected exception.  With a shorter one, a lasting error repeats in a
@@ -60,6 +69,7 @@ class Upkeep:
             self._extend_sessions_after_stop,
             self._fence_silent_brokers,
             self._elect_leaderless,
+            self._balance,
         ]
         if self._config.auto_leader_rebalance_enable:
             tasks.append(self._restore_preferred_leaders)
@@ -144,6 +154,18 @@ class Upkeep:
         reply is True if there may be more."""
         records = elections.rebalance(image, self._config)
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
+
+    async def _balance(self) -> None:
+        """Start moves of the plan in the metadata log whenever earlier ones are complete."""
+        controller = self._controller
+        while True:
+            has_plan = controller.epoch is not None and stored_moves(controller.image)
+            if has_plan:
+                await controller.attempt(self._next_moves, is_long=True)
+            await trio.sleep(BALANCE_INTERVAL_S if has_plan else BALANCE_IDLE_INTERVAL_S)
+
+    def _next_moves(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+        return decided(image, balance_moves.advance(image, self._config), None)
 
     async def _remove_expired_tokens(self) -> None:
         """Remove expired delegation tokens."""

@@ -7,4 +7,6 @@ partition_change.py  next state of one partition: ISR, eligible replicas, leader
 elections.py         elections of many partitions when brokers leave or return, or by request
 partitions.py        AlterPartition and AssignReplicasToDirs
 reassignments.py     moves of partitions to other brokers
+balance_plan.py      the plan of a balance in the metadata log, and its throttle
+balance_moves.py     the moves of that plan, started a few at a time
 """

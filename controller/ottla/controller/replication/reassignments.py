@@ -8,6 +8,7 @@ a reassignment is cancelled, the partition gets its original replicas back.
 from collections.abc import Sequence
 
 from ottla.controller.decision import Context, Decision, decided
+from ottla.controller.replication import balance_plan
 from ottla.controller.replication.assignments import check_manual, directory_for
 from ottla.controller.replication.elections import TopicRules
 from ottla.controller.replication.partition_change import Assignment, Election, change_partition
@@ -16,7 +17,7 @@ from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
-from ottla.model.ids import NodeId, TopicIdPartition
+from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.settings.controller import ControllerConfig
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -40,8 +41,12 @@ from ottla.wire.messages.list_partition_reassignments_response import (
 def alter_partition_reassignments(
     image: MetadataImage, context: Context, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Return the decision that starts, replaces or cancels reassignments, made separately for each
-    partition. A reassignment is cancelled if the partition's replicas in the request are null."""
+    """Return the decision that starts, replaces or cancels reassignments, separately for each
+    partition.
+
+    A reassignment is cancelled if the partition's replicas in the request are null.  A partition
+    that is altered leaves the plan of a balance.
+    """
     may_resize = request.allow_replication_factor_change
     config = context.config
     rules = TopicRules(image, config)
@@ -70,9 +75,11 @@ def alter_partition_reassignments(
                     records[at] = record
             results.append(result)
         responses.append(ReassignableTopicResponse(name=asked_topic.name, partitions=results))
+    names = {topic_id: image.topics[topic_id].name for topic_id, _ in records}
+    altered = [TopicPartition(names[one.topic_id], one.partition) for one in records]
     return decided(
         image,
-        records.values(),
+        [*records.values(), *balance_plan.without(image, altered)],
         AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=may_resize, error_message=None, responses=responses
         ),
@@ -106,7 +113,7 @@ def _decided(
     at = TopicIdPartition(topic.id, asked.partition_index)
     now = Assignment.of(state)
     if asked.replicas is None:
-        return _cancelled(image, config, rules, topic, at, state)
+        return cancelled(image, config, rules, topic, at, state)
     replicas = tuple(map(NodeId, asked.replicas))
     check_manual(image, replicas, None)
     was_count = len(set(state.replicas).difference(state.removing))
@@ -115,12 +122,12 @@ def _decided(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {was_count} to {len(replicas)}",
         )
-    target = _towards(image, now, replicas)
-    merged = _with(state, target)
+    target = towards(image, now, replicas)
+    merged = with_assignment(state, target)
     return change_partition(at, state, rules.of(topic, merged), assignment=target)
 
 
-def _towards(image: MetadataImage, now: Assignment, replicas: tuple[NodeId, ...]) -> Assignment:
+def towards(image: MetadataImage, now: Assignment, replicas: tuple[NodeId, ...]) -> Assignment:
     """Return the assignment that leads from the present replicas to the requested ones."""
     before = set(now.replicas).difference(now.adding)
     removing = tuple(sorted(set(now.replicas).difference(replicas)))
@@ -136,7 +143,7 @@ def _towards(image: MetadataImage, now: Assignment, replicas: tuple[NodeId, ...]
     )
 
 
-def _cancelled(
+def cancelled(
     image: MetadataImage,
     config: ControllerConfig,
     rules: TopicRules,
@@ -144,6 +151,10 @@ def _cancelled(
     at: TopicIdPartition,
     state: PartitionState,
 ) -> Record | None:
+    """Return the record that gives a partition its original replicas back.
+
+    Raises RefusedError if it is not being reassigned, or if that needs an unclean election.
+    """
     now = Assignment.of(state)
     if not now.is_changing:
         raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -163,14 +174,14 @@ def _cancelled(
     return change_partition(
         at,
         state,
-        rules.of(topic, _with(state, before)),
+        rules.of(topic, with_assignment(state, before)),
         isr=isr,
         assignment=before,
         election=Election.IF_NEEDED if isr else Election.UNCLEAN,
     )
 
 
-def _with(state: PartitionState, target: Assignment) -> PartitionState:
+def with_assignment(state: PartitionState, target: Assignment) -> PartitionState:
     """Return the state of a partition with its replicas taken from an assignment."""
     return PartitionState(
         replicas=target.replicas, directories=target.directories, isr=state.isr, leader=state.leader

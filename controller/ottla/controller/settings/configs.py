@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from ottla.controller.decision import Context, Decision, Draft
+from ottla.controller.replication import balance_moves, balance_plan
 from ottla.controller.replication.elections import elect_leaderless
 from ottla.controller.replication.topics import check_topic_name
 from ottla.controller.requester import Requester
@@ -27,6 +28,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.balance import BALANCE_KEYS, BALANCE_PLAN
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
 from ottla.model.settings.resources import AlterOperation, ConfigKind
@@ -128,6 +130,7 @@ def _alter_each(
             )
         )
     draft.add(_elections_due(draft.image, context, draft.records))
+    draft.add(_moves_due(image, draft.image, context))
     return Draft(image) if is_validation else draft, responses
 
 
@@ -150,6 +153,17 @@ def _elections_due(
     if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
         return elect_leaderless(image, context.config)
     return ()
+
+
+def _moves_due(before: MetadataImage, image: MetadataImage, context: Context) -> list[Record]:
+    """Return the records that start a plan of moves which was just set, or that cancel the moves of
+    a plan which was just removed."""
+    was, now = balance_plan.stored_moves(before), balance_plan.stored_moves(image)
+    if now and not was:
+        return balance_moves.advance(image, context.config)
+    if was and not now:
+        return balance_moves.undo(before, image, context.config)
+    return []
 
 
 Outcome = tuple[list[Record], ErrorCode, str | None]
@@ -184,6 +198,7 @@ def _alter(
             is_of_all_brokers=resource == (ConfigKind.BROKER, ""),
         )
         _check_min_isr(image, resource, wanted)
+        _check_balance(image, context.requester, wanted)
     except RefusedError as refusal:
         return _refused(refusal)
     records = [
@@ -260,6 +275,30 @@ def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Chan
         raise RefusedError(
             ErrorCode.INVALID_CONFIG,
             "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
+
+
+def _check_balance(image: MetadataImage, requester: Requester, wanted: Changes) -> None:
+    """Refuse a plan of moves while another is in progress, or under a throttle that is not its
+    own.
+
+    The permission is that of reassignments, since the plan reassigns partitions.
+    """
+    if wanted.keys().isdisjoint(BALANCE_KEYS):
+        return
+    requester.check_cluster(AclOperation.ALTER)
+    if not wanted.get(BALANCE_PLAN):
+        return
+    if balance_plan.stored_moves(image):
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "A balance is in progress; wait until it ends, or cancel it first.",
+        )
+    if balance_plan.has_rates(image):
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "A cluster-wide throttle of replication is set, which the balance would replace; "
+            f"remove {' and '.join(balance_plan.RATES)} first.",
         )
 
 

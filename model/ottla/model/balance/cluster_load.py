@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import field
 from typing import NamedTuple
 
+from ottla.model.balance.plan_text import MOVES_MAX
 from ottla.model.ids import NO_NODE, NodeId, TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.values import frozen
@@ -93,9 +94,8 @@ class BalanceLimits:
     """Largest deviation of a broker from the mean.  A smaller value moves more, for less effect."""
     ignored_bytes: int = 64 * MIB
     """Deviation from the mean that is too small to copy logs for."""
-    moves_max: int = 1_000
-    """Maximum number of partitions in one plan.  More would not fit into one record of the
-    metadata log."""
+    moves_max: int = MOVES_MAX
+    """Maximum number of partitions in one plan."""
     work_max: int = 1_000_000
     """Maximum number of candidates that the search examines, some µs each.  With fewer, the plan of
     a large cluster may end before it is balanced; the next plan continues."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad, PartitionLoad
+from ottla.model.balance.domains import Collisions, collisions
 from ottla.model.balance.move_plan import BrokerTotals
 from ottla.model.ids import NodeId
 
@@ -26,10 +27,6 @@ class Obstacle(Enum):
     DISK = "disks would become too full"
     EFFECT = "no single move improves it"
     BYTES = "the bytes on the brokers would become uneven"
-
-
-Collisions = tuple[int, int]
-"""Number of replicas that share a rack with an earlier one, and the same for hosts."""
 
 
 class ReplicaTable:
@@ -74,9 +71,7 @@ class ReplicaTable:
 
     def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
         """Return the number of replicas that share a rack and a host with another."""
-        domains = {self._domains.get(one, (None, None)) for one in replicas}
-        racks = {rack for rack, _ in domains}
-        return len(replicas) - len(racks), len(replicas) - len(domains)
+        return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
         """Return the hard rule that forbids the replacement of a replica, or None."""

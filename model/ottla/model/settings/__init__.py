@@ -2,6 +2,7 @@
 
 declare.py          declarations of settings: kinds, parsing, and the error of a bad value
 broker.py           settings of one broker process
+balance.py          plan and throttle of a balance in progress
 controller.py       settings of one controller process
 client.py           settings of producers, consumers and admin clients
 kafka_clients.py    conversion of the keys of Java's clients and librdkafka to client settings

@@ -8,6 +8,7 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT64_MAX, MIB
+from ottla.model.settings.balance import check_not_in_file
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
 from ottla.model.settings.endpoints import (
@@ -582,6 +583,7 @@ def _check_texts(texts: Mapping[str, str]) -> None:
     check_security(texts, is_broker=True)
     check_promises(texts)
     check_idle(texts)
+    check_not_in_file(texts)
     check_tokens(texts)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.settings.balance import BALANCE_PREFIX, BalanceSettings
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import (
     LISTENER_PREFIX,
@@ -79,6 +80,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
         **definitions(CleanerConfig),
+        **definitions(BalanceSettings),
         **{key: one for key, one in DEFAULT_DEFINITIONS.items() if key not in own},
     }
 
@@ -157,6 +159,11 @@ def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> 
                 ErrorCode.INVALID_REQUEST,
                 "Cannot update these configs at default cluster level, broker id must be "
                 f"specified: {key}",
+            )
+        if not is_of_all and key.startswith(BALANCE_PREFIX):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{key} is a setting of the whole cluster, not of one broker",
             )
         _check_broker_text(key, text)
 

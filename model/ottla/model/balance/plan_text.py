@@ -1,0 +1,81 @@
+"""A plan as text, as it is stored in the metadata log.  Pure.
+
+The text is the value of the cluster-wide setting `ottla.balance.plan`: moves that are not complete,
+separated by semicolons.  `orders:0:1,2>1,3` moves partition 0 of topic orders from brokers 1 and 2
+to brokers 1 and 3.  A record kind of its own would stop nodes of the previous release; a setting
+does not.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from ottla.model.ids import NodeId, TopicPartition
+
+MOVES_MAX = 1_000
+"""Maximum number of moves in a plan: some 40 kB, which every node replays whenever a move ends.
+With fewer, large clusters need more plans."""
+
+_IDS = r"\d{1,10}(?:,\d{1,10})*"
+_MOVE = re.compile(rf"([a-zA-Z0-9._-]{{1,249}}):(\d{{1,10}}):({_IDS})>({_IDS})", re.ASCII)
+ID_MAX = (1 << 31) - 1
+
+
+class StoredMove(NamedTuple):
+    """One move of a stored plan.  If it copies nothing, it is an election of the first replica."""
+
+    at: TopicPartition
+    before: tuple[NodeId, ...]
+    after: tuple[NodeId, ...]
+
+    @property
+    def is_copy(self) -> bool:
+        """True if a broker must copy the partition."""
+        return set(self.before) != set(self.after)
+
+    @property
+    def brokers(self) -> set[NodeId]:
+        """Brokers that take part in the move."""
+        return {*self.before, *self.after}
+
+    @property
+    def adding(self) -> tuple[NodeId, ...]:
+        """Brokers that copy the partition."""
+        return tuple(one for one in self.after if one not in self.before)
+
+
+def moves_text(moves: Iterable[StoredMove]) -> str:
+    """Return moves as text."""
+    return ";".join(
+        f"{one.at.topic}:{one.at.partition}:{_ids(one.before)}>{_ids(one.after)}" for one in moves
+    )
+
+
+@lru_cache(maxsize=8)
+def parse_moves(text: str) -> tuple[StoredMove, ...]:
+    """moves such as orders:0:1,2>1,3, separated by semicolons, each partition once."""
+    # The definition of the setting quotes this docstring as the description of allowed values.
+    parts = text.split(";") if text else []
+    if len(parts) > MOVES_MAX:
+        raise ValueError(text)
+    moves = tuple(map(_parse_move, parts))
+    if len({one.at for one in moves}) < len(moves):
+        raise ValueError(text)
+    return moves
+
+
+def _parse_move(text: str) -> StoredMove:
+    found = _MOVE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    topic, partition = found[1], int(found[2])
+    before, after = (tuple(NodeId(int(one)) for one in found[at].split(",")) for at in (3, 4))
+    is_distinct = all(len(set(ids)) == len(ids) for ids in (before, after))
+    if len(before) != len(after) or not is_distinct or max(*before, *after, partition) > ID_MAX:
+        raise ValueError(text)
+    return StoredMove(TopicPartition(topic, partition), before, after)
+
+
+def _ids(brokers: Iterable[NodeId]) -> str:
+    return ",".join(map(str, brokers))
