@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.controller.decision import decided
 from ottla.controller.replication import balance_moves
-from ottla.controller.replication.balance_moves import MOVES_PER_BROKER, Progress, progress_of
+from ottla.controller.replication.balance_moves import MOVES_PER_BROKER, MoveStage, stage_of
 from ottla.controller.replication.balance_plan import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
@@ -377,7 +377,7 @@ def test_whatever_happens_the_plan_ends_and_leaves_nothing(
     assert dict(cluster.image.config(TOPIC_RESOURCE, "t")) == {}
     for one in moves:
         found = cluster.state("t", one.at.partition)
-        assert progress_of(found, one) in (Progress.DONE, Progress.WAITING, Progress.GONE)
+        assert stage_of(found, one) in (MoveStage.DONE, MoveStage.WAITING, MoveStage.GONE)
         assert was_cancelled or found.replicas == one.after
         assert events or found.leader == one.after[0]
 
@@ -385,7 +385,7 @@ def test_whatever_happens_the_plan_ends_and_leaves_nothing(
 def _check(cluster: InMemoryController) -> None:
     busy: Counter[int] = Counter()
     for one in stored_moves(cluster.image):
-        if progress_of(cluster.state("t", one.at.partition), one) is Progress.MOVING:
+        if stage_of(cluster.state("t", one.at.partition), one) is MoveStage.MOVING:
             busy.update(one.brokers)
     assert max(busy.values(), default=0) <= MOVES_PER_BROKER
     if busy:

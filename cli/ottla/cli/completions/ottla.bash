@@ -381,7 +381,7 @@ _ottla_row() {
       argument='' ;;
     'cluster balance')
       verbs=''
-      options='-h --help --dry-run --save --throttle --moves-max --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --dry-run --yes --execute --status --cancel --save --throttle --moves-max --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--save=@file --throttle= --moves-max= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cleaner')

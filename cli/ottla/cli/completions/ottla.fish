@@ -461,7 +461,7 @@ function __ottla_row
         case 'cluster balance'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--dry-run' '--save' '--throttle' '--moves-max' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--status' '--cancel' '--save' '--throttle' '--moves-max' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--save=@file' '--throttle=' '--moves-max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'cleaner'

@@ -382,7 +382,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'cluster balance')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--dry-run' '--save' '--throttle' '--moves-max' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--status' '--cancel' '--save' '--throttle' '--moves-max' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--save=@file' '--throttle=' '--moves-max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cleaner')

@@ -44,8 +44,8 @@ HOSTS_GONE_MAX = 1
 """Hosts that may be gone while moves start.  With more, each further loss may cost records."""
 
 
-class Progress(Enum):
-    """Progress of one move."""
+class MoveStage(Enum):
+    """Stage of one move."""
 
     GONE = "the partition was deleted, or is on other brokers than planned"
     DONE = "complete"
@@ -53,16 +53,16 @@ class Progress(Enum):
     WAITING = "not started"
 
 
-def progress_of(state: PartitionState | None, move: StoredMove) -> Progress:
-    """Return the progress of a move, given the partition's state or None."""
+def stage_of(state: PartitionState | None, move: StoredMove) -> MoveStage:
+    """Return the stage of a move, given the partition's state or None."""
     if state is None:
-        return Progress.GONE
+        return MoveStage.GONE
     target = tuple(one for one in state.replicas if one not in state.removing)
     if state.adding or state.removing:
-        return Progress.MOVING if target == move.after else Progress.GONE
+        return MoveStage.MOVING if target == move.after else MoveStage.GONE
     if state.replicas == move.after:
-        return Progress.DONE
-    return Progress.WAITING if state.replicas == move.before else Progress.GONE
+        return MoveStage.DONE
+    return MoveStage.WAITING if state.replicas == move.before else MoveStage.GONE
 
 
 def obstacle_of(
@@ -108,7 +108,7 @@ def undo(before: MetadataImage, image: MetadataImage, config: ControllerConfig) 
     for move in stored_moves(before):
         lists.remove(move)
         topic, state = _find(image, move)
-        if topic is None or state is None or progress_of(state, move) is not Progress.MOVING:
+        if topic is None or state is None or stage_of(state, move) is not MoveStage.MOVING:
             continue
         at = TopicIdPartition(topic.id, move.at.partition)
         try:
@@ -143,12 +143,12 @@ class _PlanStep:
         waiting: list[StoredMove] = []
         for move in moves:
             _, state = _find(self._image, move)
-            match progress_of(state, move):
-                case Progress.MOVING:
+            match stage_of(state, move):
+                case MoveStage.MOVING:
                     self._busy.update(move.brokers)
-                case Progress.WAITING:
+                case MoveStage.WAITING:
                     waiting.append(move)
-                case Progress.DONE if self._elections_left <= 0:
+                case MoveStage.DONE if self._elections_left <= 0:
                     pass  # Its election is part of a later step.
                 case _:
                     records += self._elect_preferred(move)

@@ -361,6 +361,8 @@ class _Search:
         }
         for goal, band in bands.items():
             for broker in band.outside():
+                if goal != "bytes" and abs(band.deviation(broker)) < band.scale:
+                    continue  # It has the mean, rounded.
                 percent = band.percent(broker)
                 deviation = f"{abs(percent)} % {'more' if percent > 0 else 'fewer'} {goal}"
                 cause = _most_frequent(self._obstacles[goal, broker])

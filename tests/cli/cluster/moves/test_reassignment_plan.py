@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli.cluster.moves.move_bars import bar
-from ottla.cli.cluster.moves.reassign import _bars, _check_evacuated, _part
+from ottla.cli.cluster.moves.reassign import _bars, _check_evacuated
 from ottla.cli.cluster.moves.reassignment_plan import (
     Move,
     ReplicaAssignment,
@@ -18,7 +18,7 @@ from ottla.cli.cluster.moves.reassignment_plan import (
     spread,
     without,
 )
-from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
+from ottla.cli.cluster.moves.reassignment_requests import OngoingMove, copied_part
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 
@@ -131,11 +131,11 @@ def test_a_move_tells_who_comes_and_who_goes() -> None:
 
 
 def test_a_move_is_as_far_as_the_bytes_that_are_copied() -> None:
-    assert _part({1: 100, 2: 100, 3: 50}, (3,)) == 0.5
-    assert _part({1: 100, 3: 50, 4: 0}, (3, 4)) == 0.25
-    assert _part({1: 100, 3: 120}, (3,)) == 1.0
-    assert _part({1: 0}, (3,)) == 1.0
-    assert _part({1: 100}, ()) == 1.0
+    assert copied_part({1: 100, 2: 100, 3: 50}, (3,)) == 0.5
+    assert copied_part({1: 100, 3: 50, 4: 0}, (3, 4)) == 0.25
+    assert copied_part({1: 100, 3: 120}, (3,)) == 1.0
+    assert copied_part({1: 0}, (3,)) == 1.0
+    assert copied_part({1: 100}, ()) == 1.0
 
 
 def test_bars_tell_how_far_the_moves_are() -> None:

@@ -1,9 +1,11 @@
-"""A plan of moves as tables and JSON."""
+"""Plans of moves and their progress, as tables and JSON."""
 
 import argparse
 from collections.abc import Iterable, Sequence
+from math import ceil
 from typing import Any
 
+from ottla.cli.cluster.balance.plan_progress import MoveProgress, PlanProgress
 from ottla.cli.common import counted, print_json
 from ottla.cli.tables import ByteCount, print_table
 from ottla.cli.terminal import note, say
@@ -20,6 +22,7 @@ LOAD_COLUMNS = (
     "LEADERS",
     "LEADERS-AFTER",
 )
+PROGRESS_COLUMNS = ("TOPIC", "PARTITION", "WAS", "REPLICAS", "PERCENT", "BYTES-LEFT", "REASON")
 UNMOVED_COLUMNS = ("NOT-MOVED", "EXAMPLES", "REASON")
 EXAMPLES_MAX = 3
 MS_PER_S = 1_000
@@ -47,12 +50,15 @@ def plan_text(plan: BalancePlan, throttle: int) -> str:
     copies = sum(bool(move.adding) for move in plan.moves)
     text = f"{counted(len(plan.moves) - copies, 'election')}, {counted(copies, 'move')}"
     if copies:
-        seconds = plan.seconds(throttle)
-        text += (
-            f": {amount(plan.copied_bytes)} to copy, at least {duration(round(seconds) * MS_PER_S)}"
-            f" at {amount(throttle)}/s to and from each broker"
-        )
+        text += f": {_estimate(plan.copied_bytes, plan.seconds(throttle), throttle)}"
     return text
+
+
+def _estimate(copied_bytes: int, seconds: float, rate: int) -> str:
+    """Return the bytes to copy and the time that takes at least, as text."""
+    span = duration(ceil(seconds) * MS_PER_S)
+    text = f"{amount(copied_bytes)} to copy, at least {span}"
+    return f"{text} at {amount(rate)}/s to and from each broker"
 
 
 def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
@@ -84,6 +90,42 @@ def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
         "throttle_bytes_per_s": throttle,
         "seconds": round(plan.seconds(throttle)),
     }
+
+
+def show_progress(progress: PlanProgress) -> None:
+    """Print the moves that are not complete, and the estimated time left."""
+    if not progress.rows:
+        return
+    print_table(PROGRESS_COLUMNS, map(_progress_row, progress.rows))
+    estimate = _estimate(progress.left_bytes, progress.seconds_left, progress.rate)
+    note(f"{counted(len(progress.rows), 'move')} left: {estimate}")
+
+
+def progress_json(progress: PlanProgress) -> dict[str, Any]:
+    """Return the progress of a plan in the JSON form."""
+    return {
+        "moves": [
+            {
+                "topic": row.move.at.topic,
+                "partition": row.move.at.partition,
+                "was": row.move.before,
+                "replicas": row.move.after,
+                "copied": row.part,
+                "bytes_left": row.left_bytes * len(row.move.adding),
+                "waits_because": row.reason or None,
+            }
+            for row in progress.rows
+        ],
+        "bytes_left": progress.left_bytes,
+        "throttle_bytes_per_s": progress.rate,
+        "seconds_left": round(progress.seconds_left),
+    }
+
+
+def _progress_row(row: MoveProgress) -> Sequence[object]:
+    percent = None if row.part is None else round(100 * row.part, 1)
+    left = ByteCount(row.left_bytes * len(row.move.adding))
+    return (*row.move.at, row.move.before, row.move.after, percent, left, row.reason or None)
 
 
 def _move_row(move: PlannedMove) -> Sequence[object]:

@@ -25,6 +25,7 @@ from ottla.cli.cluster.moves.reassignment_plan import (
 from ottla.cli.cluster.moves.reassignment_requests import (
     OngoingMove,
     cancel,
+    copied_parts_of,
     ongoing_of,
     places_of,
     sizes_of,
@@ -209,7 +210,7 @@ async def _status(admin: Admin, arguments: argparse.Namespace, rate: int | None)
 async def _show_moving(
     admin: Admin, arguments: argparse.Namespace, moving: Sequence[OngoingMove]
 ) -> None:
-    done = await _done(admin, moving)
+    done = await copied_parts_of(admin, moving)
     rows = [
         (*one.at, one.target, one.adding, one.removing, round(100 * done[one.at], 1))
         for one in moving
@@ -218,20 +219,6 @@ async def _show_moving(
     show(arguments, columns, rows)
     if not moving:
         note("nothing moves")
-
-
-async def _done(admin: Admin, moving: Sequence[OngoingMove]) -> dict[TopicPartition, float]:
-    """Return the copied fraction of each move, 0 to 1, from the sizes on disk."""
-    brokers = {broker for one in moving for broker in one.replicas}
-    sizes = await sizes_of(admin, [one.at for one in moving], brokers)
-    return {one.at: _part(sizes[one.at], one.adding) for one in moving}
-
-
-def _part(sizes: dict[int, int], adding: Sequence[int]) -> float:
-    whole = max((size for broker, size in sizes.items() if broker not in adding), default=0)
-    if not adding or not whole:
-        return 1.0
-    return sum(min(sizes.get(one, 0), whole) for one in adding) / (whole * len(adding))
 
 
 async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
@@ -243,7 +230,7 @@ async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
         if not moving:
             break
         if is_watched():
-            done = await _done(admin, moving)
+            done = await copied_parts_of(admin, moving)
             lines = _draw(_bars(moving, done, total), lines)
         await trio.sleep(DRAW_AGAIN_S)
     if is_watched():

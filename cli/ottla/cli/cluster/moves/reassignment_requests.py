@@ -118,3 +118,20 @@ async def sizes_of(
         for broker in brokers:
             nursery.start_soon(ask, broker)
     return sizes
+
+
+async def copied_parts_of(
+    admin: Admin, moving: Sequence[OngoingMove]
+) -> dict[TopicPartition, float]:
+    """Return the copied fraction of each move, 0 to 1, from the sizes on disk."""
+    brokers = {broker for one in moving for broker in one.replicas}
+    sizes = await sizes_of(admin, [one.at for one in moving], brokers)
+    return {one.at: copied_part(sizes[one.at], one.adding) for one in moving}
+
+
+def copied_part(sizes: Mapping[int, int], adding: Sequence[int]) -> float:
+    """Return the copied fraction of a move, 0 to 1, from the sizes by broker."""
+    whole = max((size for broker, size in sizes.items() if broker not in adding), default=0)
+    if not adding or not whole:
+        return 1.0
+    return sum(min(sizes.get(one, 0), whole) for one in adding) / (whole * len(adding))

@@ -1,0 +1,93 @@
+"""Progress of a plan in the cluster: moves left, bytes left, estimated time, reasons of delays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ottla.cli.cluster.balance.cluster_loads import cluster_load
+from ottla.cli.cluster.balance.stored_plan import StoredPlan
+from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of, ongoing_of
+from ottla.client.admin import Admin
+from ottla.model.balance.cluster_load import BalanceLimits, BrokerLoad, ClusterLoad
+from ottla.model.balance.move_plan import BalancePlan, PlannedMove
+from ottla.model.balance.plan_text import StoredMove
+from ottla.model.balance.refusals import refusal_of_partition
+from ottla.model.ids import TopicPartition
+
+WAITS = "waits for its turn"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """Progress of one move that is not complete."""
+
+    move: StoredMove
+    size_bytes: int
+    part: float | None
+    """Copied fraction, 0 to 1.  None if the move has not started."""
+    reason: str
+    """Reason why the move has not started.  Empty if it has."""
+
+    @property
+    def left_bytes(self) -> int:
+        """Number of bytes of one replica that are still to be copied."""
+        return round(self.size_bytes * (1 - (self.part or 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    """Progress of all moves that are not complete."""
+
+    rows: tuple[MoveProgress, ...]
+    rate: int
+
+    @property
+    def seconds_left(self) -> float:
+        """Shortest time until the last copy is complete, at the present throttle."""
+        moves = tuple(
+            PlannedMove(row.move.at, row.move.before, row.move.after, row.left_bytes)
+            for row in self.rows
+        )
+        return BalancePlan(moves=moves, before={}, after={}).seconds(self.rate)
+
+    @property
+    def left_bytes(self) -> int:
+        """Number of bytes that are still to be copied."""
+        return sum(row.left_bytes * len(row.move.adding) for row in self.rows)
+
+
+async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
+    """Return the progress of a plan.  Asks all brokers for the sizes of their logs."""
+    targets = {move.at: move for move in stored.moves}
+    moving = [one for one in await ongoing_of(admin, ()) if one.at in targets]
+    parts = await copied_parts_of(admin, moving)
+    return PlanProgress(tuple(rows_of(stored.moves, await cluster_load(admin), parts)), stored.rate)
+
+
+def rows_of(
+    moves: tuple[StoredMove, ...], load: ClusterLoad, parts: Mapping[TopicPartition, float]
+) -> list[MoveProgress]:
+    """Return the progress of each move, given the copied parts of those under way."""
+    partitions = {one.at: one for one in load.partitions}
+    brokers = {one.id: one for one in load.brokers}
+    rows = []
+    for move in moves:
+        found = partitions.get(move.at)
+        part = parts.get(move.at)
+        reason = ""
+        if found is None:
+            reason = "its topic was deleted"
+        elif part is None:
+            # The topics of a plan have throttled replicas: those of the plan itself.
+            leaving = {one for one in move.before if one not in move.after}
+            reason = refusal_of_partition(
+                replace(found, has_throttle=False), brokers, leaving, BalanceLimits()
+            ) or next(filter(None, (_absence(brokers.get(one), one) for one in move.adding)), WAITS)
+        rows.append(MoveProgress(move, 0 if found is None else found.size_bytes, part, reason))
+    return rows
+
+
+def _absence(broker: BrokerLoad | None, broker_id: int) -> str:
+    """Return the reason why a broker accepts no replica, or an empty text."""
+    if broker is None or not broker.is_active:
+        return f"broker {broker_id} is down"
+    return f"broker {broker_id} is cordoned" if broker.is_cordoned else ""

@@ -1,0 +1,89 @@
+"""The plan of moves in the cluster: set, read and removed.
+
+The controllers make its moves.  This command may end meanwhile, and so may any controller.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.model.balance.move_plan import BalancePlan
+from ottla.model.balance.plan_text import StoredMove, moves_text, parse_moves
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.balance import (
+    BALANCE_PLAN,
+    BALANCE_RATE_MAX,
+    BALANCE_RATE_MIN,
+    DEFAULT_RATE_MAX,
+    DEFAULT_RATE_MIN,
+)
+from ottla.model.settings.resources import ConfigKind
+
+RATE = "follower.replication.throttled.rate"
+AT_A_TIME = 2
+"""Copies in which the controller lets a broker take part at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """The moves that are not complete, and their present throttle in bytes per second."""
+
+    moves: tuple[StoredMove, ...]
+    rate: int
+
+
+async def read_stored_plan(admin: Admin) -> StoredPlan:
+    """Return the plan in progress.  It has no moves if there is none."""
+    found = await admin.describe_configs(
+        ConfigResource(ConfigKind.BROKER, ""), keys=(BALANCE_PLAN, BALANCE_RATE_MAX, RATE)
+    )
+    plan, highest, rate = (found.get(key) for key in (BALANCE_PLAN, BALANCE_RATE_MAX, RATE))
+    text = "" if plan is None else plan.value or ""
+    present = rate or highest
+    bytes_per_s = DEFAULT_RATE_MAX if present is None else int(present.value or DEFAULT_RATE_MAX)
+    return StoredPlan(parse_moves(text), bytes_per_s)
+
+
+async def check_idle(admin: Admin) -> None:
+    """Raise RefusedError if a plan is in progress."""
+    stored = await read_stored_plan(admin)
+    if stored.moves:
+        raise RefusedError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"a plan with {len(stored.moves)} moves is in progress; see 'ottla cluster balance "
+            "--status', or end it with --cancel",
+        )
+
+
+async def start_plan(admin: Admin, plan: BalancePlan, *, rate_max: int, rate_min: int) -> None:
+    """Have the controllers make the moves of a plan."""
+    moves = [StoredMove(move.at, move.before, move.after) for move in plan.moves]
+    changes = {
+        BALANCE_PLAN: moves_text(moves),
+        BALANCE_RATE_MAX: str(rate_max),
+        BALANCE_RATE_MIN: str(rate_min),
+    }
+    try:
+        await admin.alter_broker_configs(None, changes)
+    except RefusedError:
+        # The answer to a first attempt may be lost, and the second attempt finds the plan.
+        stored = await read_stored_plan(admin)
+        if not stored.moves or not set(stored.moves).issubset(moves):
+            raise
+
+
+async def cancel_plan(admin: Admin) -> None:
+    """Cancel the moves of the plan in progress, and end their throttle."""
+    await admin.alter_broker_configs(None, {BALANCE_PLAN: None})
+
+
+def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
+    """Return the lowest throttle at which copies still catch up with producers, in bytes per
+    second.
+
+    `produced` has the produce rates of the partitions that are copied.  A broker copies some of
+    them at a time, so their highest rates count.
+    """
+    highest = sorted(produced, reverse=True)[:AT_A_TIME]
+    return min(max(DEFAULT_RATE_MIN, 2 * sum(highest)), rate_max)
