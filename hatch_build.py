@@ -1,13 +1,15 @@
-"""Compiles the hot modules of a wheel with mypyc, when OTTLA_COMPILE is set.
+"""Build hook of the wheel: compiles the most used modules with mypyc if OTTLA_COMPILE is set.
 
-Hatch calls `CompiledWheel` for each wheel and editable install.  Without OTTLA_COMPILE=1 it does
-nothing: no compiler, no further package.  With it, the packages are copied into one tree under
-build/compiled, the modules that pyproject.toml names there are compiled to one library and a stub
-each, and these join the Python files in the wheel: Python imports an extension before a source file
-of its name.  The tree is kept, so that a second build compiles only what changed.
+Hatch calls `CompiledWheel` for each wheel and editable install. Without OTTLA_COMPILE=1 the hook
+does nothing, and needs neither a compiler nor further packages. With it, the packages are copied
+into one tree under build/compiled. The modules that pyproject.toml names are compiled there to one
+shared library and one stub each. The wheel then has both these and the Python files; Python prefers
+an extension module to a source file of the same name. The tree is kept, so that a later build
+compiles only what has changed.
 
-`python hatch_build.py` builds the tree alone and prints it: with it as PYTHONPATH, the compiled
-form runs from a checkout.  OTTLA_COMPILE_LEVEL is the compiler's -O (default: 2).
+`python hatch_build.py` only builds the tree, and prints its path: with this path as PYTHONPATH, a
+checkout runs its compiled modules. OTTLA_COMPILE_LEVEL is the optimization level of the C compiler
+(`-O`, by default 2).
 """
 
 import ast
@@ -25,10 +27,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 LIBRARY = "ottla"
-"""The library of all compiled modules is `ottla__mypyc`."""
+"""Name of the mypyc group. The library of all compiled modules is `ottla__mypyc`."""
 MESSAGES = "ottla.wire.messages."
 NATIVE = Path("ottla/wire/native")
-"""Where the tree has the codecs of the messages that are compiled, one module each."""
+"""Directory of the tree with the codecs of compiled messages, one module each."""
 DEFAULT_LEVEL = "2"
 JOBS = os.cpu_count() or 1
 
@@ -39,13 +41,14 @@ class CompiledWheel(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Return what a compiled build needs: the compiler, and what the modules import."""
+        """Return the packages that a compiled build requires: the compiler, and the imports of the
+        modules."""
         if not _is_asked():
             return []
         return [*self.config["requires"], *self.metadata.core.dependencies]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, unless this is an editable install or nothing asks for it."""
+        """Compile the modules, unless this is an editable install or OTTLA_COMPILE is not set."""
         if version == "editable" or not _is_asked():
             return
         tree = compile_tree()
@@ -57,7 +60,7 @@ class CompiledWheel(BuildHookInterface[Any]):
 
 
 def compile_tree() -> Path:
-    """Copy the packages into one tree, compile there, and return it."""
+    """Copy the packages into one tree, compile their modules there, and return the tree's path."""
     target = ROOT / "build" / "compiled" / str(sys.implementation.cache_tag)
     tree = target / "tree"
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
@@ -93,9 +96,10 @@ def _libraries(tree: Path, modules: list[str]) -> set[Path]:
 
 
 def _copy_sources(packages: list[Path], tree: Path, compiled: set[str]) -> None:
-    """Make the tree's sources those of the packages; what did not change keeps its time.
+    """Copy the sources of the packages into the tree, and delete outdated files there.
 
-    In modules that are compiled, what is assigned once becomes final.
+    An unchanged file keeps its modification time. In compiled modules, names that are assigned once
+    become final.
     """
     wanted: dict[Path, Path] = {}
     for package in packages:
@@ -116,10 +120,11 @@ def _copy_sources(packages: list[Path], tree: Path, compiled: set[str]) -> None:
 
 
 def with_final_names(text: str) -> str:
-    """Declare Final what a module assigns once, on the same lines.
+    """Return the text of a module in which names that are assigned once are declared Final, on the
+    same lines.
 
-    Compiled code reads a final name as it reads a variable of C, and a final number is part of the
-    code; any other name of a module is looked up in a dictionary each time.
+    Compiled code reads a final name like a C variable, and a final number becomes a constant. Any
+    other name of a module is looked up in a dictionary each time.
     """
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)
@@ -162,7 +167,8 @@ _TYPES = ("TypeVar", "NewType", "ParamSpec", "TypeVarTuple", "namedtuple", "Name
 
 
 def _assigned_name(node: ast.stmt) -> str | None:
-    """Return the name of a value that a module's statement assigns; None for a type, or none."""
+    """Return the name to which a statement of a module assigns a value. Returns None if the
+    statement assigns none, or a type."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -184,7 +190,8 @@ def _last(module: str) -> str:
 
 
 def _write_codecs(stems: list[str]) -> None:
-    """Write the codecs of the messages of these modules, in the tree in the current directory."""
+    """Write the codecs of the messages that these modules define into the tree, which is the
+    current directory."""
     from ottla.wire.codec_writers.codec_native import native_source
     from ottla.wire.generator import schema_files
     from ottla.wire.schema import module_name
@@ -203,7 +210,7 @@ def _write_codecs(stems: list[str]) -> None:
 
 
 def _compile(modules: list[str]) -> None:
-    """Compile modules of the tree in the current directory, beside their sources."""
+    """Compile modules of the tree, which is the current directory, beside their sources."""
     from mypyc.build import mypycify  # first: it decides by what is imported how to build
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -232,7 +239,8 @@ def _compile(modules: list[str]) -> None:
 
 
 def mended(text: str, changes: list[tuple[str, str]]) -> str:
-    """Return a file of the compiler's C support with changes; ValueError if one has no place."""
+    """Return the text of a C file of mypyc with corrections. Raises ValueError unless each text to
+    be replaced occurs exactly once."""
     for before, after in changes:
         if text.count(before) != 1:
             raise ValueError(f"this mypyc is another: its support in C lacks {before!r}")
@@ -266,13 +274,15 @@ SUPPORT_CHANGES = {
         )
     ],
 }
-"""What is put right in mypyc 2.4's support in C, by file: texts and what replaces them."""
+"""Corrections of mypyc 2.4's C files, by file: pairs of a text and its replacement."""
 
 
 def _compile_files_once(command: Any) -> None:
-    """Have a file compiled only when it or a header changed, and several at once.
+    """Make setuptools compile several files in parallel, and each only if the file or a header has
+    changed.
 
-    setuptools compiles every file of a library again when one changed, one after the other.
+    By default, setuptools compiles all files of a library again, one after the other, if one of
+    them has changed.
     """
     from distutils.ccompiler import CCompiler
 

@@ -69,13 +69,14 @@ partition."""
 
 
 class OpenMember(Protocol):
-    """Opens the controller of this process, and returns its member of the quorum."""
+    """Function that runs the controller of this process, and yields its member of the quorum."""
 
     def __call__(
         self, disk: Disk, rpc: Rpc, free_space: FreeSpaceMonitor | None, /
     ) -> AbstractAsyncContextManager[QuorumMember]:
-        """Run the controller for the duration of the block. `free_space` is the monitor of the
-        metadata directory's free space, if the broker runs one."""
+        """Return a context manager that runs the controller, and yields the controller's member of
+        the quorum. `free_space` is the monitor of the metadata directory's free space, if the
+        broker runs one."""
         ...
 
 
@@ -111,7 +112,7 @@ async def serve_broker(
     opened: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
     """Run a broker until the event `is_stopping` is set. `opened` is called with the broker before
-    it serves. Raises what `run_broker` does."""
+    it serves. Raises the errors of `run_broker`."""
     try:
         async with open_broker(
             config,

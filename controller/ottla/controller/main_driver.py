@@ -156,8 +156,8 @@ async def open_controller(
     opened: Callable[[Controller], None] = lambda controller: None,
     open_front: OpenFront = open_front,
 ) -> AsyncIterator[RunningController]:
-    """Run a controller for the duration of the block. A leader resigns at the end of the block,
-    unless the block ends with an error.
+    """Run a controller for the duration of the block, and yield it. A leader resigns at the end of
+    the block, unless the block ends with an error.
 
     The caller locks and prepares the directory of the metadata log. `free_space` is a monitor of
     its free space that the caller already runs, if any. `opened` and `open_front` are those of

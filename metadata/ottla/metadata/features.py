@@ -123,8 +123,8 @@ def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRa
 def check_supported(levels: Iterable[tuple[str, int]]) -> None:
     """Check the finalised levels that a node reads in the metadata log.
 
-    Raises NewerReleaseError if this release does not support one of them: it could misread what
-    follows.
+    Raises NewerReleaseError if this release does not support one of them: it could misread the
+    records that follow.
     """
     finalised = dict(levels)
     name = uncovered(finalised.items(), SUPPORTED)

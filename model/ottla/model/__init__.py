@@ -8,7 +8,7 @@ seams.py              interfaces of time, randomness and the network, which a si
 background_driver.py  restarts a background task after an unexpected exception
 unexpected_errors.py  counts and logs unexpected exceptions
 log_events.py         stable names of log messages, and their fields
-log_limiter.py        limit of log messages that strangers can cause
+log_limiter.py        limit of log messages that clients can cause
 explanations.py       limit of the error messages in one response
 internal_topics.py    names of the topics in which brokers store their own state
 garbage.py            pauses of the garbage collector
@@ -20,7 +20,7 @@ signal_handlers_driver.py
 install_hint.py       the command that installs an extra
 version.py            the version of all packages
 unicode_text.py       texts that UTF-8 cannot encode
-visible_text.py       texts of strangers, made safe to print
+visible_text.py       untrusted texts, made safe to print
 amounts.py            bytes, durations and times as text
 text_tables.py        layout of tables, and the rule by which a wide one is fitted
 security/             credentials, tokens, access control entries

@@ -552,7 +552,7 @@ class RefusedError(OttlaError):
     """A well-formed request that is refused; `code` is a row of `ERRORS`.
 
     `message` is one sentence for the person who sent the request. Its length is limited even if it
-    quotes a stranger's request. The default is the meaning in the row of the code.
+    quotes an untrusted request. The default is the meaning in the row of the code.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -579,7 +579,7 @@ class CorruptDataError(OttlaError):
 
 class NewerReleaseError(OttlaError):
     """Data that a newer release of Ottla wrote, and that this release cannot interpret.  The node
-    stops with this sentence; the data is intact."""
+    stops with this error; the data is intact."""
 
 
 class ConfigError(OttlaError):

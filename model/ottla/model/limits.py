@@ -48,7 +48,7 @@ FRAME_BYTES_PER_SECOND_MIN = 512 * KIB
 
 It allows 30 s after the first byte, and 2 s for each MiB that the request announces (100 MiB: 230
 s). Kafka's producers give up after `request.timeout.ms`, 30 s. A larger rate cuts off producers
-behind slow lines; a smaller rate lets a stranger occupy memory for longer.
+behind slow lines; a smaller rate lets any client occupy memory for longer.
 """
 
 MEMORY_CHECK_MS = 5_000
@@ -89,7 +89,7 @@ PRODUCER_BATCHES_KEPT = 5
 many batches in flight."""
 
 PRODUCERS_PER_LOG_MAX = 10_000
-"""Number of producers that one log remembers. With a smaller number, a stranger who invents ids can
+"""Number of producers that one log remembers. With a smaller number, a client that invents ids can
 evict a producer between two attempts; with a larger number, a roll and an eviction block the event
 loop for longer."""
 
@@ -98,7 +98,7 @@ PRODUCERS_PER_LOG_SURE = 64
 
 PRODUCERS_MAX = 250_000
 """Number of producers that all logs of a broker remember together, at 0.6 to 1.6 KB each. With a
-smaller number, producers of many partitions are evicted early; with a larger number, a stranger can
+smaller number, producers of many partitions are evicted early; with a larger number, one client can
 use more memory."""
 
 assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096

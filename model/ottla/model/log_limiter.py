@@ -1,4 +1,4 @@
-"""Limit of the log lines that strangers on the network can cause. Pure: the time is an argument."""
+"""Limit of the log lines that clients on the network can cause. Pure: the time is an argument."""
 
 LINES_PER_WINDOW_MAX = 10
 """Number of lines that are logged per window. A smaller number hides what is happening; a larger

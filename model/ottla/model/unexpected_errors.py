@@ -4,7 +4,7 @@ occurred.
 An owner is a connection, a request, a partition, a group, a publisher or a background task. Its
 outermost function catches `Exception`, reports it here, and ends only that owner. The first error
 of a kind (owner, type and raising line) is logged with its traceback. Repetitions are logged as one
-line each. After `LINES_PER_KIND_MAX` lines they are only counted, so that a stranger who repeats a
+line each. After `LINES_PER_KIND_MAX` lines they are only counted, so that a client that repeats a
 request cannot fill a disk.
 """
 

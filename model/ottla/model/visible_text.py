@@ -1,4 +1,4 @@
-"""Texts of strangers, made safe to display: characters that control a terminal are shown as
+"""Conversion of untrusted texts for display: characters that control a terminal are shown as
 escapes.
 
 Pure. Names of groups, members, clients and hosts may contain any character. A control character can

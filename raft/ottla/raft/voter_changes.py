@@ -332,7 +332,8 @@ class VoterChanges:
 
 
 def is_first_set_missing(replica: Replica) -> bool:
-    """Return whether neither the log nor a snapshot of it contains the voters, and it may.
+    """Return whether the voters are missing from the log and its snapshots, although the log may
+    contain them.
 
     A leader then appends the set with which its directory was formatted. Otherwise a
     controller that was formatted with other voters would remain one of them after it has read the

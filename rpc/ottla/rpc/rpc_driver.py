@@ -58,7 +58,7 @@ releases it. With fewer, idle foreign connections can lock nodes out more easily
 
 HANDSHAKE_MS_MAX = 5_000
 """Time within which a caller must present its certificate, or its first HTTP/2 frame. gRPC's
-default is 120 s, with which strangers that reconnect and stay idle could lock out a restarting
+default is 120 s, with which unknown peers that reconnect and stay idle could lock out a restarting
 node. A shorter time disconnects callers on busy machines, which then call again."""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"

@@ -50,7 +50,8 @@ class NodeSettings(NamedTuple):
 
 
 def read_settings(arguments: argparse.Namespace) -> NodeSettings:
-    """Read the node's settings file. Raises ConfigError if it cannot be read."""
+    """Read the node's settings file and the option `--set`, and return both together. Raises
+    ConfigError if either is invalid."""
     from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties
 
@@ -77,8 +78,8 @@ def config_of(
     role: str,
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
-    """Read the settings of a node with one role, and warn of unknown keys. Raises ConfigError if a
-    value is invalid, or if the file gives the process other roles."""
+    """Read and return the settings of a node with one role, and warn of unknown keys. Raises
+    ConfigError if a value is invalid, or if the file gives the process other roles."""
     from ottla.model.settings.roles import BOTH, PROCESS_ROLES, roles_of
 
     settings = read_settings(arguments)

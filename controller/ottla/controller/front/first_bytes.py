@@ -51,7 +51,8 @@ def _of_plaintext(data: bytes) -> FirstProtocol | int:
 
 
 def _of_hello(data: bytes) -> FirstProtocol | int:
-    """Return the protocol by a ClientHello, which may be divided into several TLS records."""
+    """Return the protocol that a ClientHello offers. The ClientHello may be divided into several
+    TLS records."""
     at = 0
     hello = bytearray()
     while at < HELLO_BYTES_MAX:

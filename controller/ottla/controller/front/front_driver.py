@@ -38,12 +38,13 @@ ENDING_MS_MAX = 10_000
 """Milliseconds for which a connection may be half closed."""
 
 NEWCOMERS_MAX = 4_096
-"""Maximum number of connections that have not sent their first bytes. With fewer, a crowd of nodes
-that restart at once replace each other."""
+"""Maximum number of connections that have not sent their first bytes. With fewer, the connections
+of many nodes that restart at once replace each other."""
 
 PAUSE_MS = 20
-"""Pause in milliseconds between accepting connections while all places of newcomers are taken. Idle
-strangers that connect again as soon as they are replaced then cost a tenth of the event loop."""
+"""Pause in milliseconds between accepting connections while all places of newcomers are taken.
+Unknown peers that send nothing, and connect again as soon as they are replaced, then cost a tenth
+of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
 """Reciprocals of the shares of the file descriptors that connections of clients, of nodes and
@@ -94,8 +95,9 @@ class Newcomer:
         self.protocol: FirstProtocol | None = None
 
     def look(self) -> bool:
-        """Look at the received bytes, and set `protocol` if they suffice. Returns False if the peer
-        has closed the connection. Raises OSError if the connection is broken."""
+        """Examine the received bytes without consuming them, and set `protocol` if they suffice.
+        Returns False if the peer has closed the connection. Raises OSError if the connection is
+        broken."""
         try:
             data = self.sock.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
         except BlockingIOError:
@@ -251,8 +253,8 @@ class FrontServer(SocketServer):
     # Connections of nodes.
 
     def _splice(self, outer: socket.socket, host: str, grpc_name: str) -> None:
-        """Connect a node to gRPC's server. Closes its socket if gRPC has stopped serving, or if it
-        does not accept as many connections as arrive."""
+        """Connect a node to gRPC's server. Closes the node's socket if gRPC has stopped serving, or
+        accepts connections more slowly than they arrive."""
         outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         inner = socket.socket(socket.AF_UNIX)
         token = self._node_hosts.add(host)

@@ -17,8 +17,8 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 
 BACKLOG = 4_096
-"""Connections that the kernel queues, as for gRPC's own listeners. With fewer, a crowd of nodes
-that restart at once waits for repeated SYNs."""
+"""Connections that the kernel queues, as for gRPC's own listeners. With fewer, many nodes that
+restart at once wait for repeated SYNs."""
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def open_front(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[Server]:
-    """Serve gRPC on Unix sockets of this process, then open the listeners, while the block runs."""
+    """Serve gRPC on Unix sockets of this process, open the listeners, and yield their server."""
     hosts = NodeHosts()
     names = {one.listener.name: NAME_PREFIX + secrets.token_hex(16) for one in services}
     for one in services:

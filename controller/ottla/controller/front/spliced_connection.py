@@ -27,7 +27,8 @@ class SplicedSocket(Protocol):
         ...
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Read bytes.  Raises BlockingIOError if there are none."""
+        """Read bytes into a buffer, and return their number. Raises BlockingIOError if there are
+        none."""
         ...
 
     def send(self, data: memoryview, /) -> int:
@@ -70,7 +71,8 @@ class Direction:
         return bool(self.left) or (self.is_unwatched and not self.has_ended)
 
     def pull(self, buffer: memoryview) -> None:
-        """Read once, and write as much of it as the sink accepts.  Raises OSError."""
+        """Read from the source once, and write as many of the bytes as the sink accepts. Raises
+        OSError if a socket is broken."""
         if not self.wants_bytes:
             return
         try:
@@ -86,7 +88,7 @@ class Direction:
             self.left = memoryview(bytes(buffer[sent:count]))
 
     def push(self, buffer: memoryview) -> None:
-        """Write more of the bytes that were left.  Raises OSError."""
+        """Write more of the bytes that were left. Raises OSError if a socket is broken."""
         if self.left:
             self.left = self.left[self._sent(self.left) :]
         if self.is_unwatched:

@@ -48,7 +48,8 @@ EVERY_TOPIC = ""
 def update_features(
     image: MetadataImage, context: Context, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
-    """Finalize all feature levels in the request.  If one of them is refused, none is changed."""
+    """Return the decision to finalize all feature levels in the request. If one level is refused,
+    none is changed."""
     version = context.api_version
     records: list[Record] = []
     names = Counter(update.feature for update in request.feature_updates)

@@ -16,7 +16,7 @@ OPTIONS = RollupOptions(window_ms=60_000, by=("client_id", "broker_id"))
 
 @dp.table
 def client_pushes() -> DataFrame:
-    """Every record of `__client_metrics`, decoded: its client, its time, and its points."""
+    """Return every record of `__client_metrics`, decoded: its client, its time and its points."""
     spark = SparkSession.active()
     records = (
         spark.readStream.format("ottla")
@@ -30,7 +30,7 @@ def client_pushes() -> DataFrame:
 
 @dp.materialized_view
 def client_rollups() -> DataFrame:
-    """A row for each minute, client, broker and metric."""
+    """Return one row for each minute, client, broker and metric."""
     pushes = frames.first_copies(SparkSession.active().read.table("client_pushes"))
     added = frames.contributions(frames.points_of(pushes, OPTIONS))
     return frames.rolled_up(frames.with_window(added, OPTIONS), OPTIONS)

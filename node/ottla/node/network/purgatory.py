@@ -24,7 +24,7 @@ often; larger keeps more finished requests in memory."""
 
 COST_PER_TURN = 500
 """Total cost of the entries that one event or deadline handles per event-loop iteration: some ten
-milliseconds.  Smaller answers a crowd of waiting requests later; larger blocks the loop longer."""
+milliseconds.  Smaller answers many waiting requests later; larger blocks the loop longer."""
 
 SETTLED_PER_COST = 8
 """Partitions whose high watermark can be checked in the time of reading one partition, which is the

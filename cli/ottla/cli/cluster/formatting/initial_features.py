@@ -17,7 +17,7 @@ FEATURE_OPTION = "--feature"
 
 
 def initial_features(release: str | None, features: Sequence[str]) -> list[Record]:
-    """Return the records of the levels that differ from those of every new cluster.
+    """Return records of the feature levels that differ from the defaults of a new cluster.
 
     `release` is a release of Kafka, such as 4.4 or 4.4-IV1. `features` are texts NAME=LEVEL. Raises
     ConfigError if a text is invalid, or if this release of Ottla does not support a level.

@@ -31,7 +31,8 @@ class NodeDirectories:
 
     node_id: NodeId
     ids: Mapping[str, UUID]
-    """New directory id of each directory. That of a voter's metadata log is in its voter set."""
+    """New id of each directory. The id of a voter's metadata log directory is in the voter set,
+    too."""
     metadata_log_dir: str | None = None
     """Directory of the metadata log of a controller; None for a broker."""
     voters: VoterSet | None = None
@@ -124,7 +125,8 @@ def _standalone(config: ControllerConfig, rng: Rng) -> VoterSet:
 
 
 def parse_initial_controllers(text: str | None) -> VoterSet | None:
-    """Parse `id@host:port:directoryId,…`.  Raises ConfigError with the valid form."""
+    """Return the voter set in a text `id@host:port:directoryId,…`, or None if there is no text.
+    Raises ConfigError with the valid form."""
     if not text:
         return None
     try:

@@ -34,7 +34,7 @@ from ottla.telemetry.metrics.instruments import Family, Registry
 async def run_combined(config: CombinedConfig, *, ready: Callable[[], None]) -> None:
     """Run a broker and a controller until SIGTERM or SIGINT. Calls `ready` once the broker serves.
 
-    Raises ConfigError and OSError for faults that must be fixed before it can start.
+    Raises ConfigError and OSError for faults that must be fixed before the process can start.
     """
     try:
         async with open_stop_signal() as is_stopping:
@@ -106,8 +106,8 @@ async def serve_combined(
 async def _prepared_directory(
     config: CombinedConfig, seams: NodeSeams
 ) -> AsyncIterator[MetaProperties]:
-    """Prepare the directory of the metadata log, and lock it for the duration of the block, unless
-    the log manager will lock it. Returns its identity."""
+    """Prepare the directory of the metadata log, and yield its identity. Unless the log manager
+    will lock the directory, it is locked for the duration of the block."""
     directory = config.controller.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)

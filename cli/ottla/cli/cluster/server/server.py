@@ -16,7 +16,7 @@ OPTIONS = NODE_OPTIONS
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node until SIGTERM or SIGINT."""
+    """Run the node until SIGTERM or SIGINT. Returns the exit code."""
     settings = read_settings(arguments)
     roles = roles_of(settings.texts)
     if roles == BOTH:

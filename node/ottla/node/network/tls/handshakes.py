@@ -17,8 +17,8 @@ HANDSHAKE_MS_MAX = 30_000
 connect at once; larger lets unauthenticated clients hold connections longer."""
 
 LOOP_SHARE = 0.5
-"""Fraction of the event loop's time that handshakes may use. Larger admits a crowd of clients
-sooner; smaller delays the open connections less."""
+"""Fraction of the event loop's time that handshakes may use. Larger admits many simultaneous
+clients sooner; smaller delays the open connections less."""
 
 BURST_MS = 200
 """Milliseconds for which unused time of handshakes accumulates, so that a single client never
