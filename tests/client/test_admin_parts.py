@@ -15,6 +15,7 @@ from ottla.client import (
     ConfigResource,
     ConsumerConfig,
     ErrorCode,
+    FeatureUpdateKind,
     GroupType,
     RefusedError,
     Subtract,
@@ -312,6 +313,21 @@ async def test_the_quorum_and_the_features_are_described(ottla_cluster: ClusterU
     assert NODE in {one.node for one in quorum.observers}
     metadata = features["metadata.version"]
     assert metadata.supported_min <= metadata.finalized <= metadata.supported_max
+
+
+async def test_levels_of_features_are_changed_and_checked(ottla_cluster: ClusterUnderTest) -> None:
+    name = "group.version"
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.update_features({name: 0}, kind=FeatureUpdateKind.SAFE_DOWNGRADE)
+        await admin.update_features({name: 1}, is_dry_run=True)
+        lowered = await admin.describe_features(NODE)
+        with pytest.raises(RefusedError) as refusal:
+            await admin.update_features({name: 1, "transaction.version": 9})
+        await admin.update_features({name: 1})
+        raised = await admin.describe_features()
+    assert (lowered[name].finalized, raised[name].finalized) == (0, 1)
+    assert refusal.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert "only supports versions 0-2" in refusal.value.message
 
 
 async def test_changes_of_the_voters_are_refused_with_the_quorum_s_reason(

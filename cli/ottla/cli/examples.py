@@ -72,6 +72,13 @@ EXAMPLES = {
     "ottla broker unregister": "ottla broker unregister 3",
     "ottla broker remove": "ottla broker remove 3 --yes --timeout 7200",
     "ottla cluster balance": "ottla cluster balance --dry-run",
+    "ottla cluster features describe": "ottla cluster features describe",
+    "ottla cluster features upgrade": "ottla cluster features upgrade metadata.version=4.4-IV2",
+    "ottla cluster features downgrade": (
+        "ottla cluster features downgrade group.version=0 --dry-run"
+    ),
+    "ottla cluster upgrade status": "ottla cluster upgrade status",
+    "ottla cluster upgrade finalize": "ottla cluster upgrade finalize --dry-run",
     "ottla cleaner status": "ottla cleaner status states",
     "ottla cleaner run": "ottla cleaner run states",
     "ottla cleaner retry": "ottla cleaner retry states:0",

@@ -81,7 +81,9 @@ COMMANDS = {
         verbs=("list", "describe", "drain", "logdirs", "unregister", "remove"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
-    "cluster": Command("ottla.cli.cluster.cluster", "balance brokers"),
+    "cluster": Command(
+        "ottla.cli.cluster.cluster", "balance brokers, finalize upgrades, change features"
+    ),
     "cleaner": Command(
         "ottla.cli.cluster.cleaning.cleaner",
         "show the state of compaction, start a pass, retry failed logs",

@@ -73,6 +73,7 @@ class AioAdmin(Bridge[Admin]):
     describe_cluster = asked(Admin.describe_cluster)
     describe_configs = asked(Admin.describe_configs)
     describe_features = asked(Admin.describe_features)
+    update_features = asked(Admin.update_features)
     describe_group = asked(Admin.describe_group)
     describe_log_dirs = asked(Admin.describe_log_dirs)
     describe_metrics_subscription = asked(Admin.describe_metrics_subscription)

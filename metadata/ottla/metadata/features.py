@@ -55,6 +55,11 @@ OTTLA_VERSION_NAMES = {0: "0.2.0", 1: "0.3.0"}
 """First release that supports each level of ottla.version.  A release before it does not start in a
 cluster of that level."""
 
+LEVEL_NAMES = {METADATA_VERSION: METADATA_VERSION_NAMES, OTTLA_VERSION: OTTLA_VERSION_NAMES}
+
+DIGITS_MAX = 5
+"""Maximum number of digits of a level, which is an int16."""
+
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
     GROUP_VERSION: LevelRange(0, 1),
@@ -143,9 +148,17 @@ def changes_records(feature: str, *, above: int, up_to: int) -> bool:
 def level_name(feature: str, level: int) -> str:
     """Return a level in the form in which an operator reads it, with the name of its release if it
     has one."""
-    names = {METADATA_VERSION: METADATA_VERSION_NAMES, OTTLA_VERSION: OTTLA_VERSION_NAMES}
-    name = names.get(feature, {}).get(level)
+    name = LEVEL_NAMES.get(feature, {}).get(level)
     return str(level) if name is None else f"{level} ({name})"
+
+
+def level_named(feature: str, text: str) -> int | None:
+    """Return the level of a feature in a text: a number, or the name of a release.  Returns None if
+    the text is neither."""
+    for level, name in LEVEL_NAMES.get(feature, {}).items():
+        if name == text:
+            return level
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else None
 
 
 assert all(

@@ -87,6 +87,13 @@ DEPARTURES = (
         "login would succeed with it.",
     ),
     (
+        "levels of features",
+        "metadata.version has no level below 30 (4.3-IV0), and share.version and streams.version "
+        "have only 0, so that `kafka-features upgrade --release-version` is refused for features "
+        "that do not exist here. A feature that a request names twice is refused; Kafka takes one "
+        "of the two levels. `ottla.version` is our own.",
+    ),
+    (
         "log.retention.ms and others that a former release stored",
         "A stored value that Kafka 4.4's bounds refuse is passed over with a warning, and the "
         "default holds.",

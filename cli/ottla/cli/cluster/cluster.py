@@ -1,5 +1,7 @@
 """`ottla cluster`: changes of the cluster as a whole."""
 
 from ottla.cli.cluster.balance.balance import BALANCE
+from ottla.cli.cluster.upgrades.features import FEATURES
+from ottla.cli.cluster.upgrades.upgrade import UPGRADE
 
-VERBS = (BALANCE,)
+VERBS = (BALANCE, FEATURES, UPGRADE)

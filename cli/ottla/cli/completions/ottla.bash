@@ -375,7 +375,7 @@ _ottla_row() {
       values='--timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cluster')
-      verbs='balance'
+      verbs='balance features upgrade'
       options='-h --help'
       values=''
       argument='' ;;
@@ -383,6 +383,41 @@ _ottla_row() {
       verbs=''
       options='-h --help --dry-run --yes --execute --status --cancel --save --throttle --moves-max --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--save=@file --throttle= --moves-max= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster features')
+      verbs='describe upgrade downgrade'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'cluster features describe')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster features upgrade')
+      verbs=''
+      options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster features downgrade')
+      verbs=''
+      options='-h --help --unsafe --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster upgrade')
+      verbs='status finalize'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'cluster upgrade status')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'cluster upgrade finalize')
+      verbs=''
+      options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cleaner')
       verbs='status run retry'

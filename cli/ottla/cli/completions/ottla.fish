@@ -10,13 +10,13 @@ function __ottla_row
     switch "$argv"
         case ''
             set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'balance brokers' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
             set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'balance brokers' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, describe, drain and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -453,8 +453,8 @@ function __ottla_row
             set -g __ottla_values '--timeout=' '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'cluster'
-            set -g __ottla_verbs 'balance'
-            set -g __ottla_summaries 'make bytes, replicas and leaders of the brokers even'
+            set -g __ottla_verbs 'balance' 'features' 'upgrade'
+            set -g __ottla_summaries 'make bytes, replicas and leaders of the brokers even' 'show, raise and lower the levels of features' 'show and end an upgrade'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -463,6 +463,48 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--status' '--cancel' '--save' '--throttle' '--moves-max' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--save=@file' '--throttle=' '--moves-max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cluster features'
+            set -g __ottla_verbs 'describe' 'upgrade' 'downgrade'
+            set -g __ottla_summaries 'show the finalized and the supported levels' 'raise levels of features' 'lower levels of features'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'cluster features describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cluster features upgrade'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cluster features downgrade'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--unsafe' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cluster upgrade'
+            set -g __ottla_verbs 'status' 'finalize'
+            set -g __ottla_summaries 'show the brokers’ releases, the finalized levels and the next ones' 'raise the levels to those of the new release, after which no node may return'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'cluster upgrade status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'cluster upgrade finalize'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'cleaner'
             set -g __ottla_verbs 'status' 'run' 'retry'

@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cluster:balance brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cluster:balance brokers' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'group:list, describe, reset and delete groups of consumers' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, describe, drain and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -376,7 +376,7 @@ _ottla_row() {
       ottla_values=('--timeout=' '--stop-timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cluster')
-      ottla_verbs=('balance:make bytes, replicas and leaders of the brokers even')
+      ottla_verbs=('balance:make bytes, replicas and leaders of the brokers even' 'features:show, raise and lower the levels of features' 'upgrade:show and end an upgrade')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -384,6 +384,41 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--status' '--cancel' '--save' '--throttle' '--moves-max' '--no-wait' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--save=@file' '--throttle=' '--moves-max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cluster features')
+      ottla_verbs=('describe:show the finalized and the supported levels' 'upgrade:raise levels of features' 'downgrade:lower levels of features')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'cluster features describe')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cluster features upgrade')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cluster features downgrade')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--unsafe' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cluster upgrade')
+      ottla_verbs=('status:show the brokers’ releases, the finalized levels and the next ones' 'finalize:raise the levels to those of the new release, after which no node may return')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'cluster upgrade status')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'cluster upgrade finalize')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cleaner')
       ottla_verbs=('status:show dirty ratios, last passes, and the reasons why logs are not compacted' 'run:compact logs now, whatever their dirty ratio; their active segments are closed' 'retry:retry logs whose compaction failed')

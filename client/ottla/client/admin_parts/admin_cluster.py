@@ -3,6 +3,7 @@ features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -25,6 +26,8 @@ from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
 from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
+from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
 
 FEATURES_FROM = 3
 """First version of ApiVersions whose response contains features."""
@@ -64,6 +67,15 @@ class QuorumDescription:
     warnings: str = ""
     """Problems of the leader's disk that are about to occur and that an operator can prevent, one
     per line."""
+
+
+class FeatureUpdateKind(IntEnum):
+    """Direction of a change of a feature's level."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+    """Downgrade that may delete metadata.  Kafka and Ottla refuse what SAFE_DOWNGRADE refuses."""
 
 
 class FeatureLevels(NamedTuple):
@@ -164,18 +176,46 @@ class ClusterCalls(AdminCalls):
         answer = await self._cluster.request(request, UnregisterControllerResponse)
         raise_for(answer.error_code, answer.error_message)
 
-    async def describe_features(self) -> dict[str, FeatureLevels]:
+    async def describe_features(self, node: int | None = None) -> dict[str, FeatureLevels]:
         """Return the finalized level of each feature, and the range of levels that the responding
-        broker supports."""
+        broker supports: the broker `node`, or any broker."""
         version = max(FEATURES_FROM, await self._cluster.version_of(ApiVersionsRequest.API_KEY))
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
-        answer = await self._cluster.request(request, ApiVersionsResponse, version=version)
+        answer = await self._cluster.request(
+            request,
+            ApiVersionsResponse,
+            node=None if node is None else NodeId(node),
+            version=version,
+        )
         raise_for(answer.error_code)
         finalized = {one.name: one.max_version_level for one in answer.finalized_features}
         return {
             one.name: FeatureLevels(finalized.get(one.name, 0), one.min_version, one.max_version)
             for one in answer.supported_features
         }
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        kind: FeatureUpdateKind = FeatureUpdateKind.UPGRADE,
+        is_dry_run: bool = False,
+    ) -> None:
+        """Finalize levels of features, all or none.  Level 0 switches a feature off.
+
+        With `is_dry_run`, the levels are only checked.  Raises RefusedError if a node does not
+        support a level, or if a feature must not be lowered to it.
+        """
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+                for name, level in levels.items()
+            ],
+            validate_only=is_dry_run,
+        )
+        answer = await self._cluster.request(request, UpdateFeaturesResponse)
+        raise_for(answer.error_code, answer.error_message)
 
 
 def _replica(row: ReplicaState) -> QuorumReplica:

@@ -1,0 +1,201 @@
+"""`ottla cluster upgrade`: releases of the nodes, and the levels that end an upgrade.
+
+Until the levels are finalized, each node may return to the previous release.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.cli.cluster.survey import SurveyedBroker, brokers_of
+from ottla.cli.cluster.upgrades.features import change_levels
+from ottla.cli.common import print_json
+from ottla.cli.confirmation import CONFIRMATION
+from ottla.cli.tables import print_table
+from ottla.cli.terminal import note, say
+from ottla.cli.verbs import admin_verb, verbs_of
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
+from ottla.client.network.connection import ConnectionLostError
+from ottla.metadata.features import METADATA_VERSION, OTTLA_VERSION, level_name
+from ottla.model.errors import ErrorCode, RefusedError
+
+UNREADY = 2
+FINALIZED_TOGETHER = (OTTLA_VERSION, METADATA_VERSION)
+"""Features whose levels an upgrade of all nodes raises.  Others change what clients may do, so that
+an operator raises them separately."""
+
+
+class BrokerLevels(NamedTuple):
+    """A broker, and the features that it reports: none if it did not answer."""
+
+    broker: SurveyedBroker
+    features: Mapping[str, FeatureLevels]
+
+    def highest(self, name: str) -> int:
+        """Return the highest level of a feature that the broker supports, or 0."""
+        found = self.features.get(name)
+        return 0 if found is None else found.supported_max
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeState:
+    """The state of an upgrade."""
+
+    brokers: tuple[BrokerLevels, ...]
+
+    @property
+    def finalized(self) -> dict[str, int]:
+        """Finalized levels.  A broker of an earlier release does not report features that it does
+        not know."""
+        return {
+            name: max(
+                (one.features[name].finalized for one in self.brokers if name in one.features),
+                default=0,
+            )
+            for name in FINALIZED_TOGETHER
+        }
+
+    @property
+    def targets(self) -> dict[str, int]:
+        """Highest levels that all brokers support, without those that are finalized."""
+        return self._not_finalized(min)
+
+    @property
+    def later(self) -> dict[str, int]:
+        """Highest levels that any broker supports, without those that are finalized."""
+        return self._not_finalized(max)
+
+    def _not_finalized(self, choose: Callable[[Iterable[int]], int]) -> dict[str, int]:
+        finalized = self.finalized
+        highest = {
+            name: choose([0] if not self.brokers else [one.highest(name) for one in self.brokers])
+            for name in FINALIZED_TOGETHER
+        }
+        return {name: level for name, level in highest.items() if level > finalized[name]}
+
+
+async def state_of(admin: Admin) -> UpgradeState:
+    """Return the state of an upgrade, from the answers of all brokers."""
+    found = []
+    for broker in await brokers_of(admin):
+        levels: Mapping[str, FeatureLevels] = {}
+        if not broker.failure:
+            try:
+                levels = await admin.describe_features(broker.id)
+            except (RefusedError, ConnectionLostError) as error:
+                broker.failure = str(error)
+        found.append(BrokerLevels(broker, levels))
+    return UpgradeState(tuple(found))
+
+
+async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
+    """Return the reason why the controllers refuse levels, or None if they accept them."""
+    try:
+        await admin.update_features(levels, is_dry_run=True)
+    except RefusedError as refusal:
+        return refusal.message
+    return None
+
+
+async def status(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Print the releases of the brokers, the finalized levels and those that can follow.  Returns
+    exit code 2 if a node prevents them."""
+    state = await state_of(admin)
+    wanted = state.targets or state.later
+    obstacle = await obstacle_of(admin, wanted) if wanted else None
+    if arguments.format == "json":
+        print_json(
+            {
+                "finalized": state.finalized,
+                "next": wanted,
+                "ready": not obstacle,
+                "reason": obstacle,
+                "brokers": [
+                    {
+                        "id": one.broker.id,
+                        "version": one.broker.version or None,
+                        "failure": one.broker.failure or None,
+                        "highest": {name: one.highest(name) for name in FINALIZED_TOGETHER},
+                    }
+                    for one in state.brokers
+                ],
+            }
+        )
+        return UNREADY if obstacle else 0
+    _say(state, wanted)
+    if obstacle:
+        note(f"ottla cluster upgrade: not ready: {obstacle}")
+        return UNREADY
+    if wanted:
+        say(
+            "each node may return to the release before; 'ottla cluster upgrade finalize' ends that"
+        )
+    else:
+        say("nothing is left to finalize")
+    return 0
+
+
+def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
+    rows = [
+        (name, level_name(name, now), level_name(name, wanted[name]) if name in wanted else None)
+        for name, now in state.finalized.items()
+    ]
+    print_table(("FEATURE", "FINALIZED", "NEXT"), rows)
+    say()
+    brokers = [
+        (
+            one.broker.id,
+            one.broker.version or None,
+            one.broker.failure or "answers",
+            *(one.highest(name) or None for name in FINALIZED_TOGETHER),
+        )
+        for one in state.brokers
+    ]
+    print_table(("BROKER", "VERSION", "STATE", "OTTLA-LEVEL", "METADATA-LEVEL"), brokers)
+    say()
+
+
+async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Raise the levels to the highest ones that all nodes support.  Raises RefusedError if a broker
+    did not answer, or if a node does not support a level."""
+    state = await state_of(admin)
+    for broker, _ in state.brokers:
+        if broker.failure:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"broker {broker.id} did not answer ({broker.failure}); start it, or unregister it "
+                "with 'ottla broker unregister' if it is gone",
+            )
+    if not state.targets:
+        blocked = [level_name(name, level) for name, level in state.later.items()]
+        if blocked:
+            raise RefusedError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"not all brokers support level {', '.join(blocked)}; 'ottla cluster upgrade "
+                "status' shows which",
+            )
+        note("nothing is left to finalize")
+        return 0
+    return await change_levels(admin, arguments, state.targets, FeatureUpdateKind.UPGRADE)
+
+
+UPGRADE = verbs_of(
+    "upgrade",
+    "show and end an upgrade",
+    admin_verb(
+        "status",
+        "show the brokers' releases, the finalized levels and the next ones",
+        status,
+    ),
+    admin_verb(
+        "finalize",
+        "raise the levels to those of the new release, after which no node may return",
+        finalize,
+        CONFIRMATION,
+        description="Until then, each node may return to the previous release, one by one. Every "
+        "registered broker and controller must support the levels: unregister nodes that are "
+        "gone.",
+    ),
+)
