@@ -1,0 +1,219 @@
+"""A cluster of the last release is rolled to this version, back, and forward again, under load.
+
+Until ottla.version is raised, each node can return.  Transactions and groups are served meanwhile,
+topics are created and changed by old and new active controllers, and old nodes read the snapshots
+that new ones wrote.  Nothing that was acknowledged is lost.  The longest pauses are printed.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.cluster.cluster_file import make_plan, properties_of
+from ottla.node.local.local_nodes_driver import NODE_MODULE
+from tests.cluster.conftest import Processes
+from tests.cluster.secure_form import IS_SECURE
+from tests.cluster.transactional_writers import (
+    PARTITION_COUNT,
+    TIMEOUT_S,
+    LibrdkafkaWriter,
+    OwnWriter,
+    Writer,
+)
+from tests.cluster.upgrades.group_readers import GroupReader, numbers_of
+from tests.cluster.upgrades.last_release import LastRelease, unpack_last_release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+TOPICS = ("by-ottla", "by-librdkafka")
+TRANSACTION_COUNT = 20
+"""Least number of transactions of each writer between two phases."""
+SETTINGS = {
+    "transaction.state.log.num.partitions": "4",
+    "offsets.topic.num.partitions": "4",
+    "metadata.log.max.record.bytes.between.snapshots": "4096",
+    "metadata.log.max.snapshot.interval.ms": "2000",
+}
+FEATURE = "ottla.version"
+
+
+class Phase(NamedTuple):
+    """One roll of all nodes."""
+
+    name: str
+    began_at: float
+    ended_at: float
+
+    def longest_pause(self, times: Sequence[float]) -> float:
+        """Return the longest time in seconds without an event."""
+        inside = [one for one in times if self.began_at <= one <= self.ended_at]
+        return max(later - one for one, later in pairwise([self.began_at, *inside, self.ended_at]))
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> LastRelease:
+    return unpack_last_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture
+def cluster(release: LastRelease, tmp_path: Path) -> Iterator[Processes]:
+    """Three controllers and three brokers of the last release."""
+    plan = make_plan(tmp_path / "cluster", host="127.0.0.1", port=0, controllers=3, brokers=3)
+    plan.settings = SETTINGS
+    release.format(plan)
+    processes = Processes(plan)
+    processes.environment = release.environment
+    processes.start()
+    processes.wait_healthy()
+    yield processes
+    processes.stop_all()
+
+
+class Roll:
+    """The rolls of a cluster, one node at a time, each when the cluster is healthy."""
+
+    def __init__(self, cluster: Processes, writers: list[Writer], admin: AdminClient) -> None:
+        self.phases: list[Phase] = []
+        self._cluster = cluster
+        self._writers = writers
+        self._admin = admin
+
+    def run(self, name: str, environment: dict[str, str] | None, *, roles: Sequence[str]) -> None:
+        """Restart all nodes in an environment, the active controller as the last one of its role,
+        and create a topic after each."""
+        cluster, began_at = self._cluster, time.monotonic()
+        before = self._newest_snapshot()
+        cluster.environment = environment
+        for role in roles:
+            names = cluster.named(role)
+            if role == "controller":
+                active = cluster.active_controller()
+                names = [*(one for one in names if one != active), active]
+            for node in names:
+                code = cluster.end(node)
+                cluster.start(node)
+                cluster.wait_healthy()
+                assert code == 0, f"{node} ended with {code}"
+                topic = NewTopic(f"{name} {node}".replace(" ", "-"), 2, 3)
+                for made in self._admin.create_topics([topic]).values():
+                    made.result(TIMEOUT_S)
+        for writer in self._writers:
+            writer.wait_for_more(TRANSACTION_COUNT)
+        assert self._newest_snapshot() > before, "no node of this phase wrote a snapshot"
+        self.phases.append(Phase(name, began_at, time.monotonic()))
+
+    def _newest_snapshot(self) -> str:
+        """Return the name of the newest snapshot of the metadata, which has its offset."""
+        root = self._cluster.plan.directory
+        return max(one.name for one in root.rglob("__cluster_metadata-0/*.checkpoint"))
+
+
+def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
+    cluster: Processes, release: LastRelease
+) -> None:
+    if IS_SECURE:
+        pytest.skip("the cluster of the last release is a plain one")
+    bootstrap = cluster.bootstrap
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, PARTITION_COUNT, 3) for name in TOPICS]
+    for made in admin.create_topics(topics).values():
+        made.result(TIMEOUT_S)
+    writers = [OwnWriter(bootstrap, TOPICS[0]), LibrdkafkaWriter(bootstrap, TOPICS[1])]
+    groups = {
+        protocol: [GroupReader(bootstrap, protocol, [*TOPICS], protocol) for _ in range(2)]
+        for protocol in ("classic", "consumer")
+    }
+    roll = Roll(cluster, writers, admin)
+    with ExitStack() as running:
+        for member in (one for members in groups.values() for one in members):
+            running.enter_context(member)
+        for writer in writers:
+            running.enter_context(writer).wait_for_more(TRANSACTION_COUNT)
+        roll.run("forward", None, roles=("controller", "broker"))
+        roll.run("back", release.environment, roles=("broker", "controller"))
+        roll.run("forward again", None, roles=("controller", "broker"))
+        finalise(cluster, release)
+    print_pauses(roll.phases, writers, groups)
+    for writer in writers:
+        assert writer.fault is None, (writer.fault, writer.errors)
+        written = list(range(writer.count))
+        for partition in range(PARTITION_COUNT):
+            assert stored(bootstrap, writer.name, partition) == written
+            for members in groups.values():
+                # The members were stopped first; the last records may be read by none of them.
+                read = numbers_of(members, writer.name, partition)
+                assert read >= set(written[: max(read, default=0)])
+    restored = cluster.plan.directory.glob("*.log")
+    assert not [one for one in restored if "Traceback" in one.read_text()]
+
+
+def finalise(cluster: Processes, release: LastRelease) -> None:
+    """Raise the levels, after which a node of the last release is refused."""
+    ready = cluster.ottla("cluster", "upgrade", "status").stdout
+    assert "each node may return to the release before" in ready
+    cluster.ottla("cluster", "upgrade", "finalize", "--yes")
+    name = cluster.named("broker")[0]
+    cluster.end(name)
+    properties = str(properties_of("broker", cluster.node(name)))
+    old = subprocess.run(
+        [sys.executable, "-m", NODE_MODULE, "broker", properties],
+        env=release.environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert old.returncode in (1, 2), old
+    # Release 0.2.0 takes a kind of record that it does not know for corrupt data.
+    sentences = ("of a kind this release does not know", "start this node with")
+    assert any(one in old.stderr for one in sentences), old
+    cluster.start(name)
+    cluster.wait_healthy()
+    assert "nothing is left to finalize" in cluster.ottla("cluster", "upgrade", "status").stdout
+
+
+def print_pauses(
+    phases: list[Phase], writers: list[Writer], groups: dict[str, list[GroupReader]]
+) -> None:
+    """Print the longest pause of each client in each phase."""
+    times = {writer.name: writer.committed_at for writer in writers}
+    for name, members in groups.items():
+        times[f"group {name}"] = sorted(one for member in members for one in member.read_at)
+    for phase in phases:
+        pauses = ", ".join(f"{name} {phase.longest_pause(at):.2f} s" for name, at in times.items())
+        print(f"{phase.name} ({phase.ended_at - phase.began_at:.0f} s): longest pause of {pauses}")
+    for writer in writers:
+        print(f"{writer.name}: {writer.count} transactions, retried after {writer.errors[:20]}")
+
+
+def stored(bootstrap: str, topic: str, partition: int) -> list[int]:
+    """Return the committed numbers of a partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "auditor",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[int] = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        if message.error() is not None:
+            consumer.close()
+            return found
+        found.append(int(message.value() or b""))
+    raise AssertionError(f"{topic}-{partition}: {len(found)} records in {TIMEOUT_S} s")
