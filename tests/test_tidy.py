@@ -122,7 +122,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "doctor",
         "rollup",
     ),
-    "controller": ("replication", "settings", "membership", "security", "front"),
+    "controller": ("replication", "settings", "membership", "security", "front", "kafka"),
     "cli": (
         "background",
         "security",

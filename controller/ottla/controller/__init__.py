@@ -6,6 +6,7 @@ replication/             topics, and the brokers that replicate and lead their p
 membership/              registrations of brokers and controllers, changes of the voters
 settings/                dynamic settings, client quotas, finalized features
 security/                ACLs, SCRAM credentials, delegation tokens
+kafka/                   Kafka's protocol on that listener, for administrators
 front/                   the listener: gRPC of nodes and Kafka's protocol of clients at one port
 broker_epochs.py         check of the broker epoch in a broker's request
 settings_in_force.py     effective value of a topic's setting
@@ -21,6 +22,7 @@ attendance_driver.py     calls that brokers keep open, and the consequences when
 node_identities.py       authentication of nodes by their certificates
 controller_metrics.py    metrics of the controller and of the cluster
 own_telemetry_driver.py  exporters of the controller's metrics
+local_forwarding_driver.py  requests that clients send to this controller itself
 listening_driver.py      the listeners of the process
 controller_service.py    the gRPC service
 main_driver.py           one controller process

@@ -4,22 +4,30 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import trio
+
 from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.front.front_seam import ListenerService, OpenFront
+from ottla.controller.kafka.describe_controllers import KnownControllers
+from ottla.controller.kafka.kafka_service import KafkaService
+from ottla.controller.local_forwarding_driver import LocalForwarding
 from ottla.controller.node_identities import NodeIdentities, accept_any_caller
+from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.settings.security.sasl import NO_SASL
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.alarm_driver import Alarm
+from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.listener import Listener
 from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.rpc.cluster_id import cluster_id_handler
+from ottla.rpc.controller_methods import FORWARD_BYTES_MAX
 from ottla.rpc.method import admitted, guarded
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_seam import Rpc
@@ -81,5 +89,47 @@ async def open_listeners(
             served = ServedTls(one.protocol, tls, failure_delay_ms=NO_SASL.failure_delay_ms)
         listener = Listener(name=one.name, host=one.host, port=one.port, tls=served)
         services.append(ListenerService(listener, admitted(handlers, admit), tls))
-    async with open_front(services, Dispatcher(errors=errors), rpc=rpc, clock=clock, disk=disk):
+    kafka = _kafka_service(controller, member, config, clock, errors)
+    alarm = Alarm(clock, lambda: kafka.purgatory.next_deadline_ms, kafka.purgatory.expire)
+    kafka.purgatory.on_earlier_deadline = alarm.rearm
+    for publisher in kafka.publishers:
+        member.add_publisher(publisher)
+    async with (
+        trio.open_nursery() as nursery,
+        open_front(
+            services,
+            kafka.dispatcher,
+            rpc=rpc,
+            clock=clock,
+            disk=disk,
+            limits=ConnectionLimits(frame_bytes_max=FORWARD_BYTES_MAX),
+        ),
+    ):
+        nursery.start_soon(keep_running, "alarm of waiting requests", alarm.run, errors)
         yield
+        nursery.cancel_scope.cancel()
+
+
+def _kafka_service(
+    controller: Controller,
+    member: QuorumMember,
+    config: ControllerConfig,
+    clock: Clock,
+    errors: UnexpectedErrors,
+) -> KafkaService:
+    """Return the service of clients, which decides by this controller."""
+
+    def known_controllers() -> KnownControllers:
+        return KnownControllers(
+            member.image.controllers.values(), member.identity.voters, member.leader_id
+        )
+
+    return KafkaService(
+        config,
+        cluster_id=member.identity.cluster_id,
+        clock=clock,
+        errors=errors,
+        forwarding=LocalForwarding(controller),
+        authorizer=make_authorizer(config, clock),
+        known_controllers=known_controllers,
+    )

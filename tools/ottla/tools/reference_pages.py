@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 
 from ottla.controller.controller_metrics import empty_controller_registry
+from ottla.controller.kafka.kafka_service import SERVED
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
@@ -241,6 +242,32 @@ def _setting_row(setting: Definition) -> tuple[str, ...]:
     )
 
 
+DIFFERENCES_OF_CONTROLLERS = (
+    (
+        "`kafka-configs --alter` of a controller's own settings is refused with INVALID_REQUEST",
+        "Kafka stores any key, read-only ones included, and none has an effect",
+    ),
+    (
+        "settings of a node that is not registered are refused with INVALID_REQUEST, not "
+        "BROKER_ID_NOT_REGISTERED",
+        "brokers of Kafka and Ottla answer INVALID_REQUEST as well",
+    ),
+    (
+        "`kafka-cluster api-versions` lists fewer APIs",
+        "a controller serves what administrators ask; nodes use gRPC",
+    ),
+    (
+        "`kafka-features describe` lists ottla.version, no share.version and streams.version, and "
+        "metadata.version from 4.3-IV0 on",
+        "features of this release",
+    ),
+    (
+        "`kafka-configs --describe` lists the settings and loggers of Ottla",
+        "Kafka's are those of the JVM",
+    ),
+)
+
+
 def compatibility_page() -> str:
     """Return docs/reference/compatibility.md."""
     rows = [
@@ -249,6 +276,7 @@ def compatibility_page() -> str:
         if api.key in BROKER_KEYS
     ]
     own = [(str(api.key), api.name) for api in API.values() if api.is_own]
+    on_controllers = [API[key].name for key in sorted(SERVED)]
     missing = [
         (capability, ", ".join(API[key].name for key in keys))
         for capability, keys in MISSING.items()
@@ -270,7 +298,10 @@ def compatibility_page() -> str:
         f"{table(('key', 'API', 'versions'), rows)}\n### Not served\n\n"
         f"{table(('capability', 'APIs'), missing)}\n"
         f"{also}### Our own\n\nNo client lists these; `ottla` uses them.\n\n"
-        f"{table(('key', 'API'), own)}"
+        f"{table(('key', 'API'), own)}\n### On controllers\n\nA controller serves the following, "
+        f"for tools with `--bootstrap-controller`: {', '.join(on_controllers)}. Nodes use gRPC.\n\n"
+        "Exit codes and outputs of Kafka's tools are those at Kafka's controllers, except for:\n\n"
+        f"{table(('what differs', 'why'), DIFFERENCES_OF_CONTROLLERS)}"
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from ottla.controller.front.front_driver import NAME_PREFIX, UNIX, FrontServer, NodeHosts
 from ottla.controller.front.front_seam import ListenerService
 from ottla.model.errors import only_error
+from ottla.model.limits import MIB
 from ottla.model.seams import Clock
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher
@@ -19,6 +20,9 @@ from ottla.storage.disk.disk_seam import Disk
 BACKLOG = 4_096
 """Connections that the kernel queues, as for gRPC's own listeners. With fewer, many nodes that
 restart at once wait for repeated SYNs."""
+
+REQUEST_MEMORY_BYTES_MAX = 64 * MIB
+"""Bytes of clients' requests in memory at once: sixteen of the largest. Reading pauses above."""
 
 
 @asynccontextmanager
@@ -52,6 +56,7 @@ async def open_front(
             disk=disk,
             limits=limits,
             admission=admission,
+            request_memory_bytes_max=REQUEST_MEMORY_BYTES_MAX,
             backlog=BACKLOG,
             kind=partial(FrontServer, grpc_names=names, node_hosts=hosts),
         ) as server:

@@ -1,0 +1,146 @@
+"""The objects of a controller that answer clients, and their wiring. Pure.
+
+A controller serves what the Admin client of Kafka 4.4 sends to `bootstrap.controllers`. Changes are
+made by the decisions that also serve forwarded requests, and are authorized there again. Another
+controller than the active one refuses them with NOT_CONTROLLER, and the client finds the active one
+with DescribeCluster. Clients log in as at a broker, and the same gates check their permissions.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+from ottla.controller.kafka.describe_controllers import DescribeControllersApi, KnownControllers
+from ottla.controller.kafka.own_settings import ControllerSettings, obstacle_of
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.publisher import Publisher
+from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.seams import Clock
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.admin.admin_api import AdminApi
+from ottla.node.admin.alter_configs import AlterLoggersApi
+from ottla.node.admin.api_versions import ApiVersionsApi
+from ottla.node.admin.describe_acls import DescribeAclsApi
+from ottla.node.admin.describe_configs import DescribeConfigsApi
+from ottla.node.admin.forwarding import ForwardingPort
+from ottla.node.admin.log_levels import LogLevels
+from ottla.node.admin.metadata_cache import ImageWatch, MetadataCache
+from ottla.node.authentication.illegal_state import register_sasl_apis
+from ottla.node.authorization.authorization import Authorization
+from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.purgatory import Purgatory
+from ottla.wire import apis
+
+DECIDED_MS_MAX = 30_000
+"""Milliseconds within which a change is committed, or refused as timed out; Kafka's default of
+`request.timeout.ms`."""
+
+FORWARDED = (
+    apis.DESCRIBE_QUORUM,
+    apis.ADD_RAFT_VOTER,
+    apis.REMOVE_RAFT_VOTER,
+    apis.UNREGISTER_CONTROLLER,
+    apis.UNREGISTER_BROKER,
+    apis.UPDATE_FEATURES,
+    apis.CREATE_ACLS,
+    apis.DELETE_ACLS,
+    apis.ALTER_PARTITION_REASSIGNMENTS,
+    apis.LIST_PARTITION_REASSIGNMENTS,
+)
+"""APIs that the active controller decides, whole."""
+
+SERVED = frozenset(
+    (
+        *FORWARDED,
+        apis.API_VERSIONS,
+        apis.SASL_HANDSHAKE,
+        apis.SASL_AUTHENTICATE,
+        apis.DESCRIBE_CLUSTER,
+        apis.DESCRIBE_CONFIGS,
+        apis.INCREMENTAL_ALTER_CONFIGS,
+        apis.DESCRIBE_ACLS,
+    )
+)
+"""APIs of Kafka that a controller serves."""
+
+
+class KafkaService:
+    """Dispatcher of a controller, with the metadata and the waiting requests behind it."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        *,
+        cluster_id: str,
+        clock: Clock,
+        errors: UnexpectedErrors,
+        forwarding: ForwardingPort,
+        authorizer: StandardAuthorizer | None,
+        known_controllers: Callable[[], KnownControllers],
+    ) -> None:
+        self.dispatcher = Dispatcher(errors=errors)
+        self.purgatory = Purgatory(errors)
+        self._metadata = MetadataCache()
+        self._authorization = Authorization(
+            self._topic_name, self.dispatcher.times.note_refusal, authorizer
+        )
+        self.dispatcher.gates = self._authorization
+        self._register(config, cluster_id, forwarding, known_controllers, clock)
+
+    @property
+    def publishers(self) -> tuple[Publisher, ...]:
+        """The objects that follow the metadata, in their order."""
+        return self._authorization, self._metadata, ImageWatch(self.purgatory, self._metadata)
+
+    def _image(self) -> MetadataImage:
+        return self._metadata.image
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._metadata.image.topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _register(
+        self,
+        config: ControllerConfig,
+        cluster_id: str,
+        forwarding: ForwardingPort,
+        known_controllers: Callable[[], KnownControllers],
+        clock: Clock,
+    ) -> None:
+        dispatcher, metadata = self.dispatcher, self._metadata
+        register_sasl_apis(dispatcher)
+        versions = ApiVersionsApi(
+            metadata=metadata,
+            served=lambda: SERVED,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            offers_telemetry=lambda: False,
+        )
+        dispatcher.register(apis.API_VERSIONS, versions.handle)
+        dispatcher.on_unsupported_api_versions = versions.handle_unsupported
+        admin = AdminApi(
+            timeout_ms=DECIDED_MS_MAX,
+            controller=forwarding,
+            metadata=metadata,
+            purgatory=self.purgatory,
+            now_ms=clock.monotonic_ms,
+        )
+        for api_key in FORWARDED:
+            dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
+        loggers = LogLevels()
+        alter = AlterLoggersApi(
+            config.node_id,
+            loggers,
+            admin.handle,
+            admin.handle_large,
+            obstacle_of=partial(obstacle_of, config.node_id),
+            on_levels=dispatcher.decide_again,
+        )
+        dispatcher.register(apis.INCREMENTAL_ALTER_CONFIGS, alter.handle)
+        settings = ControllerSettings(config, loggers, self._image)
+        dispatcher.register(apis.DESCRIBE_CONFIGS, DescribeConfigsApi(settings.configs_of).handle)
+        acls = DescribeAclsApi(metadata, is_on=config.authorizer.is_on)
+        dispatcher.register(apis.DESCRIBE_ACLS, acls.handle)
+        controllers = DescribeControllersApi(cluster_id, known_controllers)
+        dispatcher.register(apis.DESCRIBE_CLUSTER, controllers.handle)

@@ -1,0 +1,61 @@
+"""Settings of this controller: described for clients, and changes that are refused. Pure.
+
+A controller has no setting of its own that changes at run time, unlike a broker. Controllers of
+Kafka accept and store any key for themselves, also read-only ones, without an effect. Ottla refuses
+them. Settings of all brokers, which the active controller stores, take effect on controllers too.
+"""
+
+from collections.abc import Callable
+
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.declare import definitions
+from ottla.model.settings.dynamic import described_definitions
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.quotas import MutationQuotaConfig
+from ottla.model.settings.resources import ConfigKind
+from ottla.node.admin.alter_configs import Resource
+from ottla.node.admin.describe_configs import DescribedNode
+from ottla.node.admin.log_levels import LogLevels
+from ottla.wire.messages.describe_configs_request import DescribeConfigsResource
+from ottla.wire.messages.describe_configs_response import DescribeConfigsResourceResult
+
+
+class ControllerSettings:
+    """The resources that a controller describes: itself, its loggers, and all brokers together."""
+
+    def __init__(
+        self, config: ControllerConfig, loggers: LogLevels, image: Callable[[], MetadataImage]
+    ) -> None:
+        self._image = image
+        known = {
+            **described_definitions(),
+            **definitions(MutationQuotaConfig),
+            **definitions(QuorumConfig),
+            **definitions(ControllerConfig),
+        }
+        self._node = DescribedNode(config.node_id, config.texts, known, loggers)
+
+    def configs_of(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        """Return the settings of a resource. Raises RefusedError if a controller has none of it."""
+        if resource.resource_type == ConfigKind.BROKER:
+            return self._node.broker_configs(self._image(), resource.resource_name)
+        if resource.resource_type == ConfigKind.BROKER_LOGGER:
+            return self._node.logger_configs(resource.resource_name)
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "A controller describes its own settings and loggers; ask a broker for others",
+        )
+
+
+def obstacle_of(node_id: NodeId, resource: Resource) -> str:
+    """Return the reason why a change cannot be made, if it is of this controller's own settings."""
+    if resource.resource_type != ConfigKind.BROKER or resource.resource_name != str(node_id):
+        return ""
+    keys = ", ".join(change.name for change in resource.configs[:10])
+    return (
+        f"Cannot update these configs dynamically: {keys}; a controller has no dynamic settings of "
+        "its own: change its file, and restart it"
+    )
