@@ -30,7 +30,7 @@ THROTTLES = (
 
 
 class LoggedChange(NamedTuple):
-    """One line of the change log, before it is logged."""
+    """The content of one line of the change log."""
 
     event: str
     message: str

@@ -57,8 +57,8 @@ class VoterCheckpoint:
 
 
 class Slot(NamedTuple):
-    """One slot of the file: a checkpoint, and its sequence number, which counts all writes before
-    it."""
+    """One slot of the checkpoint file: a checkpoint, and its sequence number, which counts all
+    writes before it."""
 
     sequence: int
     checkpoint: VoterCheckpoint

@@ -103,7 +103,8 @@ class FindCoordinatorApi:
         self._is_opening = is_opening
 
     def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-        """Answer from the metadata. If the coordinators' topic does not exist, create it first."""
+        """Answer with the coordinators that the metadata names. If the coordinators' topic does not
+        exist, create it first."""
         topic = STATE_TOPICS.get(request.key_type)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)

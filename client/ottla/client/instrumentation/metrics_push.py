@@ -58,7 +58,7 @@ class PointSource(Protocol):
 
 
 class MetricsPush:
-    """Reports the metrics of one client for as long as the cluster collects them."""
+    """Task that reports the metrics of one client for as long as the cluster collects them."""
 
     def __init__(
         self,

@@ -121,7 +121,7 @@ class ProducerTransaction:
 
 
 class ProducerTransactions:
-    """Starts and ends the transactions of one producer."""
+    """The transactions of one producer, of which at most one is open at a time."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         assert config.transactional_id is not None

@@ -17,7 +17,7 @@ OURS = "ottla"
 
 
 class LogLevels:
-    """Reads and changes the levels of the loggers of this process."""
+    """Levels of the loggers of this process, which can be read and changed."""
 
     def __init__(self, manager: logging.Manager = logging.root.manager) -> None:
         self._manager = manager

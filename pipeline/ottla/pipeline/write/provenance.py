@@ -57,7 +57,7 @@ StampedRow = tuple[bytes | memoryview | None, bytes | memoryview | None, Headers
 
 
 class Stamps:
-    """Numbers the rows of one task, in the order of writing."""
+    """Numbering of the rows of one task, in the order of writing."""
 
     __slots__ = ("_counts", "_same", "_turns", "_write")
 

@@ -84,7 +84,7 @@ class PartitionFacts:
 
 
 class BatchOrder:
-    """Check whether consecutive batches of a log obey the rules for their order."""
+    """Check of consecutive batches of a log against the rules for their order."""
 
     def __init__(self) -> None:
         self._epoch = -1

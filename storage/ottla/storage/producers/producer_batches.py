@@ -50,7 +50,7 @@ def encode_batches(states: ProducerStates, snapshot: bytes) -> bytes:
 
 
 class KnownProducer(NamedTuple):
-    """The entry of one producer in the file."""
+    """The entry of one producer in the file of producer batches."""
 
     producer_id: int
     last_seen_ms: int

@@ -1,4 +1,4 @@
-"""`ottla cluster balance`: even bytes, replicas and leaders.
+"""`ottla cluster balance`: moves that even out the bytes, replicas and leaders of brokers.
 
 balance.py         the command: start here
 cluster_loads.py   collects the planner's input from brokers

@@ -13,8 +13,7 @@ AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Nemesis that injects a new random subset of the other nemeses each time, and a quarter of the
-    time none."""
+    """Each time, a new random subset of the other nemeses; a quarter of the time none."""
 
     name = "mixer"
     interval_s = STABLE_S

@@ -1,4 +1,4 @@
-"""The walk on the groups of a broker core: members that do anything at any time.
+"""The walk on the groups of a broker core: members that act at any time, in any way.
 
 Members join, leave, crash, fall silent, lose responses and commit with old epochs. Topics are
 created, grow and are deleted. The log is committed late, and another coordinator takes over with a

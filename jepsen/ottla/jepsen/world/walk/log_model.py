@@ -12,7 +12,7 @@ _PREFIX = Struct(">qii")
 
 
 class UnplacedBatch(NamedTuple):
-    """A batch before it is appended."""
+    """A batch that has not been appended yet, and so has no offset."""
 
     data: bytes
     records: tuple[tuple[int, bytes], ...]

@@ -18,7 +18,7 @@ from ottla.jepsen.world.whole.machine import Machine
 
 
 class LossLimit:
-    """Limits the losses: at most one broker at a time may have lost unflushed data."""
+    """Limit of losses: at most one broker at a time may have lost unflushed data."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates, *, is_flushed: bool) -> None:
         self.is_flushed = is_flushed

@@ -228,7 +228,7 @@ class CertificateChanges(EncryptedTrouble):
 
 
 class EncryptionWatch:
-    """Check that no handshake remains unfinished after its deadline."""
+    """Invariant check: no handshake remains unfinished after its deadline."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
