@@ -31,6 +31,7 @@ from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.list_offsets import LookUps, one_by_one
+from ottla.broker.logs.replica_selection import RackAwareSelector
 from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
@@ -200,6 +201,7 @@ class BrokerCore:
             traffic=self.traffic,
             times=self.dispatcher.times,
             coordinators=ports.coordinators,
+            selector=RackAwareSelector(self.table) if self.config.is_rack_aware else None,
             run_look_ups=ports.run_look_ups,
             until_done=ports.work.until_done,
         )

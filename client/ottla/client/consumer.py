@@ -671,11 +671,15 @@ class Consumer(ReportingClient):
         self._wake_links()
 
     def _wake_links(self) -> None:
+        now = now_ms()
         for at in self._positions:
             leader = self._cluster.known_leader(at)
-            if leader is not None and leader.node not in self._links:
-                link = self._links[leader.node] = FetchLink(
-                    leader.node,
+            if leader is None:
+                continue
+            node = self._positions.place(at).source_of(leader.node, now)
+            if node not in self._links:
+                link = self._links[node] = FetchLink(
+                    node,
                     cluster=self._cluster,
                     positions=self._positions,
                     config=self._config,

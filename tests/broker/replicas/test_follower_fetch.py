@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_fetch import (
     BACKOFF_MS_FIRST,
+    NEAR_READ_MS,
     FindLogRange,
     Flush,
     FollowerFetch,
@@ -597,3 +598,40 @@ async def test_a_log_that_failed_is_never_asked_for(make_pair: Any) -> None:
     request = pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH)
     assert request is None or not request.topics
     assert "the log is closed" in next(pair.core.problems())
+
+
+async def test_a_replica_that_consumers_read_learns_of_a_commit_at_once(make_pair: Any) -> None:
+    """The leader answers when its high watermark rises, and not after the longest wait."""
+    pair = await make_pair()
+    pair.following.consumer_read_ms = pair.world.clock.now_ms
+    pair.lead(b"one")
+    await pair.round()
+    request = pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH)
+    assert request is not None
+
+    call = pair.world.fetch(request)
+
+    assert call.is_completed, "this fetch commits the record, and is answered with that"
+    answer = call.response(FetchResponse)
+    pair.core.session.take(answer)
+    assert pair.take(answer) == []
+    assert pair.ours.high_watermark == 1
+    again = pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH)
+    assert again is not None
+    assert not pair.world.fetch(again).is_completed, "there is no news that it would not wait for"
+
+
+async def test_a_replica_without_consumers_asks_for_no_early_answer(make_pair: Any) -> None:
+    pair = await make_pair()
+    pair.following.consumer_read_ms = pair.world.clock.now_ms
+    pair.lead(b"one")
+    await pair.round()
+    await pair.round()
+    pair.world.pass_time(NEAR_READ_MS + 1)
+
+    pair.lead(b"two")
+    await pair.round()
+    request = pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH)
+
+    assert request is not None
+    assert not pair.world.fetch(request).is_completed

@@ -51,6 +51,11 @@ FEATURES = (
     ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
     ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),
     ("Kafka Connect, Kafka Streams", "yes", "as they are; Streams with exactly_once_v2, too"),
+    (
+        "reads from the nearest replica (KIP-392)",
+        "yes",
+        "with replica.selector.class; a new high watermark reaches its followers at once",
+    ),
     ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
     ("log compaction", "yes", "in processes of its own; `ottla cleaner` shows and steers it"),
     (
@@ -159,6 +164,12 @@ DEPARTURES = (
         "`telemetry/metrics/own_otlp` took 7 µs and 3 ms at the longest (medians of 7 rounds on a "
         "busy machine of two cores, Python 3.11). What arrives at collectors is the same OTLP. "
         "`python -m ottla.bench.own_metrics_beside_sdk` measures it again.",
+    ),
+    (
+        "fetches of consumers from followers",
+        "Kafka's followers serve every consumer that asks (Fetch 11 and later). Here they do only "
+        "with replica.selector.class set, and otherwise answer NOT_LEADER_OR_FOLLOWER: a client "
+        "with old metadata then learns of the new leader instead of reading behind it.",
     ),
     (
         "leader epochs below the log start",

@@ -15,6 +15,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi, LookUps
 from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.logs.replica_selection import RackAwareSelector
 from ottla.broker.logs.transactional_appends import TransactionalAppends, TransactionCoordinators
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -51,6 +52,7 @@ class DataApis:
         traffic: BrokerTraffic,
         times: RequestTimes,
         coordinators: TransactionCoordinators,
+        selector: RackAwareSelector | None,
         run_look_ups: Callable[[LookUps], Awaitable[None]],
         until_done: UntilDone,
     ) -> None:
@@ -72,6 +74,7 @@ class DataApis:
             bring_in=bring_in,
             replication_quota=replication_quota,
             times=times,
+            selector=selector,
         )
         self.list_offsets = ListOffsetsApi(table=table, run_all=run_look_ups)
         self.delete_records = DeleteRecordsApi(table=table, purgatory=purgatory)

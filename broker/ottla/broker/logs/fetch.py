@@ -17,7 +17,9 @@ from functools import partial
 from ottla.broker.logs.cold_reads import BringIn, ColdReads
 from ottla.broker.logs.fetch_answers import add_results
 from ottla.broker.logs.fetch_read import (
+    NO_REPLICA,
     PATIENT,
+    RACK_FROM,
     READ_TOPIC,
     FetchForm,
     FetchLimits,
@@ -27,9 +29,12 @@ from ottla.broker.logs.fetch_read import (
     asked_partitions,
     check_readable,
     find_partition,
+    is_impatient,
+    is_read_ahead,
     leaves_something,
     may_be_held_back,
     read_partition,
+    redirected,
     refused,
     targets_of,
     throttled_bytes,
@@ -41,7 +46,9 @@ from ottla.broker.logs.fetch_session import (
     NO_SESSION,
     FetchSession,
     FetchSessionCache,
+    flat_target,
 )
+from ottla.broker.logs.replica_selection import RackAwareSelector
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -174,6 +181,8 @@ class Fetch:
                 if readable is not None and partition.topic not in readable:
                     assert permissions is not None
                     check_readable(permissions, partition.topic)
+                if limits.rack and self._redirect(reading, partition, target):
+                    continue
                 bytes_max = target.partition_bytes_max
                 if bytes_max > left:
                     bytes_max = left
@@ -186,7 +195,7 @@ class Fetch:
                     limits,
                     bytes_max if bytes_max > 0 else 0,
                     is_first and not (is_throttled and is_exceeded),
-                    not readers or not _is_read_ahead(partition, readers),
+                    not readers or not is_read_ahead(partition, readers),
                     context.arrived_ms,
                 )
                 reading.readable_count += 1
@@ -221,6 +230,19 @@ class Fetch:
                 left -= size
                 reading.byte_count += size
             reading.results.append(result)
+
+    def _redirect(self, reading: FetchReading, partition: Partition, target: FetchTarget) -> bool:
+        """Name a nearer replica to the consumer (KIP-392).  Returns False if there is none."""
+        selector, context = self._api.selector, self.context
+        assert selector is not None, "a rack is noted for a selector only"
+        rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
+        nearer = selector.preferred(partition, rack, offset, listener, context.arrived_ms)
+        if nearer == NO_REPLICA:
+            return False
+        reading.results.append(redirected(partition, target, nearer))
+        reading.readable_count += 1
+        reading.is_urgent = True
+        return True
 
     def note_positions(self, reading: FetchReading, since: int = 0) -> None:
         """Store the follower's log start and end offsets in each partition that was read.
@@ -297,6 +319,7 @@ class Fetch:
                 result.target is self._flat_target
                 and not result.error_code
                 and result.diverging is None
+                and result.preferred_replica == NO_REPLICA
                 and not result.aborted
             ):
                 frame = flat_fetch_answer(
@@ -501,8 +524,12 @@ class FetchApi:
         bring_in: BringIn,
         replication_quota: ReplicationQuota,
         times: RequestTimes | None = None,
+        selector: RackAwareSelector | None = None,
     ) -> None:
         self.table = table
+        self.selector = selector
+        """Selector of the replicas from which consumers fetch. If None, they fetch from leaders
+        only."""
         self.replication_quota = replication_quota
         """Quota for the records that this broker, as a leader, sends to throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
@@ -534,7 +561,7 @@ class FetchApi:
         if isinstance(request, FlatFetch):
             partition = self._look_up(request)
             if partition is not None:
-                target = _flat_target(request, partition, session)
+                target = flat_target(request, partition, session)
                 return self._begin(context, request, limits, session, [target], request, target)
         return begun(self._serve_decoded(context, request, limits, session))
 
@@ -586,7 +613,7 @@ class FetchApi:
 
     def _conclude(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> HandlerResult:
         """Answer with the records read, or let the fetch wait for more."""
-        if fetch.is_enough(reading) or _is_impatient(request, reading):
+        if fetch.is_enough(reading) or is_impatient(request, reading):
             return fetch.answer(reading)
         self._park(request, fetch, reading)
         return None
@@ -636,6 +663,10 @@ class FetchApi:
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
         """Return the limits of a fetch.  A follower's fetch is not charged to any client quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
+        version = context.header.api_version
+        if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:
+            limits.reads_followers = True
+            limits.rack = request.rack_id
         charge = context.slot.charge
         if charge is not None:
             if limits.is_from_follower:
@@ -765,28 +796,3 @@ class FetchApi:
                 partition.traffic.note_fetched(result.size, is_from_follower, error_code != 0)
             if error_code and self._times is not None:
                 self._times.note_refusal(FetchRequest.API_KEY, error_code)
-
-
-def _flat_target(
-    flat: FlatFetch, partition: Partition, session: FetchSession | None
-) -> FetchTarget:
-    """Return the target for the partition of a flat request: the session's if the request continues
-    a session, otherwise a new one."""
-    topic_id, index = partition.topic_id, partition.index
-    key = topic_id, index
-    if session is not None:
-        return session.ask(key, "", topic_id, index, flat)
-    return FetchTarget("", topic_id, index, flat, key, partition)
-
-
-def _is_read_ahead(partition: Partition, readers: Collection[str]) -> bool:
-    """Return whether bytes of the partition's newest segment are being loaded in advance for a
-    reader. `readers` are the paths of files with tracked readers."""
-    log = partition.log
-    return log is not None and log.newest_path in readers
-
-
-def _is_impatient(request: FetchForm, reading: FetchReading) -> bool:
-    """Return whether the fetch must be answered at once: its client does not wait for more records,
-    and no record is being loaded from disk."""
-    return request.max_wait_ms <= 0 and not reading.waits_for_disk

@@ -6,7 +6,7 @@ client reports the epoch of its last record and its log diverges from ours, it g
 epoch and end offset instead of records (KIP-595).
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
@@ -33,6 +33,9 @@ from ottla.wire.messages.fetch_response import (
 
 REPLICA_STATE_FROM = 15
 HINTS_FROM = 16
+RACK_FROM = 11
+"""First version of Fetch whose request has the consumer's rack (KIP-392)."""
+NO_REPLICA = -1
 READ_COMMITTED = 1
 
 NO_DIVERGENCE = EpochEndOffset()
@@ -140,6 +143,7 @@ class FetchTarget:
         is_changed = (
             result.size > 0
             or result.error_code != 0
+            or result.preferred_replica != NO_REPLICA
             or result.high_watermark != self.seen_high_watermark
             or result.log_start_offset != self.seen_log_start_offset
             or result.diverging is not None
@@ -160,6 +164,7 @@ class PartitionResult:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "preferred_replica",
         "records",
         "size",
         "target",
@@ -185,6 +190,8 @@ class PartitionResult:
         self.aborted: list[tuple[int, Offset]] | None = None
         """Producer id and first offset of each aborted transaction in the records; None unless
         committed records were read."""
+        self.preferred_replica = NO_REPLICA
+        """Replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
         """Epoch and end offset at which the client's log diverges from ours, or None."""
 
@@ -200,6 +207,7 @@ class PartitionResult:
             diverging_epoch=NO_DIVERGENCE if diverging is None else diverging,
             current_leader=NO_LEADER_HINT,
             snapshot_id=NO_SNAPSHOT,
+            preferred_read_replica=self.preferred_replica,
             aborted_transactions=None
             if aborted is None
             else [
@@ -218,6 +226,8 @@ class FetchLimits:
         "bytes_min",
         "is_from_follower",
         "is_read_committed",
+        "rack",
+        "reads_followers",
         "replica_epoch",
         "replica_id",
         "uses_topic_ids",
@@ -238,6 +248,10 @@ class FetchLimits:
         self.bytes_min = bytes_min if bytes_min < fetch_bytes_max else fetch_bytes_max
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
+        self.reads_followers = False
+        """True if the request may be served from a replica that follows (KIP-392)."""
+        self.rack = ""
+        """Rack of a consumer to which a nearer replica may be named, else ""."""
         self.whole_batches = False
         """True if no batch may be truncated. A client with a quota would be charged for a truncated
         batch twice, since it fetches it again."""
@@ -340,7 +354,9 @@ def read_partition(
     records may be returned as bytes, not as a slice. Raises NotCachedError if the records are not
     in the page cache.
     """
-    log = partition.leader_log(target.current_leader_epoch)
+    epoch = target.current_leader_epoch
+    reads_any = limits.reads_followers
+    log = partition.readable_log(epoch, now_ms) if reads_any else partition.leader_log(epoch)
     state = log.state
     offset = Offset(target.fetch_offset)
     high_watermark, log_start_offset = state.high_watermark, state.log_start_offset
@@ -365,8 +381,7 @@ def read_partition(
         return result
     if not (bytes_max or is_first):
         return result
-    is_committed = limits.is_read_committed
-    whole_batches = limits.whole_batches
+    is_committed, whole_batches = limits.is_read_committed, limits.whole_batches
     if is_first and may_copy and not (is_committed and log.has_aborted_lately):
         try:
             records = log.read_single(offset, bytes_max, bound, now_ms, whole_batches)
@@ -430,8 +445,17 @@ def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
     return target.fetch_offset < bound
 
 
+def redirected(partition: Partition, target: FetchTarget, replica: int) -> PartitionResult:
+    """Return the result that names the replica from which a consumer should fetch instead. Raises
+    RefusedError if the consumer's leader epoch is wrong."""
+    partition.leader_log(target.current_leader_epoch)
+    result = unread(partition, target)
+    result.preferred_replica = replica
+    return result
+
+
 def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
-    """Return the result for a partition whose records are not in the page cache yet."""
+    """Return the result for a partition from which no records are read now."""
     log = partition.log
     assert log is not None
     state = log.state
@@ -463,3 +487,16 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
     if ours.epoch < epoch or ours.offset < offset:
         return EpochEndOffset(epoch=ours.epoch, end_offset=ours.offset)
     return None
+
+
+def is_read_ahead(partition: Partition, readers: Collection[str]) -> bool:
+    """Return whether bytes of the partition's newest segment are being loaded in advance for a
+    reader. `readers` are the paths of files with tracked readers."""
+    log = partition.log
+    return log is not None and log.newest_path in readers
+
+
+def is_impatient(request: FetchForm, reading: FetchReading) -> bool:
+    """Return whether the fetch must be answered at once: its client does not wait for more records,
+    and no record is being loaded from disk."""
+    return request.max_wait_ms <= 0 and not reading.waits_for_disk

@@ -20,6 +20,7 @@ from itertools import islice
 from uuid import UUID
 
 from ottla.broker.logs.fetch_read import FetchForm, FetchTarget, TargetKey
+from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.seams import Rng
@@ -351,3 +352,13 @@ class FetchSessionCache:
 def next_epoch(epoch: int) -> int:
     """Return the next session epoch.  The largest is followed by 1, since 0 opens a session."""
     return 1 if epoch == INT32_MAX else epoch + 1
+
+
+def flat_target(flat: FlatFetch, partition: Partition, session: FetchSession | None) -> FetchTarget:
+    """Return the target for the partition of a flat request: the session's if the request continues
+    a session, otherwise a new one."""
+    topic_id, index = partition.topic_id, partition.index
+    key = topic_id, index
+    if session is not None:
+        return session.ask(key, "", topic_id, index, flat)
+    return FetchTarget("", topic_id, index, flat, key, partition)

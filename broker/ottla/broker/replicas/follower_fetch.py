@@ -22,6 +22,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.limits import INT64_MAX
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.values import frozen
 from ottla.storage.log.log import Log
@@ -41,6 +42,11 @@ disk."""
 
 NEVER_MS = 1 << 53
 """Time in milliseconds later than any clock."""
+
+NEAR_READ_MS = 30_000
+"""Time in milliseconds for which the leader is asked to send new high watermarks at once, after a
+consumer has read from this replica.  Smaller delays a consumer that pauses; larger costs a second
+fetch for each batch for longer."""
 
 NOT_KNOWN = -1
 """Lag of a replica for which the leader has not answered yet."""
@@ -119,6 +125,7 @@ class FollowedPartition:
         "leader_epoch",
         "partition",
         "problem",
+        "reports_watermark",
         "retry_at_ms",
         "shared_end",
     )
@@ -132,6 +139,9 @@ class FollowedPartition:
         are ignored."""
         self.lag = NOT_KNOWN
         """Number of committed records that this replica lacked at the leader's last response."""
+        self.reports_watermark = False
+        """True if the last request named our high watermark for this partition, so that the leader
+        answers as soon as its own is higher."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
@@ -180,6 +190,7 @@ class FollowerFetch:
         """Partitions left out of requests while the replication quota is exceeded."""
         self._throttled_until_ms = NEVER_MS
         self._request_number = 0
+        self._now_ms = 0
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -228,6 +239,7 @@ class FollowerFetch:
 
     def request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
         """Return the next fetch request, or None if there is nothing to fetch."""
+        self._now_ms = now_ms
         for followed in [one for one in self._failed.values() if one.retry_at_ms <= now_ms]:
             del self._failed[followed.key]
             self._ask(followed)
@@ -296,6 +308,7 @@ class FollowerFetch:
             self._unflushed[followed.key] = followed
             return
         followed.asked_in = self._request_number + 1
+        followed.reports_watermark = self._is_read_nearby(followed)
         fetch_offset, last_epoch = log_end_of(log)
         self.session.want(
             followed.key,
@@ -306,8 +319,20 @@ class FollowerFetch:
                 last_fetched_epoch=last_epoch,
                 log_start_offset=log.log_start_offset,
                 partition_max_bytes=self._config.replica_fetch_bytes_max,
+                high_watermark=log.high_watermark if followed.reports_watermark else INT64_MAX,
             ),
         )
+
+    def _is_read_nearby(self, followed: FollowedPartition) -> bool:
+        """Return whether consumers read from this replica, and so should see a new high watermark
+        at once.
+
+        Kafka's followers learn of it with their next fetch, up to `replica.fetch.wait.max.ms`
+        later.  A throttled partition is left out, since its fetch may be answered without records.
+        """
+        read_ms = followed.partition.consumer_read_ms
+        is_recent = read_ms is not None and self._now_ms - read_ms <= NEAR_READ_MS
+        return is_recent and not (self._quota.is_limited and followed.is_throttled)
 
     def _hold_failed(self, followed: FollowedPartition, failure: str) -> None:
         """Stop fetching a partition whose log rejects appends.  Otherwise the leader would count it
@@ -327,6 +352,7 @@ class FollowerFetch:
         fetched again, or None."""
         if followed.asked_in > self._request_number:
             return None  # The request was sent before we followed in this epoch.
+        self._now_ms = now_ms
         try:
             duty = self._taken(followed, data, wall_ms)
         except OttlaError as error:
@@ -366,13 +392,15 @@ class FollowerFetch:
             logger.warning("%s follows broker %s again", followed.name, self.leader_id)
         followed.backoff_ms, followed.problem = 0, None
         followed.lag = max(0, data.high_watermark - log.end_offset)
-        log.update_high_watermark(Offset(data.high_watermark))
+        is_raised = followed.partition.follow_high_watermark(Offset(data.high_watermark))
         start = min(Offset(data.log_start_offset), log.high_watermark)
         if start > log.log_start_offset:
             return RaiseStart(start)
         if log.end_offset != end_offset:
             if followed.partition.is_flush_due:
                 return Flush()
+            self._ask(followed)
+        elif is_raised and (followed.reports_watermark or self._is_read_nearby(followed)):
             self._ask(followed)
         return None
 

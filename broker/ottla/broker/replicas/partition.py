@@ -47,13 +47,13 @@ class Partition:
     """
 
     __slots__ = (
-        "_leaving", "_other_maximal_isr", "_port", "_watched", "config", "damage", "end_offset_key",
-        "followers", "high_watermark_key", "index", "inspects_records", "is_eligible",
-        "is_flush_awaited", "is_internal", "is_leader", "is_reassigning", "is_recovering",
-        "is_removed", "isr", "key", "lag_ms_max", "leader_epoch",
-        "leader_epoch_start_offset", "leader_id", "local_id", "log", "min_isr_count",
-        "partition_epoch", "pending_change", "replicas", "storage_failure", "topic",
-        "topic_id", "traffic", "unclean_leader_epoch",
+        "_leaving", "_other_maximal_isr", "_port", "_watched", "config", "consumer_read_ms",
+        "damage", "end_offset_key", "followers", "high_watermark_key", "index",
+        "inspects_records", "is_eligible", "is_flush_awaited", "is_internal", "is_leader",
+        "is_reassigning", "is_recovering", "is_removed", "isr", "key", "lag_ms_max",
+        "leader_epoch", "leader_epoch_start_offset", "leader_id", "local_id", "log",
+        "min_isr_count", "partition_epoch", "pending_change", "replicas", "storage_failure",
+        "topic", "topic_id", "traffic", "unclean_leader_epoch",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +117,9 @@ class Partition:
         """Replicas that the controller's answers removed from the ISR, while the metadata still has
         them in it."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
+        self.consumer_read_ms: int | None = None
+        """Time, in monotonic ms, at which a consumer last read from this replica as a follower.
+        None if none has."""
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
 
@@ -134,14 +137,26 @@ class Partition:
         (KIP-320).
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise RefusedError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            check_epoch(current_leader_epoch, self.leader_epoch)
         log = self.log
         if not self.is_leader or log is None:
             if self.storage_failure is not None and self.leader_id == self.local_id:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.storage_failure)
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def readable_log(self, current_leader_epoch: int, now_ms: int) -> Log:
+        """Return the log for a consumer that may also read from a follower (KIP-392).
+
+        Raises RefusedError as `leader_log` does if this broker has no replica that follows, or if
+        the log of the replica has a hole.
+        """
+        log = self.log
+        is_following = log is not None and self.leader_id not in (self.local_id, NO_NODE)
+        if log is None or not is_following or log.hole_offset is not None:
+            return self.leader_log(current_leader_epoch)
+        check_epoch(current_leader_epoch, self.leader_epoch)
+        self.consumer_read_ms = now_ms
         return log
 
     def append(
@@ -522,6 +537,16 @@ class Partition:
             if self.high_watermark_key in self._watched:
                 self._port.wake(self.high_watermark_key)
 
+    def follow_high_watermark(self, offset: Offset) -> bool:
+        """Raise the high watermark of a follower to its leader's, and wake the consumers that wait
+        here.  Returns True if it changed."""
+        log = self.log
+        if log is None or not log.update_high_watermark(offset):
+            return False
+        if self.high_watermark_key in self._watched:
+            self._port.wake(self.high_watermark_key)
+        return True
+
     def may_join(self, replica: NodeId) -> bool:
         """Return whether a replica outside the ISR should join it now.
 
@@ -630,3 +655,13 @@ class Partition:
         causes no lag."""
         for follower in self.followers.values():
             follower.caught_up_ms = min(now_ms, follower.caught_up_ms + elapsed_ms)
+
+
+def check_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
+    """Raise RefusedError if a client's leader epoch is another than the partition's.  -1 stands for
+    a request without an epoch (KIP-320)."""
+    if current_leader_epoch in (NO_EPOCH, leader_epoch):
+        return
+    if current_leader_epoch < leader_epoch:
+        raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+    raise RefusedError(ErrorCode.UNKNOWN_LEADER_EPOCH)

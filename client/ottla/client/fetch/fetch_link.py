@@ -112,16 +112,26 @@ class FetchLink(BrokerLink):
         self._begin_session(NO_VERSION)
         for place in self._wanted():
             self._on_stale(place.at.topic)
+            self._leave_preferred(place)
 
     def _wanted(self) -> list[PartitionPlace]:
-        known_leader, node = self._cluster.known_leader, self.node
+        known_leader, node, now = self._cluster.known_leader, self.node, now_ms()
         return [
             place
             for place in self._positions.fetchable()
             if (leader := known_leader(place.at)) is not None
-            and leader.node == node
+            and place.source_of(leader.node, now) == node
             and place.at.topic in self._cluster.topics
         ]
+
+    def _leave_preferred(self, place: PartitionPlace) -> bool:
+        """Fetch a partition from its leader again if this broker is its preferred replica.  Returns
+        True if it was."""
+        if place.preferred_node != self.node:
+            return False
+        place.preferred_node = None
+        self._on_moved()
+        return True
 
     async def _serve(self, pipeline: Pipeline) -> None:
         highest = pipeline.version_of(FETCH)
@@ -190,6 +200,7 @@ class FetchLink(BrokerLink):
             min_bytes=config.fetch_bytes_min,
             max_bytes=config.fetch_bytes_max,
             isolation_level=ISOLATION[config.isolation_level],
+            rack_id=config.client_rack,
         )
         self._session.fill(request)
         asked = {at: one for at, (one, _) in self._asked.items()}
@@ -249,6 +260,11 @@ class FetchLink(BrokerLink):
         delayed."""
         place, move_count = asked.place, asked.move_count
         place.high_watermark = Offset(data.high_watermark)
+        if data.error_code and self._leave_preferred(place):
+            # A follower may lack what the leader has.  The leader decides.
+            if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._on_stale(place.at.topic)
+            return False
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions.on_out_of_range(place, move_count, asked.fetch.offset, now_ms())
             self._on_moved()
@@ -263,6 +279,14 @@ class FetchLink(BrokerLink):
                 return False
             self._on_stale(place.at.topic)
             return True
+        elif data.preferred_read_replica >= 0:
+            nearer = NodeId(data.preferred_read_replica)
+            if self._cluster.address_of(nearer) is None:
+                self._on_stale(place.at.topic)
+                return True
+            place.preferred_node = nearer
+            place.preferred_until_ms = now_ms() + self._config.metadata_age_ms_max
+            self._on_moved()
         elif data.diverging_epoch.end_offset >= 0:
             end = data.diverging_epoch
             self._positions.on_diverged(

@@ -16,7 +16,7 @@ from ottla.client.fetch.record_batch import ConsumerRecord, RecordBatch
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.telemetry.measures import FetchMeasures
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.offset_reset import OffsetReset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
@@ -42,6 +42,8 @@ class PartitionPlace:
         "look_up_from_ms",
         "lookup",
         "move_count",
+        "preferred_node",
+        "preferred_until_ms",
         "reset_count",
     )
 
@@ -54,6 +56,10 @@ class PartitionPlace:
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[FetchedRecords] = deque()
         self.is_paused = False
+        self.preferred_node: NodeId | None = None
+        """Follower that the leader named as the nearest replica (KIP-392), or None."""
+        self.preferred_until_ms = 0
+        """Time in ms after which the leader is asked for the nearest replica again."""
         self.high_watermark = Offset(-1)
         """High watermark in the last response for the partition.  -1 before the first response."""
         self.is_refused = False
@@ -76,6 +82,16 @@ class PartitionPlace:
         until it is known."""
         given = self.given
         return self._position if given is None else OffsetAndEpoch(given.offset, given.epoch)
+
+    def source_of(self, leader: NodeId, now_ms: int) -> NodeId:
+        """Return the broker from which to fetch: the preferred replica for as long as it is valid,
+        else the leader."""
+        if self.preferred_node is None:
+            return leader
+        if now_ms >= self.preferred_until_ms:
+            self.preferred_node = None
+            return leader
+        return self.preferred_node
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
         """Replace the position."""

@@ -57,6 +57,8 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 """Wildcard addresses, which are valid for listening but not for connecting."""
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTORS = ("", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 QUEUED_MAX_REQUEST_BYTES = "queued.max.request.bytes"
 ORDERED = (
     ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
@@ -133,6 +135,15 @@ class BrokerConfig:
         key="broker.rack",
         kind=SettingKind.STRING,
         doc="Rack or availability zone of this broker, for replica placement.",
+    )
+    replica_selector_class: str = setting(
+        "",
+        key="replica.selector.class",
+        one_of=REPLICA_SELECTORS,
+        is_null_by_default=True,
+        doc="Which replica a consumer with a rack (client.rack) reads from: Kafka's "
+        "RackAwareReplicaSelector names a replica in its rack, LeaderSelector or empty the leader "
+        "(KIP-392).",
     )
     failure_domain_host: str | None = setting(
         None,
@@ -437,6 +448,11 @@ class BrokerConfig:
     """The topic settings in this broker's own file, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of every key in the file, for DescribeConfigs."""
+
+    @property
+    def is_rack_aware(self) -> bool:
+        """True if consumers may be sent to a replica in their rack (KIP-392)."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def controllers(self) -> tuple[ConfiguredVoter, ...]:

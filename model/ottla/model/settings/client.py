@@ -196,6 +196,12 @@ class ConsumerConfig(ClientSecurity):
         one_of=("read_uncommitted", "read_committed"),
         doc="Whether records of transactions are returned before the transactions are committed.",
     )
+    client_rack: str = setting(
+        "",
+        key="client.rack",
+        doc="Rack of this consumer. Brokers with replica.selector.class then name a replica in the "
+        "same rack, from which the consumer fetches (KIP-392).",
+    )
     check_crcs: bool = setting(
         True, key="check.crcs", doc="Whether the checksum of every batch is verified."
     )

@@ -87,7 +87,6 @@ WITHOUT_EFFECT = frozenset(
         "broker.address.ttl",
         "broker.version.fallback",
         "client.dns.lookup",
-        "client.rack",
         "connections.max.idle.ms",
         "debug",
         "enable.sparse.connections",

@@ -126,7 +126,6 @@ remote.log.reader.threads INT 10 1.. dynamic
 remote.log.storage.manager.class.name STRING null
 remote.log.storage.manager.class.path STRING null
 remote.log.storage.manager.impl.prefix STRING rsm.config.
-replica.selector.class STRING null
 replica.socket.receive.buffer.bytes INT 65536
 sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic
 sasl.kerberos.min.time.before.relogin LONG 60000 dynamic

@@ -94,7 +94,7 @@ class FlatFetch:
     __slots__ = (
         "current_leader_epoch", "fetch_offset", "isolation_level", "last_fetched_epoch",
         "log_start_offset", "max_bytes", "max_wait_ms", "min_bytes", "partition_max_bytes",
-        "place", "session_epoch", "session_id",
+        "place", "rack_id", "session_epoch", "session_id",
     )  # fmt: skip
     replica_id: ClassVar[int] = NO_REPLICA
     replica_state: ClassVar[ReplicaState] = ReplicaState()
@@ -115,6 +115,7 @@ class FlatFetch:
         last_fetched_epoch: int,
         log_start_offset: int,
         partition_max_bytes: int,
+        rack_id: str,
     ) -> None:
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
@@ -129,6 +130,8 @@ class FlatFetch:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.partition_max_bytes = partition_max_bytes
+        self.rack_id = rack_id
+        """Rack of the consumer, or "" if the request has none."""
 
     @property
     def topic_id(self) -> UUID:
@@ -177,18 +180,21 @@ def read_flat_fetch(frame: memoryview, at: int, version: int) -> FlatFetch | Non
     ) = _read_request(frame, at)
     if place[0] != ONE or place[COUNT_AT] != ONE:
         return None
+    rack_id = ""
     if rest != NO_RACK or next_byte or size != end:
         rack_size = rest - END
         if (
             not NO_ELEMENTS < rack_size < LONG_SIZE
             or size != end + rack_size - 1
             or frame[size - 1]
-            or not bytes(frame[end - 1 : size]).isascii()
+            or not (rack := bytes(frame[end - 1 : size - 1])).isascii()
         ):
             return None
+        rack_id = rack.decode("ascii")
     return FlatFetch(
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, place,
         leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes,
+        rack_id,
     )
     # fmt: on
 

@@ -1,0 +1,54 @@
+"""Choice of the replica from which a consumer fetches (KIP-392).
+
+Pure.  With `replica.selector.class` set, the leader of a partition names a replica in the rack of
+the consumer as its preferred read replica, and the consumer fetches from that one.  The leader
+alone chooses.  Candidates are the leader and those members of the ISR whose log contains the fetch
+offset, so a consumer is not sent to a replica that would refuse it.
+"""
+
+from ottla.broker.logs.fetch_read import NO_REPLICA
+from ottla.broker.logs.leader_hints import endpoints_of
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.ids import NodeId
+
+
+class RackAwareSelector:
+    """Selector of Kafka's RackAwareReplicaSelector: the most caught-up replica in the consumer's
+    rack."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._table = table
+
+    def preferred(
+        self, partition: Partition, rack: str, fetch_offset: int, listener_name: str, now_ms: int
+    ) -> int:
+        """Return the id of the replica from which a consumer in `rack` should fetch, or NO_REPLICA
+        if that is the leader.
+
+        The leader is chosen if it is in that rack, or if no other candidate is.  Among several
+        followers, the one with the highest log end offset is chosen, then the one that caught up
+        last, then the one with the highest id.  A follower without an endpoint on the consumer's
+        listener, or one that is fenced, is no candidate.
+        """
+        if not partition.is_leader:
+            return NO_REPLICA
+        image = self._table.image
+        leader = image.brokers.get(partition.local_id)
+        if leader is not None and leader.rack == rack:
+            return NO_REPLICA
+        found: list[tuple[int, int, NodeId]] = []
+        for replica, follower in partition.followers.items():
+            broker = image.brokers.get(replica)
+            if (
+                broker is not None
+                and broker.rack == rack
+                and not broker.is_fenced
+                and replica in partition.isr
+                and follower.log_start_offset <= fetch_offset <= follower.end_offset
+                and endpoints_of(image, (replica,), listener_name)
+            ):
+                found.append((follower.end_offset, follower.caught_up_ms - now_ms, replica))
+        return max(found)[-1] if found else NO_REPLICA
