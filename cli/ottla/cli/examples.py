@@ -68,6 +68,7 @@ EXAMPLES = {
     "ottla broker list": "ottla broker list",
     "ottla broker describe": "ottla broker describe 1",
     "ottla broker drain": "ottla broker drain 1",
+    "ottla broker cordon": "ottla broker cordon 3",
     "ottla broker logdirs": "ottla broker logdirs 1",
     "ottla broker unregister": "ottla broker unregister 3",
     "ottla broker remove": "ottla broker remove 3 --yes --timeout 7200",

@@ -77,8 +77,8 @@ COMMANDS = {
     ),
     "broker": Command(
         "ottla.cli.cluster.broker",
-        "run one broker from a .properties file; or list, describe, drain and remove brokers",
-        verbs=("list", "describe", "drain", "logdirs", "unregister", "remove"),
+        "run one broker from a .properties file; or list, drain, cordon and remove brokers",
+        verbs=("list", "describe", "drain", "cordon", "logdirs", "unregister", "remove"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
     "cluster": Command(

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
 pytestmark = pytest.mark.cluster
 
 Processes = Any  # the class of the fixtures, in conftest.py
 NOT_STOPPED = 2
+
+
+def produce(cluster: Processes) -> None:
+    """Write 3 MB, which a slow throttle does not let pass at once."""
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+    for number in range(300):
+        producer.send("t", b"v" * 10_000, partition=number % 6)
+    producer.flush()
+    producer.close()
 
 
 def stop(cluster: Processes, name: str) -> None:
@@ -36,11 +46,14 @@ def test_a_broker_is_removed_and_the_cluster_is_healthy_without_it(
     assert "nothing was changed" in shown.stderr
     assert any(3 in replicas for replicas in cluster.replicas("t").values())
 
+    assert "cordoned" not in cluster.ottla("broker", "logdirs", "3").stdout
     first = ("broker", "remove", "3", "--yes", "--stop-timeout=0", "--format=json")
     still = json.loads(cluster.ottla(*first, code=NOT_STOPPED).stdout)
     assert still["moved_partitions"] > 0
     assert not still["unregistered"]
     assert not any(3 in replicas for replicas in cluster.replicas("t").values())
+
+    assert "cordoned" in cluster.ottla("broker", "logdirs", "3").stdout
 
     stop(cluster, "broker 3")
     again = json.loads(cluster.ottla("broker", "remove", "3", "--yes", "--format=json").stdout)
@@ -55,14 +68,19 @@ def test_a_broker_is_removed_and_the_cluster_is_healthy_without_it(
 def test_moves_that_stand_still_end_the_wait_and_a_forced_broker_is_forgotten_at_once(
     plan_cluster: Callable[..., Processes],
 ) -> None:
-    cluster = plan_cluster(brokers=3, default_replication_factor="2")
+    cluster = plan_cluster(brokers=3, default_replication_factor="2", replica_fetch_max_bytes="1")
     cluster.start()
     cluster.ottla("topic", "create", "t", "-p", "6")
     cluster.pause("broker 2")
-    late = cluster.ottla("broker", "remove", "3", "--yes", "--timeout=1", code=1).stderr
-    assert "did not move in time" in late
-    assert "waits for broker 2" in late
+    silent = cluster.ottla("broker", "remove", "3", "--yes", code=1).stderr
+    assert "broker 2 did not report the sizes of its logs" in silent
     cluster.resume("broker 2")
+    produce(cluster)
+    slow = ("--timeout=1", "--throttle=1")
+    late = cluster.ottla("broker", "remove", "3", "--yes", *slow, code=1).stderr
+    assert "did not move in time" in late
+    assert "t-" in late
+    cluster.ottla("cluster", "balance", "--cancel")
     moved = cluster.ottla("broker", "remove", "3", "--yes", "--stop-timeout=0", code=NOT_STOPPED)
     assert "still runs" in moved.stderr
 

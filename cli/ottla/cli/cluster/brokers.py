@@ -13,6 +13,7 @@ from ottla.cli.cluster.log_dirs import (
     ask,
     ask_bytes,
 )
+from ottla.cli.cluster.removal.cordon import CORDON
 from ottla.cli.cluster.removal.remove import REMOVE
 from ottla.cli.cluster.removal.unregister import UNREGISTER
 from ottla.cli.cluster.survey import (
@@ -195,6 +196,7 @@ VERBS = (
         option("--force", "drain it although partitions are left without a leader"),
         option("id ID", "node.id of the broker", type=int),
     ),
+    CORDON,
     LOG_DIRS,
     UNREGISTER,
     REMOVE,

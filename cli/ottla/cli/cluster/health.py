@@ -77,7 +77,7 @@ def _throttle_warnings(survey: Survey) -> Iterator[str]:
         (
             "replication",
             REPLICATION_THROTTLES,
-            lambda broker: survey.reassignment_count > 0,
+            lambda broker: survey.reassignment_count > 0 or bool(survey.balance.moves),
         ),
         (
             "moves between log directories",

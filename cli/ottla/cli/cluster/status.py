@@ -16,7 +16,7 @@ from ottla.cli.cluster.survey import (
     partitions_of,
     survey,
 )
-from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, print_json, run_async
+from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, counted, print_json, run_async
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.tables import print_table, table
 from ottla.cli.terminal import Colour, clear_screen, say_block
@@ -165,6 +165,12 @@ def judged(found: Survey) -> dict[str, Any]:
             ),
             "under_replicated": sum(one.is_under_replicated for one in found.partitions),
         },
+        "balance": {
+            "moves_left": len(found.balance.moves),
+            "throttle_bytes_per_s": found.balance.rate,
+        }
+        if found.balance.moves
+        else None,
     }
 
 
@@ -252,10 +258,19 @@ def shown(found: dict[str, Any]) -> str:
         f"voters {', '.join(str(v['id']) for v in quorum['voters']) or '-'}",
         f"partitions  {partitions['total']}, {partitions['leaderless']} without leader, "
         f"{partitions['under_replicated']} under-replicated",
+        *_balance_lines(found.get("balance")),
         "",
         table(("BROKER", "ADDRESS", "STANDING", "STATE", "VERSION", "FREE"), rows),
     ]
     return "\n".join(lines)
+
+
+def _balance_lines(balance: dict[str, int] | None) -> list[str]:
+    """Return the line about a plan of moves in progress, or none."""
+    if balance is None:
+        return []
+    left, rate = counted(balance["moves_left"], "move"), amount(balance["throttle_bytes_per_s"])
+    return [f"balance     {left} left, at most {rate}/s; see 'ottla cluster balance --status'"]
 
 
 def _free_space(directories: list[dict[str, Any]]) -> str | None:

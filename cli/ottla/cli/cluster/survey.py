@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from ottla.cli.cluster.balance.stored_plan import NO_PLAN, StoredPlan, read_stored_plan
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.client.admin_parts.admin_configs import ConfigResource
@@ -147,6 +148,8 @@ class Survey:
     reassignment_count: int = 0
     """Number of partitions that are being moved between brokers. It is requested only if a broker
     is throttled."""
+    balance: StoredPlan = NO_PLAN
+    """The plan of moves in progress."""
 
 
 async def survey(admin: Admin) -> Survey:
@@ -169,6 +172,7 @@ async def survey(admin: Admin) -> Survey:
         partitions=partitions,
         min_insync=min_insync,
         reassignment_count=await _count_of_reassignments(admin) if is_throttled else 0,
+        balance=await _balance_of(admin),
     )
 
 
@@ -177,6 +181,13 @@ async def _count_of_reassignments(admin: Admin) -> int:
         return len(await admin.list_reassignments())
     except (RefusedError, ConnectionLostError):
         return 1  # unknown: no throttle is reported as left over
+
+
+async def _balance_of(admin: Admin) -> StoredPlan:
+    try:
+        return await read_stored_plan(admin)
+    except (RefusedError, ConnectionLostError):
+        return NO_PLAN  # not permitted, or unknown
 
 
 async def quorum_of(admin: Admin) -> SurveyedQuorum:

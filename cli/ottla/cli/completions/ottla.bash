@@ -359,6 +359,11 @@ _ottla_row() {
       options='-h --help --undo --force --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
+    'broker cordon')
+      verbs=''
+      options='-h --help --undo --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
     'broker logdirs')
       verbs=''
       options='-h --help --replicas --bootstrap-server --bootstrap --dir --profile --command-config --format'
@@ -371,8 +376,8 @@ _ottla_row() {
       argument='' ;;
     'broker remove')
       verbs=''
-      options='-h --help --dry-run --yes --execute --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --dry-run --yes --execute --throttle --timeout --stop-timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--throttle= --timeout= --stop-timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'cluster')
       verbs='balance features upgrade'

@@ -44,6 +44,11 @@ class StoredMove(NamedTuple):
         """Brokers that copy the partition."""
         return tuple(one for one in self.after if one not in self.before)
 
+    @property
+    def removing(self) -> tuple[NodeId, ...]:
+        """Brokers that delete the partition afterwards."""
+        return tuple(one for one in self.before if one not in self.after)
+
 
 def moves_text(moves: Iterable[StoredMove]) -> str:
     """Return moves as text."""

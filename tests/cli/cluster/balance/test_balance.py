@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla.cli.cluster import brokers, status
 from ottla.cli.cluster import cluster as command
 from ottla.cli.cluster.balance.cluster_loads import cluster_load
 from ottla.cli.cluster.balance.stored_plan import read_stored_plan
 from ottla.cli.cluster.moves.throttles import LISTS
+from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.producer import open_producer
@@ -58,7 +60,7 @@ async def uneven_cluster() -> AsyncIterator[Admin]:
 
 async def test_loads_have_sizes_hosts_cordons_and_space_of_disks() -> None:
     async with uneven_cluster() as admin:
-        await admin.alter_broker_configs(NodeId(2), {"cordoned.log.dirs": "*"})
+        assert await run_verb(brokers, admin, "cordon", "2") == 0
         with trio.fail_after(TIMEOUT_S):
             load = await cluster_load(admin)
             while not any(one.is_cordoned for one in load.brokers):
@@ -72,6 +74,13 @@ async def test_loads_have_sizes_hosts_cordons_and_space_of_disks() -> None:
         first = next(one for one in load.partitions if one.at == TopicPartition("t", 0))
         assert first.size_bytes > VALUE_BYTES
         assert (first.replicas, first.isr, first.leader) == ((1,), (1,), 1)
+
+        assert await run_verb(brokers, admin, "cordon", "2", "--undo") == 0
+        with trio.fail_after(TIMEOUT_S):
+            while any(one.is_cordoned for one in load.brokers):
+                load = await cluster_load(admin)
+        with pytest.raises(RefusedError, match="there is no broker 9"):
+            await run_verb(brokers, admin, "cordon", "9")
 
 
 async def test_the_plan_is_shown_with_reasons_and_saved_for_a_reassignment(
@@ -142,6 +151,14 @@ async def test_progress_is_shown_and_a_cancelled_plan_leaves_everything_as_it_wa
         assert shown["seconds_left"] > 0
         assert await run_verb(command, admin, "balance", "--status") == 0
         assert "to copy, at least" in capsys.readouterr().err
+
+        state = await status_of(admin)
+        assert state["balance"] == {
+            "moves_left": len(shown["moves"]),
+            "throttle_bytes_per_s": 50_000,
+        }
+        assert "balance     " in status.shown(state)
+        assert state["warnings"] == []
 
         with pytest.raises(RefusedError, match="in progress; see 'ottla cluster balance --status'"):
             await run_verb(command, admin, "balance", "--yes")

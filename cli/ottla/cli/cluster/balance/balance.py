@@ -77,10 +77,7 @@ async def make_moves(
     admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int, *, is_waiting: bool
 ) -> None:
     """Start a plan and, with `is_waiting`, show its progress until it is complete."""
-    copied = {move.at for move in plan.moves if move.adding}
-    produced = [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
-    lowest = lowest_rate(produced, throttle)
-    await start_plan(admin, plan, rate_max=throttle, rate_min=lowest)
+    await start_moves(admin, load, plan, throttle)
     if not is_waiting:
         note(LEFT)
         return
@@ -92,6 +89,14 @@ async def make_moves(
         raise
     seconds = time.monotonic() - started
     note(f"{counted(len(plan.moves), 'partition')} changed in {seconds:.1f} s")
+
+
+async def start_moves(admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int) -> None:
+    """Start a plan under a throttle that does not fall below what the producers need."""
+    copied = {move.at for move in plan.moves if move.adding}
+    produced = [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
+    lowest = lowest_rate(produced, throttle)
+    await start_plan(admin, plan, rate_max=throttle, rate_min=lowest)
 
 
 async def watch_plan(admin: Admin, total: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import trio
 
 from ottla.cli.cluster.health import DRAINS
-from ottla.cli.cluster.log_dirs import BrokerDirectories, ask
+from ottla.cli.cluster.log_dirs import BrokerDirectories, ask_bytes
 from ottla.cli.cluster.moves.throttles import LISTS
 from ottla.cli.cluster.survey import MIN_INSYNC_REPLICAS, SurveyedBroker, brokers_of
 from ottla.client.admin import Admin
@@ -40,10 +40,10 @@ class PartitionSize:
 
 async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLoad:
     """Return the state of the cluster as the planner sees it."""
-    earlier = await ask(admin)
+    earlier = await ask_bytes(admin)
     started_s = trio.current_time()
     await trio.sleep(SAMPLE_S)
-    later = await ask(admin)
+    later = await ask_bytes(admin)
     interval_s = trio.current_time() - started_s
     sizes = _sizes(earlier, later)
     surveyed = await brokers_of(admin)

@@ -33,6 +33,9 @@ class StoredPlan:
     rate: int
 
 
+NO_PLAN = StoredPlan((), DEFAULT_RATE_MAX)
+
+
 async def read_stored_plan(admin: Admin) -> StoredPlan:
     """Return the plan in progress.  It has no moves if there is none."""
     found = await admin.describe_configs(

@@ -1,9 +1,8 @@
-"""Reassignments required before a broker can be removed, and reasons that prevent them.  Pure."""
+"""Reasons that prevent or delay the removal of a broker.  Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from ottla.cli.cluster.moves.reassignment_plan import Move, ReplicaAssignment, moves_of, without
+from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment
 from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
 from ottla.cli.common import counted
 from ottla.model.errors import ErrorCode, RefusedError
@@ -13,31 +12,18 @@ NAMED_MAX = 5
 """Number of partitions that one sentence names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalPlan:
-    """The reassignments that still have to be started, and those in progress."""
-
-    moves: Sequence[Move]
-    under_way: Collection[TopicPartition]
-
-    @property
-    def partitions(self) -> set[TopicPartition]:
-        """The partitions that still have a replica on the broker."""
-        return {move.at for move in self.moves} | set(self.under_way)
-
-
-def plan_removal(
+def leaving_moves(
     broker: int,
     places: Sequence[ReplicaAssignment],
     ongoing: Sequence[OngoingMove],
-    racks_of_alive: Mapping[int, str | None],
+    alive: Collection[int],
     *,
     is_alive: bool,
     leaderless: Collection[TopicPartition] = (),
-) -> RemovalPlan:
-    """Return the reassignments that free a broker of replicas.
+) -> set[TopicPartition]:
+    """Return the partitions whose reassignment under way removes the broker: these are awaited,
+    and not started again.
 
-    A reassignment under way that already removes the broker is awaited, and not started again.
     Raises RefusedError if a partition cannot keep its number of replicas.  Raises it also if the
     broker is down and has the only copy of a partition, or a copy of one that has no leader to copy
     from.
@@ -52,7 +38,7 @@ def plan_removal(
         for one in places
     ]
     held = [one for one in wanted if broker in one.replicas]
-    others = {one: rack for one, rack in racks_of_alive.items() if one != broker}
+    others = {one for one in alive if one != broker}
     for one in held:
         if len(one.replicas) > len(others):
             raise RefusedError(
@@ -76,10 +62,7 @@ def plan_removal(
                 f"{', '.join(map(str, place.replicas))}) has no leader to copy from; start it "
                 "again, then remove it",
             )
-    leaving = {one.at for one in ongoing if broker in one.replicas and broker not in one.target}
-    if not held:
-        return RemovalPlan([], leaving)
-    return RemovalPlan(moves_of(wanted, without(wanted, broker, others)), leaving)
+    return {one.at for one in ongoing if broker in one.replicas and broker not in one.target}
 
 
 def catch_up_text(

@@ -4,17 +4,19 @@ Each step starts from the cluster's present state, so a second run resumes where
 """
 
 import argparse
+from dataclasses import dataclass
 
 import trio
 
+from ottla.cli.cluster.balance.balance import start_moves, watch_plan
+from ottla.cli.cluster.balance.cluster_loads import cluster_load
+from ottla.cli.cluster.balance.plan_tables import plan_text
+from ottla.cli.cluster.balance.stored_plan import check_idle, read_stored_plan
 from ottla.cli.cluster.moves.reassign import watch_moves
-from ottla.cli.cluster.moves.reassignment_requests import (
-    in_sync_of,
-    ongoing_of,
-    places_of,
-    start,
-)
-from ottla.cli.cluster.removal.removal_plan import RemovalPlan, catch_up_text, plan_removal
+from ottla.cli.cluster.moves.reassignment_requests import in_sync_of, ongoing_of, places_of
+from ottla.cli.cluster.moves.throttles import rate_of
+from ottla.cli.cluster.removal.cordon import set_cordon
+from ottla.cli.cluster.removal.removal_plan import catch_up_text, leaving_moves
 from ottla.cli.cluster.removal.unregister import (
     is_running,
     not_registered,
@@ -26,39 +28,66 @@ from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
+from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
+from ottla.model.balance.move_plan import BalancePlan
+from ottla.model.balance.planner import plan_moves
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
-ROUNDS_MAX = 5
-"""Largest number of successive plans: topics created meanwhile may place replicas on the broker
-again."""
+ROUNDS_MAX = 500
+"""Largest number of successive plans.  A plan has at most 1,000 moves, and topics created meanwhile
+may place replicas on a broker that is down."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
 STILL_RUNS = 2
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerRemoval:
+    """The moves that still have to be started to empty a broker, and those under way."""
+
+    load: ClusterLoad
+    plan: BalancePlan
+    under_way: frozenset[TopicPartition]
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that are about to leave the broker."""
+        return {move.at for move in self.plan.moves} | self.under_way
+
+
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the moves that free a broker of replicas. Once confirmed, move them, wait until the
     broker has stopped, and unregister it. Returns exit code STILL_RUNS if it did not stop."""
     broker_id = arguments.id
-    plan = await _plan(admin, broker_id)
+    throttle = rate_of("--throttle", arguments.throttle)
+    found = await _found(admin, broker_id, throttle)
     if not arguments.yes:
-        rows = [(*move.at, move.before.replicas, move.after.replicas) for move in plan.moves]
-        show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS"), rows)
+        rows = [
+            (*move.at, move.before, move.after, ByteCount(move.copied_bytes))
+            for move in found.plan.moves
+        ]
+        show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS", "BYTES-TO-COPY"), rows)
+        note(plan_text(found.plan, throttle))
     if not await confirm_in_loop(arguments, f"make these moves, and remove broker {broker_id}?"):
         return 0
+    # Neither new topics nor a balance may give it replicas while it is emptied.
+    await set_cordon(admin, broker_id, is_cordoned=True)
     ends_at_s = trio.current_time() + arguments.timeout
-    moved = await _move_away(admin, broker_id, plan, ends_at_s)
+    moved = await _move_away(admin, broker_id, throttle, ends_at_s)
     is_stopped = await _wait_stopped(admin, broker_id, arguments.stop_timeout)
     if is_stopped:
         # The operator may have taken long to stop the broker. Replicas that were placed on the
         # broker in the meantime are therefore moved under a new timeout.
         ends_at_s = trio.current_time() + arguments.timeout
-        moved |= await _move_away(admin, broker_id, await _plan(admin, broker_id), ends_at_s)
+        moved |= await _move_away(admin, broker_id, throttle, ends_at_s)
+        # The setting would apply to the next broker with this id.
+        await set_cordon(admin, broker_id, is_cordoned=False)
         await request_unregister(admin, broker_id)
         await note_left(admin, broker_id)
     if arguments.format == "json":
@@ -74,37 +103,57 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0 if is_stopped else STILL_RUNS
 
 
-async def _plan(admin: Admin, broker_id: int) -> RemovalPlan:
+async def _found(admin: Admin, broker_id: int, throttle: int) -> BrokerRemoval:
+    """Return what is left to do before the broker is empty.  Raises RefusedError if that is
+    impossible."""
     known = await registered(admin)
     if all(one.id != broker_id for one in known):
         raise not_registered(broker_id)
     ongoing = await ongoing_of(admin, ())
-    alive = {one.id: one.rack for one in known if not one.is_fenced}
+    alive = [one.id for one in known if not one.is_fenced]
     places = await places_of(admin, None)
-    if broker_id in alive:
-        return plan_removal(broker_id, places, ongoing, alive, is_alive=True)
+    is_alive = broker_id in alive
     topics = {one.topic for one in places if broker_id in one.replicas}
-    in_sync = await in_sync_of(admin, topics) if topics else {}
+    in_sync = await in_sync_of(admin, topics) if topics and not is_alive else {}
     leaderless = {at for at, found in in_sync.items() if found is None}
-    return plan_removal(broker_id, places, ongoing, alive, is_alive=False, leaderless=leaderless)
+    under_way = leaving_moves(
+        broker_id, places, ongoing, alive, is_alive=is_alive, leaderless=leaderless
+    )
+    load = await cluster_load(admin, [broker_id])
+    plan = plan_moves(load, BalanceLimits(throttle_bytes_per_s=throttle))
+    reasons = [one for one in plan.unmoved if one.subject not in map(str, under_way)]
+    if reasons and not plan.moves and not under_way:
+        subject, reason = reasons[0]
+        raise RefusedError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"broker {broker_id} cannot be emptied: {f'{subject}: ' if subject else ''}{reason}",
+        )
+    return BrokerRemoval(load, plan, frozenset(under_way))
 
 
 async def _move_away(
-    admin: Admin, broker_id: int, plan: RemovalPlan, ends_at_s: float
+    admin: Admin, broker_id: int, throttle: int, ends_at_s: float
 ) -> set[TopicPartition]:
-    """Reassign until the broker has no replicas.  Returns the partitions that moved."""
+    """Move replicas until the broker has none.  Returns the partitions that moved."""
     moved: set[TopicPartition] = set()
     for _ in range(ROUNDS_MAX):
-        if not plan.partitions:
-            return moved
-        refusals = await start(admin, plan.moves) if plan.moves else {}
-        for refusal in refusals.values():
-            raise refusal
-        await _watch(admin, broker_id, set(plan.partitions), ends_at_s)
-        moved |= plan.partitions
-        plan = await _plan(admin, broker_id)
-    if not plan.partitions:
-        return moved
+        stored = await read_stored_plan(admin)
+        if stored.moves:
+            # An earlier run of this command was interrupted, and its moves go on.
+            if not all(
+                broker_id in move.before and broker_id not in move.after for move in stored.moves
+            ):
+                await check_idle(admin)
+            moving = {move.at for move in stored.moves}
+        else:
+            found = await _found(admin, broker_id, throttle)
+            moving = found.partitions
+            if not moving:
+                return moved
+            if found.plan.moves:
+                await start_moves(admin, found.load, found.plan, throttle)
+        await _watch(admin, broker_id, moving, ends_at_s)
+        moved |= moving
     raise RefusedError(
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         f"broker {broker_id} is given new replicas all the time; stop it, then run "
@@ -115,19 +164,21 @@ async def _move_away(
 async def _watch(
     admin: Admin, broker_id: int, wanted: set[TopicPartition], ends_at_s: float
 ) -> None:
+    """Wait until the moves have ended.  Raises RefusedError at the deadline."""
     with trio.move_on_at(ends_at_s) as scope:
+        await watch_plan(admin, len(wanted))
         await watch_moves(admin, wanted)
     if not scope.cancelled_caught:
         return
     moving = [one for one in await ongoing_of(admin, ()) if one.at in wanted]
-    if not moving:
+    if not moving and not (await read_stored_plan(admin)).moves:
         return
-    in_sync = await in_sync_of(admin, {one.at.topic for one in moving})
+    in_sync = await in_sync_of(admin, {one.at.topic for one in moving}) if moving else {}
     raise RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"{catch_up_text(moving, in_sync)}; the moves go on: run "
         f"'ottla broker remove {broker_id} --yes' again, or call them back with "
-        "'ottla topic reassign --cancel'",
+        "'ottla cluster balance --cancel'",
     )
 
 
@@ -152,6 +203,11 @@ REMOVE = admin_verb(
     remove,
     option("id ID", "node.id of the broker", type=int),
     CONFIRMATION,
+    option(
+        "--throttle RATE",
+        "highest rate of the moves in bytes per second to and from each broker (default: 20M)",
+        default="20M",
+    ),
     option(
         "--timeout SECONDS",
         "time to wait for the moves, which continue afterwards, in seconds (default: 3600)",
