@@ -7,6 +7,7 @@ import pytest
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
+from ottla.model.limits import MIB
 from ottla.pipeline.option_values import parse_duration_ms
 from ottla.pipeline.read.offsets import (
     EARLIEST,
@@ -93,6 +94,12 @@ def test_kafka_options_reach_the_client_without_their_prefix() -> None:
     assert options.read.isolation_level == "read_committed"
     assert options.read.consumer_config().client_id == "me"
     assert batch(kafka__security__protocol="plaintext", kafka__group__id="g").read.client == ()
+
+
+def test_a_fetch_of_a_task_is_larger_than_one_of_a_consumer_unless_the_user_sets_it() -> None:
+    assert batch().read.consumer_config().partition_bytes_max == 4 * MIB
+    own = batch(kafka__max__partition__fetch__bytes="70000")
+    assert own.read.consumer_config().partition_bytes_max == 70_000
 
 
 def test_options_travel_to_the_tasks() -> None:
