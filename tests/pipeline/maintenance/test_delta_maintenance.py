@@ -1,5 +1,6 @@
 """Maintenance of Delta tables: the same rows, the position kept, and writers go on."""
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ from pyarrow import parquet
 from ottla.pipeline.export.delta_table import DeltaTable, open_delta_table, position_of
 from ottla.pipeline.maintenance.delta_maintenance import maintain_delta
 from ottla.pipeline.maintenance.maintenance import MaintenanceOptions, MaintenanceResult
+from tests.pipeline.maintenance.conftest import SCHEMA, rows_of
 
-MERGE = MaintenanceOptions(keep_s=3_600)
+HOUR_S = 3_600
+MERGE = MaintenanceOptions(keep_s=HOUR_S)
 
 
 class DeltaLake:
@@ -62,6 +65,51 @@ def test_small_files_become_one_with_the_same_rows_and_the_position(
     assert offsets_of(lake.scan()) == list(range(60))
     assert lake.maintain(replace(MERGE, keep_s=0)).removed_count >= 5
     assert offsets_of(lake.scan()) == list(range(60))
+
+
+def test_files_of_a_killed_export_are_removed_once_they_are_old(
+    lake: DeltaLake, append: Any, offsets_of: Any
+) -> None:
+    with lake.open() as table:
+        append(table, commits=2)
+        data = Path(table.data_location)
+        dead = table.open_file(SCHEMA, compression="zstd")  # as at a kill before the commit
+        dead.add(rows_of(20, 30))
+        dead.finish()
+    is_dead = {one.name for one in data.iterdir()} - {
+        Path(uri).name for uri in lake.log().file_uris()
+    }
+    assert len(is_dead) == 1
+    path = data / is_dead.pop()
+    lake.log().create_checkpoint()  # a vacuum that is not full ignores files before a checkpoint
+    assert lake.maintain().removed_count == 0, "it may belong to a running export"
+    for one in data.iterdir():
+        os.utime(one, (one.stat().st_atime, one.stat().st_mtime - 2 * HOUR_S))
+    size_bytes = path.stat().st_size
+    planned = lake.maintain(replace(MERGE, is_rehearsal=True))
+    assert (planned.removed_count, planned.removed_byte_count) == (1, size_bytes)
+    assert path.exists()
+    done = lake.maintain()
+    assert (done.removed_count, done.removed_byte_count) == (1, size_bytes)
+    assert not path.exists()
+    # The files merged just now are old, too, but versions of the last hour contain them.
+    assert len(list(data.iterdir())) == 2
+    assert offsets_of(lake.scan()) == list(range(20))
+    with lake.open() as table:
+        append(table)
+    assert offsets_of(lake.scan()) == list(range(30))
+
+
+def test_an_unfinished_file_younger_than_the_age_to_keep_is_not_removed(
+    lake: DeltaLake, append: Any
+) -> None:
+    with lake.open() as table:
+        append(table)
+        dead = Path(table.data_location) / "dead.parquet"
+        dead.write_bytes(b"unfinished")
+        os.utime(dead, (0, dead.stat().st_mtime - 1.2 * HOUR_S))
+        lake.maintain(replace(MERGE, keep_s=1.4 * HOUR_S))
+    assert dead.exists()
 
 
 def test_a_writer_that_commits_in_between_neither_fails_nor_loses_rows(

@@ -66,6 +66,11 @@ class DeltaTable:
             raise ConfigError(name, "has rows of something else; export into another table")
 
     @property
+    def location(self) -> Path:
+        """Directory of the table."""
+        return self._path
+
+    @property
     def data_location(self) -> str:
         """Directory of the table's data files."""
         return str(self._path / DATA)

@@ -1,10 +1,13 @@
 """Maintains a Delta table while exports may write it: merges small files, and removes files that
-newer versions have replaced.  deltalake does the work.
+newer versions have replaced or that no version contains.  deltalake does the work.
 
 The position stays in the log entry of the export's own commit.
 """
 
 import json
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +31,8 @@ SECONDS_AN_HOUR = 3_600
 def maintain_delta(
     opened: DeltaTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a table, and remove files that no recent version uses.
+    """Merge the small files of a table, and remove files that no recent version uses, such as the
+    file of an export that was killed before its commit.
 
     Returns the numbers of files and rows.  Raises ConfigError if the table does not exist, and
     ConnectionLostError if the table changed during each attempt to commit.
@@ -44,14 +48,26 @@ def maintain_delta(
             done.byte_count_before += sum(entry.byte_count for entry in group)
     else:
         _merge(opened, options, done)
-    removed = opened.present_log().vacuum(
-        retention_hours=round(options.keep_s / SECONDS_AN_HOUR),
-        dry_run=options.is_rehearsal,
-        enforce_retention_duration=False,
-    )
-    done.removed_count = len(removed)
+    _remove_unused(opened, options, done)
     show(done.byte_count_before, done.byte_count_before)
     return done
+
+
+def _remove_unused(
+    opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceResult
+) -> None:
+    log = opened.present_log()
+    # Rounded up: the unfinished file of a running export is in no version, either, and is younger
+    # than `keep_s`.
+    hours = ceil(options.keep_s / SECONDS_AN_HOUR)
+    unused = log.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    for path in unused:
+        with suppress(FileNotFoundError):  # another maintenance has removed it
+            done.removed_byte_count += Path(opened.location, path).stat().st_size
+    done.removed_count = len(unused)
+    if unused and not options.is_rehearsal:
+        removed = log.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        done.removed_count = len(removed)
 
 
 def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceResult) -> None:
