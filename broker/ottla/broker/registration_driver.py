@@ -1,17 +1,21 @@
 """Recovers the logs of a starting broker, and registers the broker at the controller. Both happen
 after the broker has read the metadata and before its first heartbeat."""
 
+import logging
 import socket
 from pathlib import Path
 
 from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.membership.registration import (
     advertised_endpoints,
+    failure_domain_warnings,
     registration_request,
     registrations_with_losses,
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
+from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Offset
+from ottla.model.log_events import event
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.network.server.server_seam import Server
@@ -20,6 +24,10 @@ from ottla.proto import controller_pb2 as pb
 from ottla.storage.manager.log_manager_driver import LogManager
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
+NO_MACHINE_ID = "uninitialized"
+"""Content of that file in an image whose machine has not booted yet (machine-id(5))."""
+
+_LOGGER = logging.getLogger("ottla.broker")
 
 
 class Registration:
@@ -48,6 +56,7 @@ class Registration:
         self._lifecycle = lifecycle
         self._request = pb.RegisterRequest()
         self._known_losses = set(logs.losses)
+        self._machine_id = _machine_id()
 
     async def register(self) -> Offset:
         """Recover the logs and register.  Returns the end offset of the registration's record."""
@@ -60,8 +69,18 @@ class Registration:
             await replicas.placements_of(image),
         )
         self._request, self._known_losses = self._new_request(), set(logs.losses)
+        if self._config.failure_domain_host is None:
+            self._warn_of_failure_domain(image)
         requests = registrations_with_losses(self._request, self._known_losses)
         return Offset(await self._lifecycle.register(requests) + 1)
+
+    def _warn_of_failure_domain(self, image: MetadataImage) -> None:
+        has_machine_id = bool(self._machine_id)
+        others = image.brokers.values()
+        for warning in failure_domain_warnings(
+            self._request, others, has_machine_id=has_machine_id
+        ):
+            _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
         """Move stray logs out of use, and report lost replicas that were found only with the new
@@ -85,7 +104,7 @@ class Registration:
             cluster_id=self._cluster_id,
             incarnation_id=self._rng.uuid(),
             endpoints=advertised_endpoints(self._config, ports, hostname),
-            host=_machine_id() or hostname,
+            host=self._machine_id or hostname,
             directory_ids=[
                 directory.directory_id
                 for directory in self._logs.directories
@@ -99,6 +118,7 @@ class Registration:
 def _machine_id() -> str:
     """Return the id of the machine, which is a failure domain, or an empty text if it has none."""
     try:
-        return MACHINE_ID_FILE.read_text().strip()
+        found = MACHINE_ID_FILE.read_text().strip()
     except OSError:
         return ""
+    return "" if found == NO_MACHINE_ID else found

@@ -23,6 +23,7 @@ EVENTS: Mapping[str, str] = {
     "broker.fenced": "A broker may not lead or be in sync until it is heard again.",
     "broker.gone": "A broker's process is gone: its address refuses; its session ends early.",
     "broker.unfenced": "A broker serves.",
+    "host.unclear": "The machine of a broker has no id, or one that other machines have, too.",
     "broker.stopping": "A broker asked for a controlled shutdown.",
     "partition.leaders": "Leaders of partitions changed; one line for each applied image.",
     "partition.isr": "In-sync replicas changed; one line for each applied image.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.node_process import _tell_ready, config_of
+from ottla.cli.cluster.node_process import config_of, report_ready
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
 from ottla.node.local.local_nodes_driver import READY
@@ -21,7 +21,7 @@ def test_systemd_is_notified_in_its_own_protocol(
         listening.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
 
-        _tell_ready()
+        report_ready()
 
         assert listening.recv(100) == b"READY=1"
 
@@ -33,7 +33,7 @@ def test_an_abstract_address_of_systemd_is_found(monkeypatch: pytest.MonkeyPatch
         listening.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
 
-        _tell_ready()
+        report_ready()
 
         assert listening.recv(100) == b"READY=1"
 
@@ -44,7 +44,7 @@ def test_a_started_node_notifies_its_parent_through_the_pipe(
     reader, writer = os.pipe()
     monkeypatch.setenv("OTTLA_READY_FD", str(writer))
 
-    _tell_ready()
+    report_ready()
 
     assert os.read(reader, 10) == READY
     assert os.read(reader, 10) == b""

@@ -1,104 +1,16 @@
 """Real processes from Kafka's own settings files: one with both roles, and a pair with one each."""
 
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
-from ottla.node.local.local_nodes_driver import (
-    LocalNode,
-    end_nodes,
-    free_ports,
-    start_node,
-    wait_until_ready,
-)
-from tests.stock_files import (
-    broker_settings,
-    controller_settings,
-    server_settings,
-    write_settings,
-)
+from ottla.node.local.local_nodes_driver import free_ports
+from tests.cluster.operations.server_nodes import READY_S, Nodes, received, send
+from tests.stock_files import broker_settings, controller_settings, server_settings
 
 pytestmark = pytest.mark.cluster
-
-CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
-READY_S = 60.0
-CLIENT_S = 60.0
-
-
-class Nodes:
-    """Processes of `ottla server`, with their settings files in one directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.running: dict[str, LocalNode] = {}
-
-    def format(self, name: str, settings: Mapping[str, str], *options: str) -> None:
-        """Write a settings file and format its directories."""
-        path = write_settings(self._path(name), settings)
-        command = ["storage", "format", "-t", CLUSTER_ID, "-c", str(path), *options]
-        subprocess.run([sys.executable, "-m", "ottla.cli", *command], check=True)
-
-    def start(self, *names: str) -> None:
-        """Start nodes, and wait until all of them serve."""
-        for name in names:
-            with (self.directory / f"{name}.log").open("ab") as log:
-                self.running[name] = start_node("server", self._path(name), output=log)
-        wait_until_ready([self.running[name] for name in names], READY_S)
-
-    def log_of(self, name: str) -> str:
-        """Return the output of a node."""
-        return (self.directory / f"{name}.log").read_text()
-
-    def _path(self, name: str) -> Path:
-        return self.directory / f"{name}.properties"
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    """Return starts of nodes whose processes end with the test."""
-    found = Nodes(tmp_path)
-    yield found
-    end_nodes([node.process for node in found.running.values()], READY_S)
-
-
-def send(bootstrap: str, values: list[bytes]) -> None:
-    """Send records with acks=all, in order, and wait until all of them are acknowledged."""
-    failures: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-
-    def on_delivery(error: object, _message: object) -> None:
-        if error is not None:
-            failures.append(error)
-
-    for value in values:
-        producer.produce("records", value, on_delivery=on_delivery)
-    assert producer.flush(CLIENT_S) == 0
-    assert failures == []
-
-
-def received(bootstrap: str, count: int) -> list[bytes | None]:
-    """Return the first records of the topic, read by a group."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe(["records"])
-    try:
-        found: list[bytes | None] = []
-        while len(found) < count:
-            messages = consumer.consume(count, CLIENT_S)
-            assert messages, found
-            assert all(message.error() is None for message in messages)
-            found += [message.value() for message in messages]
-        return found
-    finally:
-        consumer.close()
-
 
 VALUES = [b"%d" % number for number in range(100)]
 
@@ -110,9 +22,7 @@ def test_a_node_with_both_roles_takes_records_from_kafkas_stock_file(nodes: Node
     send(f"localhost:{clients}", VALUES)
     assert received(f"localhost:{clients}", len(VALUES)) == VALUES
 
-    node = nodes.running.pop("server")
-    node.send(signal.SIGTERM)
-    assert node.process.wait(READY_S) == 0
+    nodes.stop("server")
     nodes.start("server")
     assert received(f"localhost:{clients}", 0) == []
     send(f"localhost:{clients}", [b"after"])

@@ -6,7 +6,7 @@ down.py                   `ottla down`
 cluster_file.py           the plan of a local cluster, and its file cluster.json
 cluster_format.py         formats the controllers once
 forked_nodes.py           forks the nodes from one process
-local_cluster.py          runs the processes of the cluster
+local_cluster.py          the processes of the cluster
 
 One node
 server/                   `ottla server FILE`: the roles of the file

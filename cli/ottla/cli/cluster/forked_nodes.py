@@ -9,6 +9,7 @@ A node is a process with its own session, log, signals and restart.  `ps -f` sho
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -58,9 +59,9 @@ class StartedNode(NamedTuple):
     ready_reader: int
 
 
-def spawn_node(role: str, properties: Path) -> StartedNode:
+def spawn_node(role: str, properties: Path, *, options: Sequence[str] = ()) -> StartedNode:
     """Start and return a node as a new process, which imports all its modules itself."""
-    started = start_node(role, properties)
+    started = start_node(role, properties, options=options)
     return StartedNode(started.process, started.ready_reader)
 
 
@@ -73,20 +74,22 @@ def preload(role: str | None = None) -> None:
             import_module(module)
 
 
-def fork_node(role: str, properties: Path, *, count: int = 1) -> StartedNode:
+def fork_node(
+    role: str, properties: Path, *, count: int = 1, options: Sequence[str] = ()
+) -> StartedNode:
     """Fork a node from this process and return it, or start a new process if this one has threads.
 
     If `count`, the number of nodes of this role, is above 1, the modules of the role are imported
-    once for all of them.
+    once for all of them. `options` follow the settings file on the command line.
     """
     if not may_fork():
-        return spawn_node(role, properties)
+        return spawn_node(role, properties, options=options)
     if count > 1:
         preload(role)
     reader, writer = os.pipe()
     try:
         process = fork_process(
-            partial(_run, role, properties),
+            partial(_run, role, properties, options),
             name=properties.stem,
             environment={READY_VARIABLE: str(writer), PARENT_VARIABLE: str(os.getpid())},
             kept=(writer,),
@@ -99,10 +102,10 @@ def fork_node(role: str, properties: Path, *, count: int = 1) -> StartedNode:
     return StartedNode(process, reader)
 
 
-def _run(role: str, properties: Path) -> NoReturn:
+def _run(role: str, properties: Path, options: Sequence[str]) -> NoReturn:
     from ottla.cli.main import main
 
-    sys.argv[1:] = [role, str(properties)]
+    sys.argv[1:] = [role, str(properties), *options]
     # A short command line of `ottla up` has no room for the path of the file.
     show_as(["ottla", *sys.argv[1:]], ["ottla", role, properties.name])
     main(sys.argv[1:])

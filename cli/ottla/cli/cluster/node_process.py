@@ -1,8 +1,9 @@
 """A node in the foreground: reads its settings file, prints warnings, reports that it is ready.
 
 Environment variables serve the process that starts nodes.  OTTLA_READY_FD is a pipe that receives
-one `+` when the node serves.  OTTLA_PARENT_PID is a process id: the node ends when that process
-ends.  NOTIFY_SOCKET is the socket on which systemd waits for a unit of Type=notify.
+one `+` when the node serves.  OTTLA_WARNED is set if that process has printed the warnings.
+OTTLA_PARENT_PID is a process id: the node ends when that process ends.  NOTIFY_SOCKET is the socket
+on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from ottla.node.local.local_nodes_driver import PARENT_VARIABLE, READY, READY_VA
 C = TypeVar("C")
 
 _LOGGER = logging.getLogger("ottla.node")
+
+WARNED_VARIABLE = "OTTLA_WARNED"
 
 LOOK_UP_S = 2.0
 """Longest wait, in seconds, for the name service when a node starts. The name service either
@@ -90,7 +93,20 @@ def config_of(
             PROCESS_ROLES,
             f"is {settings.texts[PROCESS_ROLES]!r}; run it with 'ottla {command} {settings.path}'",
         )
+    if role == "broker":
+        _check_single(settings)
     return config_from(settings, load)
+
+
+def _check_single(settings: NodeSettings) -> None:
+    """Raise ConfigError if the file is of a host with several brokers."""
+    from ottla.model.settings.broker import BROKERS_PER_HOST
+
+    count = settings.texts.get(BROKERS_PER_HOST, "").strip()
+    if count:
+        raise ConfigError(
+            BROKERS_PER_HOST, f"is {count!r}; run it with 'ottla server {settings.path}'"
+        )
 
 
 def config_from(
@@ -100,6 +116,8 @@ def config_from(
     is invalid."""
     path, texts = settings
     config, unknown = load(texts)
+    if WARNED_VARIABLE in os.environ:
+        return config
     _warn_of_unknown(path.name, unknown - _keys_of_any_role())
     for address, problem in unresolved(getattr(config, "advertised_listeners", ())):
         note(
@@ -219,7 +237,7 @@ def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -
     _log_start(role, config, roles or (role,))
     exempt_from_gc()
     try:
-        trio.run(partial(body, config, ready=_tell_ready))
+        trio.run(partial(body, config, ready=report_ready))
     except BaseExceptionGroup as group:
         error = only_error(group)
         _LOGGER.error("ended: %s", error, extra=event("node.failed"))
@@ -255,7 +273,8 @@ def _log_start(role: str, config: Any, roles: Sequence[str]) -> None:
     )
 
 
-def _tell_ready() -> None:
+def report_ready() -> None:
+    """Report to the process that started this one, and to systemd, that the node serves."""
     descriptor = os.environ.pop(READY_VARIABLE, None)
     if descriptor is not None:
         os.write(int(descriptor), READY)

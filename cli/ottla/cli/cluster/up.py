@@ -22,6 +22,7 @@ from ottla.cli.cluster.cluster_file import (
 )
 from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
+from ottla.cli.cluster.server.cores import AUTO, machine_cores
 from ottla.cli.common import DIRECTORY_DEFAULT
 from ottla.cli.imports import importing_for_good
 from ottla.cli.options import Declared, option
@@ -161,7 +162,7 @@ def _access(plan: ClusterPlan) -> str:
 
 
 def _count(text: str) -> int:
-    count = int(text)
+    count = machine_cores() if text == AUTO else int(text)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{count} is too few; there must be at least one")
     return count
@@ -185,7 +186,8 @@ OPTIONS: tuple[Declared, ...] = (
     *(
         option(
             f"--{role} N",
-            "number of nodes (default: as many as --dir has, else 1)",
+            "number of nodes, or auto: one per processor core (default: as many as --dir has, "
+            "else 1)",
             type=_count,
         )
         for role in ("controllers", "brokers")

@@ -331,8 +331,8 @@ _ottla_row() {
       argument='' ;;
     'server')
       verbs=''
-      options='-h --help --set'
-      values='--set='
+      options='-h --help --set --brokers-per-host'
+      values='--set= --brokers-per-host='
       argument='@file' ;;
     'controller')
       verbs=''

@@ -401,8 +401,8 @@ function __ottla_row
         case 'server'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--set'
-            set -g __ottla_values '--set='
+            set -g __ottla_options '-h' '--help' '--set' '--brokers-per-host'
+            set -g __ottla_values '--set=' '--brokers-per-host='
             set -g __ottla_argument '@file'
         case 'controller'
             set -g __ottla_verbs

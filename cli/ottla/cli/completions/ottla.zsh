@@ -332,8 +332,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'server')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--set')
-      ottla_values=('--set=')
+      ottla_options=('-h' '--help' '--set' '--brokers-per-host')
+      ottla_values=('--set=' '--brokers-per-host=')
       ottla_argument='@file' ;;
     'controller')
       ottla_verbs=()

@@ -57,6 +57,8 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 """Wildcard addresses, which are valid for listening but not for connecting."""
 
 
+FAILURE_DOMAIN_HOST = "ottla.failure.domain.host"
+BROKERS_PER_HOST = "ottla.brokers.per.host"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 REPLICA_SELECTORS = ("", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 QUEUED_MAX_REQUEST_BYTES = "queued.max.request.bytes"
@@ -147,10 +149,18 @@ class BrokerConfig:
     )
     failure_domain_host: str | None = setting(
         None,
-        key="ottla.failure.domain.host",
+        key=FAILURE_DOMAIN_HOST,
         kind=SettingKind.STRING,
         doc="Ottla's own: machine that this broker shares with other brokers, for replica "
         "placement; by default the machine's own id.",
+    )
+    brokers_per_host: str | None = setting(
+        None,
+        key=BROKERS_PER_HOST,
+        kind=SettingKind.STRING,
+        doc="Ottla's own: number of brokers that `ottla server` runs on this machine, or auto for "
+        "one per processor core. node.id is then the number of the host, and broker C has the id "
+        "100 × host + C, ports 10 × C above those of the file, and directories of its own.",
     )
     num_partitions: int = setting(
         1,

@@ -1,12 +1,13 @@
 """Content of a broker's registration.  Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from uuid import UUID
 
 from ottla.metadata.features import OFFERED
+from ottla.metadata.image import BrokerRegistration
 from ottla.model.ids import TopicIdPartition
-from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.broker import FAILURE_DOMAIN_HOST, BrokerConfig
 from ottla.model.settings.endpoints import SECURITY_PROTOCOLS, ListenAddress
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
@@ -57,6 +58,34 @@ def registration_request(
         has_authorizer=config.authorizer.is_on,
         is_controller=config.is_controller,
     )
+
+
+def failure_domain_warnings(
+    request: pb.RegisterRequest, others: Iterable[BrokerRegistration], *, has_machine_id: bool
+) -> Iterator[str]:
+    """Yield a sentence for each reason why the machine in a registration may be wrong. It was not
+    named in the settings.
+
+    Containers may lack a machine id, or have that of their image. Replicas of a partition could
+    then be on one machine, or be kept off machines that are different.
+    """
+    setting = f"set {FAILURE_DOMAIN_HOST} to the name of the machine"
+    if not has_machine_id:
+        yield (
+            f"this machine has no machine id: broker {request.broker_id} is taken for the only one"
+            f" of host {request.host}; if other brokers share the machine, {setting} for all of"
+            " them"
+        )
+    names = {one.host for one in request.listeners}
+    for other in others:
+        elsewhere = {one.host for one in other.endpoints}
+        if other.id != request.broker_id and other.host == request.host and not names & elsewhere:
+            yield (
+                f"broker {request.broker_id} ({min(names)}) and broker {other.id}"
+                f" ({min(elsewhere)}) are taken for brokers of one machine, {request.host}; if they"
+                f" are containers of one image on different machines, {setting}"
+            )
+            return
 
 
 def registrations_with_losses(

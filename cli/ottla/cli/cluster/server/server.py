@@ -1,6 +1,7 @@
 """`ottla server FILE`: run one node in the foreground, with the roles of its `process.roles`."""
 
 import argparse
+from collections.abc import Sequence
 
 from ottla.cli.cluster.node_process import (
     NODE_OPTIONS,
@@ -9,19 +10,53 @@ from ottla.cli.cluster.node_process import (
     read_settings,
     run_node,
 )
+from ottla.cli.cluster.server.cores import machine_cores
+from ottla.cli.cluster.server.host_brokers import host_brokers, wanted_brokers
+from ottla.cli.common import counted
 from ottla.cli.imports import importing_for_good
+from ottla.cli.options import Declared, option
+from ottla.cli.terminal import note
 from ottla.model.settings.roles import BOTH, BROKER, CONTROLLER, roles_of
 
-OPTIONS = NODE_OPTIONS
+OPTIONS: tuple[Declared, ...] = (
+    *NODE_OPTIONS,
+    option(
+        "--brokers-per-host N",
+        "run N brokers, or auto: one per processor core (default: ottla.brokers.per.host of the "
+        "file, else a single one)",
+    ),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node until SIGTERM or SIGINT. Returns the exit code."""
+    """Run the node, or the brokers of the host, until SIGTERM or SIGINT. Returns the exit code."""
     settings = read_settings(arguments)
+    count = wanted_brokers(settings.texts, arguments.brokers_per_host, machine_cores())
+    if count is not None:
+        return _run_host(settings, count, arguments.set)
     roles = roles_of(settings.texts)
     if roles == BOTH:
         return _run_combined(settings)
     return _run_broker(settings) if BROKER in roles else _run_controller(settings)
+
+
+def _run_host(settings: NodeSettings, count: int, given: Sequence[str]) -> int:
+    from ottla.cli.cluster.server.host import HostSupervisor
+    from ottla.model.settings.broker import load_broker_config
+
+    brokers = host_brokers(settings.texts, count)
+    for broker in brokers[1:]:
+        load_broker_config({**settings.texts, **broker.overrides})
+    first = NodeSettings(settings.path, {**settings.texts, **brokers[0].overrides})
+    config_from(first, load_broker_config)  # Warns, once for all brokers.
+    for broker in brokers:
+        if broker.is_surplus:
+            note(
+                f"{broker.name} is one more than {count} and has"
+                f" {counted(broker.replica_count, 'replica')}: it runs on and accepts no new ones;"
+                f" move them away with 'ottla broker remove {broker.id}'"
+            )
+    return HostSupervisor(settings.path, brokers, given).run()
 
 
 def _run_combined(settings: NodeSettings) -> int:

@@ -1,0 +1,30 @@
+"""Number of processor cores that this process may use."""
+
+import os
+from pathlib import Path
+
+AUTO = "auto"
+"""Text of a number of nodes that stands for one node per core."""
+CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
+
+
+def machine_cores() -> int:
+    """Return the number of processor cores that this process may use, within the quota of its
+    control group if it has one."""
+    return usable_cores(len(os.sched_getaffinity(0)), _text_of(Path(CPU_QUOTA_FILE)))
+
+
+def usable_cores(affinity: int, quota: str) -> int:
+    """Return the number of usable cores. `quota` is the text of cpu.max: time and period in
+    microseconds, or `max`."""
+    limit, _, period = quota.strip().partition(" ")
+    if not limit.isdecimal() or not period.isdecimal() or int(period) == 0:
+        return affinity
+    return max(1, min(affinity, int(limit) // int(period)))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
