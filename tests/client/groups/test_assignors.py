@@ -26,8 +26,13 @@ MEMBERS = st.dictionaries(
             st.builds(TopicPartition, st.sampled_from("abcd"), st.integers(0, 7)), max_size=8
         ).map(tuple),
         generation_id=st.integers(-1, 3),
+        rack=st.sampled_from([None, "r0", "r1", "r2"]),
     ),
     min_size=1,
+)
+RACKS = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from("abcd"), st.integers(0, 6)),
+    st.frozensets(st.sampled_from(["r0", "r1", "r2"])),
 )
 COUNTS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 6))
 
@@ -49,11 +54,14 @@ def shown(found: Assignment) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in ASSIGNORS if name != "cooperative-sticky"])
-@given(members=MEMBERS, counts=COUNTS)
+@given(members=MEMBERS, counts=COUNTS, racks=RACKS)
 def test_every_partition_has_exactly_one_owner_who_subscribed(
-    name: str, members: dict[str, MemberSubscription], counts: dict[str, int]
+    name: str,
+    members: dict[str, MemberSubscription],
+    counts: dict[str, int],
+    racks: dict[TopicPartition, frozenset[str]],
 ) -> None:
-    found = ASSIGNORS[name](members, counts)
+    found = ASSIGNORS[name](members, counts, racks)
 
     assert set(found) == set(members)
     owned = Counter(at for partitions in found.values() for at in partitions)
@@ -63,7 +71,43 @@ def test_every_partition_has_exactly_one_owner_who_subscribed(
     for member_id, partitions in found.items():
         assert {at.topic for at in partitions} <= members[member_id].topics
     shuffled = dict(reversed(members.items()))
-    assert ASSIGNORS[name](shuffled, counts) == found
+    assert ASSIGNORS[name](shuffled, counts, racks) == found
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@given(members=MEMBERS, counts=COUNTS, racks=RACKS)
+def test_racks_never_change_how_many_partitions_a_new_member_gets(
+    name: str,
+    members: dict[str, MemberSubscription],
+    counts: dict[str, int],
+    racks: dict[TopicPartition, frozenset[str]],
+) -> None:
+    fresh = {
+        one: found._replace(owned=(), topics=frozenset("abc")) for one, found in members.items()
+    }
+
+    near, plain = ASSIGNORS[name](fresh, counts, racks), ASSIGNORS[name](fresh, counts)
+
+    assert sorted(map(len, near.values())) == sorted(map(len, plain.values()))
+
+
+@pytest.mark.parametrize("name", ["range", "sticky", "cooperative-sticky"])
+def test_partitions_go_to_members_in_the_racks_of_their_replicas(name: str) -> None:
+    members = {"x": member("a")._replace(rack="r0"), "y": member("a")._replace(rack="r1")}
+    at = [TopicPartition("a", index) for index in range(4)]
+    racks = {one: frozenset({"r1" if one.partition < 2 else "r0"}) for one in at}
+
+    found = shown(ASSIGNORS[name](members, {"a": 4}, racks))
+
+    assert found == {"x": "a2 a3", "y": "a0 a1"}
+
+
+def test_racks_that_every_partition_has_leave_the_ranges_as_they_are() -> None:
+    members = {"x": member("a")._replace(rack="r0"), "y": member("a")._replace(rack="r1")}
+    everywhere = frozenset({"r0", "r1"})
+    racks = {TopicPartition("a", index): everywhere for index in range(4)}
+
+    assert shown(range_assignment(members, {"a": 4}, racks)) == {"x": "a0 a1", "y": "a2 a3"}
 
 
 @given(members=MEMBERS, counts=COUNTS)

@@ -7,10 +7,11 @@ the Java client, so that any member may lead a mixed group.  Invariants:
 - SameForAll: the result depends only on the arguments.
 - OneOwner: cooperative-sticky assigns a partition to another member only after its owner has given
   it up. Until then the partition is unassigned.
+- BalanceFirst: racks (KIP-881) never change how many partitions a member gets, only which.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from ottla.model.ids import TopicPartition
 
@@ -23,19 +24,44 @@ class MemberSubscription(NamedTuple):
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
     """Generation in which the member owned these partitions."""
+    rack: str | None = None
+    """Rack of the member (`client.rack`), or None."""
 
 
 Assignment = dict[str, list[TopicPartition]]
 Members = Mapping[str, MemberSubscription]
-Assignor = Callable[[Members, Mapping[str, int]], Assignment]
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""Racks of the replicas of each partition.  Partitions without known racks are left out."""
+
+NO_RACKS: PartitionRacks = {}
+
+EXCHANGE_CANDIDATES_MAX = 100
+"""Partitions that are considered for one exchange.  Smaller leaves more partitions far from their
+members; larger lets the time of a rebalance grow with the square of the number of partitions."""
 
 
-def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
+class Assignor(Protocol):
+    """Function that assigns partitions to members."""
+
+    def __call__(
+        self,
+        members: Members,
+        partition_counts: Mapping[str, int],
+        racks: PartitionRacks = NO_RACKS,
+    ) -> Assignment:
+        """Return the assignment of the partitions of all subscribed topics."""
+        ...
+
+
+def range_assignment(
+    members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Return an assignment with a contiguous range of each topic's partitions for each member
     (`range`).
 
     If a topic's partitions cannot be divided evenly, the first members get one partition more than
-    the others.
+    the others.  Where members and partitions have racks, each member first gets partitions with a
+    replica in its rack, and the ranges are not contiguous.
     """
     found: Assignment = {member_id: [] for member_id in members}
     for topic in sorted(partition_counts):
@@ -43,6 +69,11 @@ def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> A
         if not subscribers:
             continue
         least, extra = divmod(partition_counts[topic], len(subscribers))
+        partitions = [TopicPartition(topic, index) for index in range(partition_counts[topic])]
+        if _do_racks_matter(members, subscribers, partitions, racks):
+            room = {one: least + (at < extra) for at, one in enumerate(subscribers)}
+            _fill_by_rack(members, partitions, racks, room, found)
+            continue
         start = 0
         for place, member_id in enumerate(subscribers):
             end = start + least + (place < extra)
@@ -51,10 +82,13 @@ def range_assignment(members: Members, partition_counts: Mapping[str, int]) -> A
     return found
 
 
-def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
+def round_robin_assignment(
+    members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Return an assignment of the partitions of all topics to the members in turn (`roundrobin`).
 
-    Members that do not subscribe to the topic of a partition are skipped.
+    Members that do not subscribe to the topic of a partition are skipped.  Racks are ignored, as in
+    Java.
     """
     found: Assignment = {member_id: [] for member_id in members}
     ring = _in_order(members)
@@ -67,9 +101,15 @@ def round_robin_assignment(members: Members, partition_counts: Mapping[str, int]
     return found
 
 
-def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> Assignment:
+def sticky_assignment(
+    members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+) -> Assignment:
     """Return an assignment that is as even as the subscriptions allow, and moves as few partitions
-    as possible (`sticky`)."""
+    as possible (`sticky`).
+
+    Members exchange partitions that are new to them if that brings more of them into the racks of
+    their replicas.
+    """
     found: Assignment = {member_id: [] for member_id in members}
     wanted = _wanted(members, partition_counts)
     owner = _kept(members, set(wanted))
@@ -78,13 +118,15 @@ def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> 
             found[owner[at]].append(at)
     for at in wanted:
         if at not in owner:
-            found[_least_loaded(members, found, at.topic)].append(at)
+            found[_least_loaded(members, found, at, racks)].append(at)
     _balance(members, found)
+    if racks:
+        _exchange(members, found, [at for at in wanted if at not in owner], racks)
     return {member_id: sorted(partitions) for member_id, partitions in found.items()}
 
 
 def cooperative_sticky_assignment(
-    members: Members, partition_counts: Mapping[str, int]
+    members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
 ) -> Assignment:
     """Return the assignment of `sticky` without the partitions that another member still owns
     (KIP-429).
@@ -92,7 +134,7 @@ def cooperative_sticky_assignment(
     A partition that moves is first left out of its owner's assignment.  The owner gives it up, and
     a second rebalance assigns it to the new owner.
     """
-    found = sticky_assignment(members, partition_counts)
+    found = sticky_assignment(members, partition_counts, racks)
     claims: dict[TopicPartition, set[str]] = {}
     for member_id, member in members.items():
         for at in member.owned:
@@ -155,9 +197,85 @@ def _kept(members: Members, wanted: set[TopicPartition]) -> dict[TopicPartition,
     return {at: one for at, one in owner.items() if at.topic in members[one].topics}
 
 
-def _least_loaded(members: Members, found: Assignment, topic: str) -> str:
-    subscribers = [one for one in _in_order(members) if topic in members[one].topics]
-    return min(subscribers, key=lambda one: len(found[one]))
+def _do_racks_matter(
+    members: Members,
+    subscribers: list[str],
+    partitions: list[TopicPartition],
+    racks: PartitionRacks,
+) -> bool:
+    """Return whether some subscriber with a rack has no replica of some partition there.
+
+    Otherwise every choice is equally near, and the plain rule applies, as in Java.
+    """
+    wanted = {rack for one in subscribers if (rack := members[one].rack) is not None}
+    found = [racks.get(at, frozenset()) for at in partitions]
+    return bool(wanted) and any(found) and not all(wanted <= each for each in found)
+
+
+def _fill_by_rack(
+    members: Members,
+    partitions: list[TopicPartition],
+    racks: PartitionRacks,
+    room: dict[str, int],
+    found: Assignment,
+) -> None:
+    """Assign the partitions of one topic to the members within their `room`: first those with a
+    replica in the member's rack, then the others."""
+    left = dict.fromkeys(partitions)
+    for is_near in (True, False):
+        for member_id, count in room.items():
+            rack = members[member_id].rack
+            near = [at for at in left if not is_near or rack in racks.get(at, frozenset())][:count]
+            for at in near:
+                del left[at]
+            room[member_id] -= len(near)
+            found[member_id] += near
+    for member_id in room:
+        found[member_id].sort()
+
+
+def _exchange(
+    members: Members, found: Assignment, movable: list[TopicPartition], racks: PartitionRacks
+) -> None:
+    """Exchange movable partitions of members in two racks that are both nearer to the other."""
+    holder = {at: one for one, partitions in found.items() for at in partitions}
+    far: dict[str, list[TopicPartition]] = {}
+    for at in movable:
+        rack = members[holder[at]].rack
+        near = racks.get(at, frozenset())
+        if rack is None or rack in near:
+            continue
+        for other_rack in sorted(near):
+            others = far.get(other_rack, [])
+            match = next(
+                (
+                    other
+                    for other in others[:EXCHANGE_CANDIDATES_MAX]
+                    if rack in racks[other]
+                    and at.topic in members[holder[other]].topics
+                    and other.topic in members[holder[at]].topics
+                ),
+                None,
+            )
+            if match is None:
+                continue
+            others.remove(match)
+            for one, gone, new in ((holder[at], at, match), (holder[match], match, at)):
+                found[one].remove(gone)
+                found[one].append(new)
+            break
+        else:
+            far.setdefault(rack, []).append(at)
+
+
+def _least_loaded(
+    members: Members, found: Assignment, at: TopicPartition, racks: PartitionRacks = NO_RACKS
+) -> str:
+    """Return the subscriber with the fewest partitions, of several one in a rack of the
+    partition."""
+    near = racks.get(at, frozenset())
+    subscribers = [one for one in _in_order(members) if at.topic in members[one].topics]
+    return min(subscribers, key=lambda one: (len(found[one]), members[one].rack not in near))
 
 
 def _balance(members: Members, found: Assignment) -> None:
@@ -168,7 +286,7 @@ def _balance(members: Members, found: Assignment) -> None:
         has_moved = False
         for giver in sorted(found, key=lambda one: (-len(found[one]), one)):
             for at in sorted(found[giver], reverse=True):
-                taker = _least_loaded(members, found, at.topic)
+                taker = _least_loaded(members, found, at)
                 # Each move makes the loads more even, so the loop ends.
                 if len(found[taker]) + 1 < len(found[giver]):
                     found[giver].remove(at)

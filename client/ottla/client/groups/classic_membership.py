@@ -19,6 +19,7 @@ from ottla.client.network.background import now_ms, open_background
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.wire.messages.join_group_response import JoinGroupResponse
@@ -233,12 +234,22 @@ class ClassicMembership:
         return self._after(
             self._member.on_synced(
                 await self._coordinator.request(
-                    self._member.sync_request(self._joined_with),
+                    self._member.sync_request(self._joined_with, self._racks()),
                     SyncGroupResponse,
                     timeout_s=self._join_patience_s,
                 )
             )
         )
+
+    def _racks(self) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks of the partitions of the group's topics, as far as they are known."""
+        topics = self._cluster.topics
+        return {
+            topics[topic].at[index]: racks
+            for topic in self._group_topics
+            if topic in topics
+            for index, racks in topics[topic].racks.items()
+        }
 
     @property
     def _join_patience_s(self) -> float:

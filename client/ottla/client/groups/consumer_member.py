@@ -155,6 +155,7 @@ class ConsumerProtocolMember:
             "rebalance_timeout_ms": self._config.poll_interval_ms_max,
             **self._subscription(),
             "server_assignor": self._config.group_remote_assignor,
+            "rack_id": self._config.client_rack or None,
             "topic_partitions": self.owned,
         }
         news = {name: one for name, one in fields.items() if self._said.get(name) != one}

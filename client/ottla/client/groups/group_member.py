@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.client.groups.assignors import ASSIGNORS, COOPERATIVE, MemberSubscription
+from ottla.client.groups.assignors import (
+    ASSIGNORS,
+    COOPERATIVE,
+    NO_RACKS,
+    MemberSubscription,
+    PartitionRacks,
+)
 from ottla.client.groups.sticky_user_data import (
     NO_GENERATION,
     cooperative_user_data,
@@ -41,6 +47,8 @@ PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 2
 """Version of subscriptions.  They contain owned partitions from version 1, and their generation
 from version 2."""
+RACK_SUBSCRIPTION_VERSION = 3
+"""Version of the subscription of a member with a rack (KIP-881)."""
 ASSIGNMENT_VERSION = 0
 VERSION_BYTES = 2
 STICKY = "sticky"
@@ -146,8 +154,9 @@ class GroupMember:
                     for topic, indexes in _by_topic(claimed).items()
                 ],
                 generation_id=self._owned_generation_id,
+                rack_id=self._config.client_rack or None,
             ),
-            SUBSCRIPTION_VERSION,
+            RACK_SUBSCRIPTION_VERSION if self._config.client_rack else SUBSCRIPTION_VERSION,
         )
 
     def on_joined(self, answer: JoinGroupResponse) -> Step:
@@ -171,11 +180,13 @@ class GroupMember:
             }
         return step
 
-    def sync_request(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
+    def sync_request(
+        self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> SyncGroupRequest:
         """Return the sync request.  That of the leader contains the assignments of all members."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self.is_leader:
-            shared = ASSIGNORS[self._protocol_name](self._members, partition_counts)
+            shared = ASSIGNORS[self._protocol_name](self._members, partition_counts, racks)
             assignments = [
                 SyncGroupRequestAssignment(
                     member_id=member_id,
@@ -286,7 +297,9 @@ def _subscription_of(
         owned, generation_id = read_sticky_user_data(found.user_data) or (owned, generation_id)
     elif generation_id == NO_GENERATION and protocol_name == COOPERATIVE_STICKY:
         generation_id = read_cooperative_user_data(found.user_data)
-    return MemberSubscription(frozenset(found.topics), instance_id, owned, generation_id)
+    return MemberSubscription(
+        frozenset(found.topics), instance_id, owned, generation_id, found.rack_id
+    )
 
 
 def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:

@@ -6,7 +6,7 @@ The metadata may be stale at any time.  It is requested again whenever a respons
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -60,6 +60,8 @@ class KnownTopic:
     at: Mapping[int, TopicPartition]
     """TopicPartition objects by partition number.  They are created once, because a producer needs
     one for each record."""
+    racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Racks of the replicas by partition number.  Empty if no broker has a rack."""
 
 
 class Cluster:
@@ -102,6 +104,7 @@ class Cluster:
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
         self._addresses: dict[NodeId, tuple[str, int]] = {}
+        self._racks: dict[int, str] = {}
         self._connections: dict[tuple[str, int], Pipeline] = {}
         self._connecting: dict[tuple[str, int], trio.Lock] = {}
         self._failed_at: dict[tuple[str, int], float] = {}
@@ -139,6 +142,9 @@ class Cluster:
         if answer.brokers:
             self._addresses = {
                 NodeId(broker.node_id): (broker.host, broker.port) for broker in answer.brokers
+            }
+            self._racks = {
+                broker.node_id: broker.rack for broker in answer.brokers if broker.rack is not None
             }
         self.cluster_id = answer.cluster_id
         for topic in answer.topics:
@@ -216,7 +222,18 @@ class Cluster:
             partitions=tuple(numbers),
             available=tuple(n for n in numbers if at[n] in self._leaders),
             at=at,
+            racks=self._racks_of(topic) if self._racks else {},
         )
+
+    def _racks_of(self, topic: MetadataResponseTopic) -> dict[int, frozenset[str]]:
+        """Return the racks of the replicas of each partition."""
+        racks = self._racks
+        return {
+            partition.partition_index: frozenset(
+                racks[node] for node in partition.replica_nodes if node in racks
+            )
+            for partition in topic.partitions
+        }
 
     async def partitions_of(
         self,

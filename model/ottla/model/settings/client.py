@@ -200,7 +200,8 @@ class ConsumerConfig(ClientSecurity):
         "",
         key="client.rack",
         doc="Rack of this consumer. Brokers with replica.selector.class then name a replica in the "
-        "same rack, from which the consumer fetches (KIP-392).",
+        "same rack, from which the consumer fetches (KIP-392), and the client's assignors prefer "
+        "partitions with a replica there (KIP-881).",
     )
     check_crcs: bool = setting(
         True, key="check.crcs", doc="Whether the checksum of every batch is verified."
