@@ -125,6 +125,9 @@ async def test_it_describes_the_controllers_and_the_active_one(admin: Admin) -> 
     refused = await admin.ask(DescribeClusterRequest(endpoint_type=BROKERS))
     assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert "endpoint of type CONTROLLER, but we wanted" in refused.error_message
+    # Version 0 has no endpoint type, neither in the request nor in the response.
+    old = await admin.ask(DescribeClusterRequest(), 0)
+    assert old.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 async def test_it_describes_the_quorum(admin: Admin) -> None:

@@ -268,7 +268,7 @@ async def hunt_brokers(
             partition = led.get(NodeId(node.id), 0)
             parts.append(Neighbour(node, partition, report, len(prey.brokers)).run)
             maker = FrameMaker(Random(f"{seed} {node.name}"), names, served)
-            parts.append(partial(_send_all, node, maker, report))
+            parts.append(partial(send_frames, node, maker, report))
 
         def is_enough() -> bool:
             is_sent = frame_count is not None and report.sent.total() >= frame_count
@@ -365,7 +365,8 @@ class Neighbour:
         )
 
 
-async def _send_all(node: BrokerPort, maker: FrameMaker, report: BrokerHuntReport) -> None:
+async def send_frames(node: BrokerPort, maker: FrameMaker, report: BrokerHuntReport) -> None:
+    """Send frames to one node until cancelled, several at a time."""
     last = report.last_frames[node.name]
     strangers, dawdlers = trio.Semaphore(STRANGERS), trio.Semaphore(DAWDLERS)
 

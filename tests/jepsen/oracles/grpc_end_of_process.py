@@ -71,7 +71,7 @@ async def hunt_controllers(
         for address in addresses
         for at in range(STRANGERS)
     ]
-    parts += [partial(_neighbour, address, report) for address in addresses]
+    parts += [partial(ask_cluster_id, address, report) for address in addresses]
 
     def is_enough() -> bool:
         is_sent = request_count is not None and report.outcomes.total() >= request_count
@@ -149,7 +149,7 @@ def _damaged(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-async def _neighbour(address: str, report: HuntReport) -> None:
+async def ask_cluster_id(address: str, report: HuntReport) -> None:
     """Repeat a request that a controller always answers."""
     with open_caller(address) as caller:
         while True:

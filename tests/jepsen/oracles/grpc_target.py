@@ -35,6 +35,7 @@ class GrpcCaller:
     """One gRPC connection to a controller, for a thread that waits."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self._channel = BlockingChannel(address)
 
     def close(self) -> None:

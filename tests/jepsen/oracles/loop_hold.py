@@ -74,13 +74,19 @@ class ClusterSize:
     """Access control entries; with any of them every request is decided by them."""
 
 
-class BrokerTarget:
-    """A broker under test, and the objects of its cluster."""
+class KafkaTarget:
+    """A node under test that speaks Kafka's protocol, and the objects of its cluster."""
 
-    def __init__(self, broker: Broker, names: ClusterNames, meter: Meter) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        api_keys: Iterable[int],
+        names: ClusterNames,
+        meter: Meter,
+    ) -> None:
         self.names = names
-        self.api_keys = sorted(broker.dispatcher.api_keys)
-        self._address = broker.addresses[LISTENER]
+        self.api_keys = sorted(api_keys)
+        self._address = address
         self._meter = meter
         self._side = BlockingClient(self._address)
 
@@ -110,6 +116,13 @@ class BrokerTarget:
         """Let the loop turn a few times: an answer may leave before its work is done."""
         for _ in range(3):
             self.ask(ApiVersionsRequest(), 0)
+
+
+class BrokerTarget(KafkaTarget):
+    """A broker under test."""
+
+    def __init__(self, broker: Broker, names: ClusterNames, meter: Meter) -> None:
+        super().__init__(broker.addresses[LISTENER], broker.dispatcher.api_keys, names, meter)
 
 
 class BlockingClient:
@@ -212,7 +225,7 @@ async def open_target(
 
 
 def costs_of(
-    target: BrokerTarget,
+    target: KafkaTarget,
     seed: int,
     *,
     api_keys: Iterable[int] | None = None,

@@ -264,6 +264,14 @@ DIFFERENCES_OF_CONTROLLERS = (
         "brokers of Kafka and Ottla answer INVALID_REQUEST as well",
     ),
     (
+        "values of settings of all brokers are checked",
+        "Kafka's controllers store `log.retention.ms=many`, which no broker can use",
+    ),
+    (
+        "`kafka-metadata-quorum describe --status` shows directory ids also of static voters",
+        "each voter has one here",
+    ),
+    (
         "`kafka-cluster api-versions` lists fewer APIs",
         "a controller serves what administrators ask; nodes use gRPC",
     ),

@@ -28,7 +28,7 @@ class DescribeClusterApi:
     ) -> DescribeClusterResponse:
         """Answer with the live brokers, and with the fenced ones if requested."""
         if request.endpoint_type != BROKERS:
-            return wrong_endpoint(request.endpoint_type, BROKERS)
+            return wrong_endpoint(request.endpoint_type, BROKERS, context.api_version)
         view = ClusterView(self._metadata.image, self._config, context.peer)
         return DescribeClusterResponse(
             cluster_id=self._cluster_id,

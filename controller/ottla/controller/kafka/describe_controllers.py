@@ -43,7 +43,7 @@ class DescribeControllersApi:
         voter set.
         """
         if request.endpoint_type != CONTROLLERS:
-            return wrong_endpoint(request.endpoint_type, CONTROLLERS)
+            return wrong_endpoint(request.endpoint_type, CONTROLLERS, context.api_version)
         known = self._known()
         listener = context.peer.listener_name
         addresses: dict[NodeId, tuple[str, int]] = {}

@@ -8,17 +8,22 @@ CONTROLLERS = 2
 NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
-def wrong_endpoint(asked: int, own: int) -> DescribeClusterResponse:
+ENDPOINT_TYPE_FROM = 1
+"""First version with an endpoint type; before, it is that of brokers."""
+
+
+def wrong_endpoint(asked: int, own: int, version: int) -> DescribeClusterResponse:
     """Return the response to a request for an endpoint type that this node does not describe."""
+    named = own if version >= ENDPOINT_TYPE_FROM else BROKERS
     if asked in NAMES:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message=f"The request was sent to an endpoint of type {NAMES[own]}, but we "
             f"wanted an endpoint of type {NAMES[asked]}",
-            endpoint_type=own,
+            endpoint_type=named,
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         error_message=f"Unsupported endpoint type {asked}",
-        endpoint_type=own,
+        endpoint_type=named,
     )
