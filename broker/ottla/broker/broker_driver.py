@@ -54,6 +54,7 @@ from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.authentication.jwks_driver import KeyReader
 from ottla.node.network.alarm_driver import Alarm
 from ottla.node.network.dispatch import Dispatcher
+from ottla.node.network.latency_window import LatencyWindow
 from ottla.node.network.loopback_driver import Loopback
 from ottla.node.network.server.server_seam import Server
 from ottla.node.network.side_by_side_driver import side_by_side
@@ -64,7 +65,13 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.manager.log_manager_driver import LogManager
 from ottla.telemetry.metrics.instruments import Registry
-from ottla.wire.apis import BROKER_KEYS, CLEAN_LOGS, DESCRIBE_CLEANER, DRAIN_BROKER
+from ottla.wire.apis import (
+    BROKER_KEYS,
+    CLEAN_LOGS,
+    DESCRIBE_CLEANER,
+    DRAIN_BROKER,
+    PRODUCE,
+)
 
 logger = logging.getLogger("ottla.broker")
 
@@ -108,6 +115,7 @@ class Broker:
             config,
             self.controller,
             metadata_offset=self._metadata_offset,
+            produce_p99_us=LatencyWindow(dispatcher.times, PRODUCE).p99_us,
             errors=self.errors,
         )
         self.core = BrokerCore(

@@ -16,17 +16,19 @@ exception ends one round of one task; the next round starts after a pause.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
 from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision, decided
 from ottla.controller.membership import brokers
-from ottla.controller.replication import balance_moves, elections
+from ottla.controller.replication import balance_moves, balance_plan, elections
 from ottla.controller.replication.balance_plan import stored_moves
 from ottla.controller.security import tokens
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import no_op_record
+from ottla.model.balance.pace import BalancePace
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -41,6 +43,10 @@ processed in between."""
 BALANCE_INTERVAL_S = 0.2
 """Interval, in seconds, between two steps of a balance. With a longer one, many small moves take
 longer; with a shorter one, each examines the same moves again."""
+
+BALANCE_PACE_INTERVAL_S = 5.0
+"""Interval, in seconds, between two changes of the throttle of a balance. Brokers report the
+latency of producers with each heartbeat, by default every 2 s."""
 
 BALANCE_IDLE_INTERVAL_S = 1.0
 """Interval, in seconds, between two checks for the plan of a balance."""
@@ -156,13 +162,37 @@ class Upkeep:
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _balance(self) -> None:
-        """Start moves of the plan in the metadata log whenever earlier ones are complete."""
+        """Start moves of the plan in the metadata log whenever earlier ones are complete, and adapt
+        their throttle."""
         controller = self._controller
+        pace = BalancePace()
+        paced_at = trio.current_time()
         while True:
             has_plan = controller.epoch is not None and stored_moves(controller.image)
+            if not has_plan:
+                pace.note_idle(controller.sessions.slowest_produce_p99_us())
+                paced_at = trio.current_time()
+            elif trio.current_time() >= paced_at + BALANCE_PACE_INTERVAL_S:
+                paced_at = trio.current_time()
+                await controller.attempt(partial(self._next_rate, pace), is_long=True)
             if has_plan:
                 await controller.attempt(self._next_moves, is_long=True)
             await trio.sleep(BALANCE_INTERVAL_S if has_plan else BALANCE_IDLE_INTERVAL_S)
+
+    def _next_rate(
+        self, pace: BalancePace, image: MetadataImage, _next_offset: Offset
+    ) -> Decision[None]:
+        if not stored_moves(image):
+            return decided(image, (), None)
+        lowest, highest = balance_plan.rate_bounds(image)
+        rate = pace.next_rate(
+            balance_plan.rate_in_force(image),
+            lowest=lowest,
+            highest=highest,
+            p99_us=self._controller.sessions.slowest_produce_p99_us(),
+            under_replicated=balance_plan.under_replicated_count(image),
+        )
+        return decided(image, balance_plan.rate_records(image, rate), None)
 
     def _next_moves(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
         return decided(image, balance_moves.advance(image, self._config), None)

@@ -185,6 +185,8 @@ def steady_heartbeat(
     broker = registered(image, request.broker_id, request.broker_epoch)
     metadata_offset = Offset(request.current_metadata_offset)
     session = sessions.touch(broker.id, broker.epoch, metadata_offset, now_ms)
+    has_produced = request.HasField("produce_p99_us")
+    session.produce_p99_us = request.produce_p99_us if has_produced else None
     if broker.in_controlled_shutdown or request.want_shut_down or _newly_offline(broker, request):
         return None
     if _newly_cordoned(broker, request) is not None:

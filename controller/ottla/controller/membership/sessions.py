@@ -25,6 +25,8 @@ class Session:
     """Number of heartbeats that the broker has sent in this session."""
     metadata_offset: Offset = NO_OFFSET
     """Last metadata offset that the broker has reported as applied."""
+    produce_p99_us: int | None = None
+    """99th percentile of Produce requests in µs, as last reported. None if there were none."""
     shutdown_offset: Offset | None = None
     """Metadata offset that all other brokers must apply before this broker may shut down.  None
     unless it is shutting down."""
@@ -79,6 +81,12 @@ class BrokerSessions:
         session.contact_count += 1
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
         return session
+
+    def slowest_produce_p99_us(self) -> int | None:
+        """Return the highest 99th percentile of Produce requests, in µs, that a broker has
+        reported. None if none had Produce requests."""
+        reported = [one.produce_p99_us for one in list(self._sessions.values())]
+        return max((one for one in reported if one is not None), default=None)
 
     def of(self, broker: BrokerRegistration) -> Session:
         """Return the session of a broker that has just sent a heartbeat."""

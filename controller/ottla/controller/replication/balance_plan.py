@@ -76,6 +76,15 @@ def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterato
             yield config_record(BROKER_RESOURCE, EVERY_BROKER, key, None)
 
 
+def under_replicated_count(image: MetadataImage) -> int:
+    """Return the number of partitions with replicas out of sync, without those being added."""
+    return sum(
+        not set(state.replicas).difference(state.adding).issubset(state.isr)
+        for topic in image.topics.values()
+        for _, state in topic.partitions.items()
+    )
+
+
 class ThrottleLists:
     """Changes of the lists of throttled replicas, collected over many moves."""
 

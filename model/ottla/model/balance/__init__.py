@@ -7,5 +7,6 @@ bands.py           loads of brokers, and the band around the mean that counts as
 domains.py         replicas that share a rack or a host
 replica_table.py   replicas of all partitions during the search, and the hard rules
 planner.py         the search: start here
+pace.py            the throttle, adapted to the latency of producers
 plan_text.py       a plan as text, as it is stored in the metadata log
 """

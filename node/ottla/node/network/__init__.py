@@ -27,5 +27,6 @@ Times
 loop_clock.py           monotonic clock of the event loop, and the start of its iteration
 turn_end.py             work done once for all requests of an iteration
 request_times.py        request durations by phase
+latency_window.py       latency of one kind of request since the last look
 request_traces.py       phases of sampled requests
 """

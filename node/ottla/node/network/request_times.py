@@ -106,6 +106,16 @@ class RequestTimes:
             found = self._of_followers[version] = Times()
         return found
 
+    def counts_of(self, api_key: int) -> list[int]:
+        """Return the number of requests of one API in each bucket of total time, all versions
+        together."""
+        found = [times for (key, _), times in self._times.items() if key == api_key]
+        histograms = [part for times in found for part in (times.prompt, times.total)]
+        counts = [0] * (len(BOUNDS_NS) + 1)
+        for histogram in histograms:
+            counts = [one + more for one, more in zip(counts, histogram.counts, strict=True)]
+        return counts
+
     def note_refusal(self, api_key: int, code: int) -> None:
         """Count an error of a request, or of one of its partitions."""
         self.errors.of(API[api_key].name, code_of(code).name).value += 1

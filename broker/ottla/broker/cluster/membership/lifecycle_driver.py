@@ -57,6 +57,7 @@ class LifecycleDriver:
         controller: ControllerClient,
         *,
         metadata_offset: Callable[[], Offset],
+        produce_p99_us: Callable[[], int | None] = lambda: None,
         clock: Clock | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class LifecycleDriver:
         )
         """Call that stays open at the active controller. It must run from the registration on."""
         self._metadata_offset = metadata_offset
+        self._produce_p99_us = produce_p99_us
         self._clock = clock or RealClock()
         self._errors = errors or UnexpectedErrors()
         self._is_due = trio.Event()
@@ -276,6 +278,7 @@ class LifecycleDriver:
             cordoned_log_dirs=metadata_pb2.Uuids(
                 ids=[one.bytes for one in said.cordoned_directories]
             ),
+            produce_p99_us=self._produce_p99_us(),
         )
         deadline_ms = (
             SHUTDOWN_HEARTBEAT_TIMEOUT_MS
