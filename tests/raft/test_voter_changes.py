@@ -8,6 +8,7 @@ from ottla.jepsen.quorum.world import CLUSTER_ID, FaultRates, World, controller,
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId
+from ottla.raft.events import RequestReceived
 from ottla.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -384,3 +385,69 @@ class TestStaleVoterSets:
         added = world.members[NodeId(1)].running.identity.voters.get(NodeId(2))
         settle(world)
         assert added is None or added.kraft_versions == (0, KRAFT_VERSION)
+
+    def test_a_leader_that_crashes_with_its_own_removal_completes_it(self) -> None:
+        """The other voter needs its vote, which it cannot grant: its log is longer."""
+        world = quorum(1, 2)
+        leader_id = int(world.leader_id() or 0)
+        other = 3 - leader_id
+        world.part((leader_id,), (other,))
+        world.ask(leader_id, removing(leader_id))
+        assert voter_ids(world) == {leader_id: (other,), other: (1, 2)}
+        world.crash(leader_id)
+        world.start(leader_id)
+        world.heal()
+        settle(world, 20_000)
+
+        assert world.leader_id() == other
+        assert set(voter_ids(world).values()) == {(other,)}
+        assert world.members[NodeId(leader_id)].running.role is Role.FOLLOWER
+
+    def test_a_controller_that_was_removed_long_ago_does_not_stand_for_election(self) -> None:
+        world = quorum(1, 2, 3)
+        removed = next(id_ for id_ in (1, 2, 3) if id_ != world.leader_id())
+        assert change(world, removing(removed)).error is ErrorCode.NONE
+        settle(world)
+        epoch = world.members[NodeId(removed)].running.epoch
+        world.part(tuple(id_ for id_ in (1, 2, 3) if id_ != removed))
+        settle(world, 20_000)
+
+        assert not world.members[NodeId(removed)].running._replica.may_campaign
+        assert world.members[NodeId(removed)].running.epoch == epoch
+
+    def test_an_observer_that_lost_its_leader_grants_the_vote_that_a_new_set_needs(self) -> None:
+        """The leader crashes when only it knows that the observer is a voter."""
+        world = quorum(1)
+        join(world, 2, (1,))
+        leader = world.members[NodeId(1)]
+        request = RequestReceived(token=1 << 40, request=adding(2))
+        world.step(NodeId(1), request)
+        while 2 not in (leader.log.voters or controller(1, (1,)).voters):
+            settle(world, 1)
+        world.crash(1)
+        world.part((1,), (2,))
+        world.start(1)
+        settle(world, 5_000)
+        assert voter_ids(world) == {1: (1, 2), 2: (1,)}
+        world.heal()
+        settle(world, 20_000)
+
+        assert set(voter_ids(world).values()) == {(1, 2)}
+        assert world.leader_id() is not None
+
+    def test_an_observer_that_restarts_follows_a_leader_that_its_voters_lack(self) -> None:
+        world = quorum(1, 2, 3)
+        leader_id = int(world.leader_id() or 0)
+        known = next(id_ for id_ in (1, 2, 3) if id_ != leader_id)
+        world.add(controller(4, (known,)))
+        world.cut = {(NodeId(4), NodeId(leader_id)), (NodeId(leader_id), NodeId(4))}
+        world.start(4)
+        settle(world, 3_000)
+        assert voter_ids(world)[4] == (known,)
+        world.crash(4)
+        world.heal()
+        world.start(4)
+        settle(world, 3_000)
+
+        assert world.members[NodeId(4)].running.role is Role.FOLLOWER
+        assert voter_ids(world)[4] == (1, 2, 3)

@@ -77,6 +77,17 @@ def test_a_snapshot_that_replaces_the_log_replaces_the_history() -> None:
     assert history.at(Offset(0)) == THREE
 
 
+def test_every_set_below_an_offset_counts() -> None:
+    history = history_of(ONE, (5, TWO), (9, ONE))
+    one, two, three = (voter(id_).key for id_ in (1, 2, 3))
+
+    assert history.has_voter_below(one, Offset(0))
+    assert not history.has_voter_below(two, Offset(5))
+    assert history.has_voter_below(two, Offset(6))
+    assert history.has_voter_below(two, Offset(99))
+    assert not history.has_voter_below(three, Offset(99))
+
+
 def test_records_arrive_in_the_order_of_their_offsets() -> None:
     history = history_of(ONE, (5, TWO))
 

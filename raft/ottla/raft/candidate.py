@@ -15,14 +15,14 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """The votes of one election. Each voter counts once."""
+    """The votes of one election. Each voter counts once. A candidate that is no voter itself does
+    not count its own vote."""
 
     __slots__ = ("_granted", "_rejected", "_voters")
 
     def __init__(self, voters: VoterSet, own_id: NodeId) -> None:
-        assert own_id in voters, f"{own_id} is no voter"
         self._voters = voters
-        self._granted = {own_id}
+        self._granted = {own_id} if own_id in voters else set()
         self._rejected: set[NodeId] = set()
 
     @property

@@ -75,7 +75,8 @@ class Follower:
     def grants_pre_votes(self) -> bool:
         """False once the leader has responded, because the leader is then alive (KIP-996).
 
-        True again if the leader's process is known to have ended.
+        True again if the leader's process is known to have ended, or if the leader has not
+        responded to an observer for a fetch timeout.
         """
         return not self._has_fetched
 
@@ -89,8 +90,15 @@ class Follower:
         if not self._has_fetched or not replica.may_campaign:
             return
         self._has_fetched = False
-        others = [each for each in replica.identity.voters.ids if each != self.leader_id]
-        pause_ms = REFUSED_PAUSE_MS + REFUSED_STAGGER_MS * others.index(replica.identity.node_id)
+        # A replica whose removal is not committed yet is no voter of this set, and waits as if it
+        # were the last one.
+        earlier = [
+            each
+            for each in replica.identity.voters.ids
+            if each not in (self.leader_id, replica.identity.node_id)
+            and (each < replica.identity.node_id or not replica.is_voter)
+        ]
+        pause_ms = REFUSED_PAUSE_MS + REFUSED_STAGGER_MS * len(earlier)
         pause_ms += replica.rng.below(REFUSED_STAGGER_MS // 2)
         self._fetch_deadline_ms = min(self._fetch_deadline_ms, now_ms + pause_ms)
 
@@ -101,6 +109,12 @@ class Follower:
             if now_ms >= self._fetch_deadline_ms:
                 return Role.PROSPECTIVE
             replica.wake_at(self._fetch_deadline_ms)
+        elif self._has_fetched and replica.grants_votes:
+            # A candidate of a later voter set may need the vote of this controller, which does not
+            # stand for election itself.
+            self._has_fetched = now_ms < self._fetch_deadline_ms
+            if self._has_fetched:
+                replica.wake_at(self._fetch_deadline_ms)
         if replica.is_log_changing:
             replica.wake_at(now_ms)
             return None

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class LogView(Protocol):
@@ -64,6 +64,11 @@ class LogView(Protocol):
     def voters_offset(self) -> Offset:
         """Offset of the record with `voters`. NO_OFFSET if the set is from a snapshot, or if there
         is none."""
+        ...
+
+    def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
+        """Return whether a voter set below `end_offset`, in the log or its snapshot, includes a
+        replica. The set need not be the last one."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:

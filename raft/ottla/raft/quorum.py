@@ -419,6 +419,9 @@ class QuorumCore:
                 self._follow(leader_id, endpoints, now_ms)
         elif epoch == self.epoch:
             replica.set_epoch_leader(leader_id, endpoints)  # this call asserts OneLeaderPerEpoch
+            is_awaited = isinstance(self._state, Unattached) and self._state.awaits_address
+            if is_awaited and not is_self and replica.leader is not None:
+                self._follow(leader_id, endpoints, now_ms)
 
     def _follow(self, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], now_ms: int) -> None:
         self._replica.set_epoch_leader(leader_id, endpoints)
@@ -482,7 +485,8 @@ class QuorumCore:
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
         is_leaving = isinstance(old, Leader)  # a leader that was removed still resigns
-        assert replica.is_voter or new.role in OBSERVER_ROLES or is_leaving
+        may_be_any = replica.is_voter or replica.may_complete_removal
+        assert may_be_any or new.role in OBSERVER_ROLES or is_leaving
         assert new.role in ROLES_OF[replica.standing]
         replica.requests.reset()
         self._state = new
@@ -519,4 +523,7 @@ class QuorumCore:
         # disturb.
         is_first = is_fresh and identity.node_id in identity.voters.ids[:1]
         at_once = self._is_alone or is_first
-        return Unattached(now_ms + (0 if at_once else replica.random_election_timeout_ms()))
+        pause_ms = 0 if at_once else replica.random_election_timeout_ms()
+        return Unattached(
+            now_ms + pause_ms, awaits_address=leader_id not in (None, identity.node_id)
+        )

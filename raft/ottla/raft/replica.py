@@ -103,7 +103,25 @@ class Replica:
     def may_campaign(self) -> bool:
         """True if this replica may stand for election. In the highest possible epoch no replica
         may."""
-        return self.votes and not self.is_shutting_down and self.epoch < EPOCH_MAX
+        is_candidate = self.votes or self.may_complete_removal
+        return is_candidate and not self.is_shutting_down and self.epoch < EPOCH_MAX
+
+    @property
+    def may_complete_removal(self) -> bool:
+        """True if this replica was a voter, its log removes it, and it does not know whether that
+        is committed.
+
+        It may be the only replica with the record: a leader that removes itself and crashes. The
+        other voters may then need its vote, which it cannot grant, because its log is longer. It
+        therefore stands for election itself, by the votes of the new set (raft dissertation,
+        section 4.2.2). Kafka's controllers do not, and have no leader permanently.
+        """
+        return (
+            self.was_voter
+            and not self.is_voter
+            and self.standing is Standing.FULL
+            and self.log.voters_offset >= self.high_watermark
+        )
 
     @property
     def votes(self) -> bool:
@@ -136,10 +154,16 @@ class Replica:
             self.identity = replace(self.identity, are_voters_fixed=False)
 
     def note_membership(self) -> None:
-        """Record that this controller is in a voter set that is committed."""
+        """Record that this controller is or was in a voter set that is committed.
+
+        Its removal may be committed by the time at which it learns of its addition.
+        """
+        if self.was_voter or not self.identity.is_controller:
+            return
         is_committed = self.log.voters_offset < self.high_watermark
-        if self.identity.is_controller and self.is_voter and is_committed:
-            self.was_voter = True
+        self.was_voter = (self.is_voter and is_committed) or self.log.has_voter_below(
+            self.key, self.high_watermark
+        )
 
     @property
     def leader(self) -> Voter | None:

@@ -14,14 +14,17 @@ from ottla.raft.transitions import Role
 class Unattached:
     """The role of a replica that has no leader."""
 
-    __slots__ = ("election_deadline_ms",)
+    __slots__ = ("awaits_address", "election_deadline_ms")
 
     role = Role.UNATTACHED
     leader_id: NodeId | None = None
     grants_pre_votes = True
 
-    def __init__(self, election_deadline_ms: int) -> None:
+    def __init__(self, election_deadline_ms: int, *, awaits_address: bool = False) -> None:
         self.election_deadline_ms = election_deadline_ms
+        self.awaits_address = awaits_address
+        """True if the leader of this epoch is known by its id only, and may still lead. It is
+        followed once a response names its address."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Search for a leader, and return None. Returns the role Prospective instead if no other

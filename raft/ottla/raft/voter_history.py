@@ -8,7 +8,7 @@ that was in effect at that offset.
 from collections.abc import Iterable
 
 from ottla.model.ids import NO_OFFSET, Offset
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class VoterHistory:
@@ -42,6 +42,13 @@ class VoterHistory:
                 break
             found = voters
         return found
+
+    def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
+        """Return whether the set of the snapshot, or a set in a record below `end_offset`, includes
+        a replica."""
+        sets = (voters for offset, voters in self._sets if offset < end_offset)
+        is_in_snapshot = self._base is not None and self._base.is_voter(key)
+        return is_in_snapshot or any(voters.is_voter(key) for voters in sets)
 
     def add(self, sets: Iterable[tuple[Offset, VoterSet]]) -> None:
         """Add the sets of appended records."""

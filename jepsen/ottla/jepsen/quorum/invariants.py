@@ -43,6 +43,11 @@ class WatchedLog(Protocol):
         ...
 
     @property
+    def voters_offset(self) -> Offset:
+        """Offset of the last record with a voter set, or NO_OFFSET."""
+        ...
+
+    @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
         """Id of the oldest complete snapshot that is kept."""
         ...
@@ -63,6 +68,7 @@ class _Replica:
         "is_voter",
         "log",
         "matched_end",
+        "may_stand",
         "votes",
         "was_leader",
     )
@@ -72,6 +78,9 @@ class _Replica:
         self.log = log
         self.is_voter = identity.is_voter
         """True if the replica is a voter in its own log, as of its last step."""
+        self.may_stand = identity.is_voter
+        """True if the replica is a voter, or its log removes it by a record of which it does not
+        know that it is committed."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)
@@ -158,6 +167,7 @@ class Invariants:
         """Check one replica directly after it has performed the effects of an event."""
         replica = self._replicas[node_id]
         replica.identity, replica.is_voter = core.identity, core.identity.is_voter
+        replica.may_stand = replica.is_voter or log.voters_offset >= core.high_watermark
         if replica.is_incomplete and core.standing is Standing.FULL:
             replica.is_incomplete = False
         if effects.role_change is not None or effects.persist_election is not None:
@@ -367,4 +377,4 @@ def _check_role(replica: _Replica, core: QuorumCore, known: ElectionState) -> No
     assert is_sound, f"StatesMatchRoles: {own.id} is {role.value} of {leader_id}, file: {known}"
     # A leader that was removed leads until its removal is committed, and resigns.
     is_voters_only = role in (Role.PROSPECTIVE, Role.CANDIDATE)
-    assert replica.is_voter or not is_voters_only, f"StatesMatchRoles: {own.id} must not vote"
+    assert replica.may_stand or not is_voters_only, f"StatesMatchRoles: {own.id} must not vote"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.model.ids import NO_OFFSET, Epoch, Offset, OffsetAndEpoch
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class MemoryEntry(NamedTuple):
@@ -182,6 +182,10 @@ class MemoryLog:
         self._note_voters()
         self.start_offset = self.flushed_offset = snapshot_id.offset
         self._note_snapshots()
+
+    def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
+        """Return whether a voter set below an offset includes a replica."""
+        return self._history.has_voter_below(key, end_offset)
 
     def _note_voters(self) -> None:
         self.voters, self.voters_offset = self._history.latest, self._history.latest_offset

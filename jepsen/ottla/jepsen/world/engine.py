@@ -125,6 +125,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "raft-membership": "ottla.jepsen.world.walk.raft_membership:MembershipRaftWalk",
+        "raft-recovery": "ottla.jepsen.world.walk.raft_recovery:RecoveringRaftWalk",
         "raft-disk": "ottla.jepsen.world.walk.raft_disk:DiskRaftWalk",
         "raft-damaged": "ottla.jepsen.world.walk.raft_disk:DamagedRaftWalk",
         "replication": "ottla.jepsen.world.walk.replication.replication_walk:ReplicationWalk",

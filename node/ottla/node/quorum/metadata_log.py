@@ -38,7 +38,7 @@ from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.voter_checkpoint import VoterVerdict, check_files
 from ottla.raft.voter_history import VoterHistory
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import ReplicaKey, VoterSet
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk.disk_errors import is_disk_full
 from ottla.storage.disk.disk_seam import Disk, DiskFile
@@ -264,6 +264,10 @@ class MetadataLog:
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
         """Return the voter set that a snapshot up to `end_offset` must contain."""
         return self._history.at(end_offset)
+
+    def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
+        """Return whether a voter set below an offset includes a replica."""
+        return self._history.has_voter_below(key, end_offset)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return the size of a snapshot's file in bytes, or None if there is no such file."""

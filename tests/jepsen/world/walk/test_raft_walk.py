@@ -6,12 +6,14 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.raft_disk import DamagedRaftWalk, DiskRaftWalk
 from ottla.jepsen.world.walk.raft_membership import MembershipRaftWalk
+from ottla.jepsen.world.walk.raft_recovery import RecoveringRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 from tests.jepsen.search_length import length
 
 SCHEDULE_COUNT = length(300, 1_500)
 FORGED_COUNT = length(60, 200)
 MEMBERSHIP_COUNT = length(300, 10_000)
+RECOVERY_COUNT = length(200, 10_000)
 RARE_COUNT = 5_000
 """Number of schedules in which every rare state of changing voters is met."""
 DISK_SCHEDULE_COUNT = length(100, 200)
@@ -42,6 +44,16 @@ def test_no_schedule_of_changing_voters_breaks_an_invariant(explored: Any) -> No
     assert tally.rare["a voter joins by itself"] > 0
     if MEMBERSHIP_COUNT >= RARE_COUNT:
         assert tally.missed(MembershipRaftWalk.required) == []
+
+
+def test_a_quorum_of_changing_voters_works_again_once_all_faults_end(explored: Any) -> None:
+    job = Job(engine="walk", subject=RecoveringRaftWalk.subject, budget=RecoveringRaftWalk.budget)
+    tally = run_batch(job, 0, RECOVERY_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(RecoveringRaftWalk.required) == []
+    assert tally.rare["a quorum works again"] > RECOVERY_COUNT * 3 // 4
 
 
 def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:

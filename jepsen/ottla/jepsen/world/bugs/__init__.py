@@ -5,6 +5,8 @@ bank.py               the table of all mutants
 hunt.py               plants one mutant and measures the time until an engine finds it
 voter_bugs.py         mutants of a damaged voter
 raft_bugs.py          mutants of the quorum
+membership_bugs.py    mutants of changes of the voter set
+recovery_bugs.py      mutants of changes of the voter set after which a quorum is stuck
 forgery_bugs.py       mutants of the quorum that accept forged messages
 metadata_log_bugs.py  mutants of the metadata log on disk
 replication_bugs.py   mutants of partitions, followers and idempotent producers

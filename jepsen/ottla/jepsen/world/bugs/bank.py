@@ -8,6 +8,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 DOMAINS: tuple[str, ...] = (
     "raft_bugs",
     "membership_bugs",
+    "recovery_bugs",
     "forgery_bugs",
     "metadata_log_bugs",
     "voter_bugs",

@@ -1,6 +1,7 @@
 """Engine `walk`: random walks without a clock, one subject per file or folder.
 
 raft_walk.py, raft_disk.py, raft_disk_log.py            quorums, in memory and over real files
+raft_membership.py, raft_recovery.py                    quorums whose voters change
 forgeries.py                                            forged messages of a quorum
 replication/                                            replicated partitions
 controller_walk.py, controller_host.py                  decisions of the shipped controller

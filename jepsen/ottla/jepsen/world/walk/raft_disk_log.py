@@ -27,7 +27,7 @@ from ottla.raft.messages import Records
 from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterVerdict
-from ottla.raft.voters import QuorumIdentity, VoterSet
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
 from ottla.wire.batch_builder import BatchBuilder
@@ -154,6 +154,10 @@ class DiskLog:
     def voters_offset(self) -> Offset:
         """Offset of the record with the last voter set, or NO_OFFSET."""
         return self._log.voters_offset
+
+    def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
+        """Return whether a voter set below an offset includes a replica."""
+        return self._log.has_voter_below(key, end_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """Return the largest epoch in the log that is not above `epoch`, and its end offset."""

@@ -2,7 +2,8 @@
 
 The adversary also adds and removes voters at any leader, old or new, replaces disks, and lets
 controllers join by themselves. The tables of anomalies in the literature on reconfiguration
-(KIP-853, its TLA+ model, the raft dissertation's bug) are planted bugs of `membership_bugs`.
+(KIP-853, its TLA+ model, the raft dissertation's bug) are planted bugs of `membership_bugs`
+and `recovery_bugs`.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ class MembershipRaftWalk(RaftWalk):
 
     subject = "raft-membership"
     budget = 200
-    required = (
+    required: tuple[str, ...] = (
         "a log is cut after divergence",
         "a snapshot is installed",
         "power goes between two effects",

@@ -331,7 +331,7 @@ class WalkedQuorum:
         if (packet.sender, receiver) in self._blocked:
             return
         if isinstance(packet, _Request):
-            if member.core is None:
+            if member.core is None or not self.is_reached(receiver, packet.outgoing):
                 self._fail(packet)
                 return
             self._token += 1
@@ -344,6 +344,11 @@ class WalkedQuorum:
                 receiver,
                 ResponseReceived(request_id=packet.request_id, response=packet.response),
             )
+
+    def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
+        """Return whether a request's endpoints include the address of the replica that it is
+        for."""
+        return True
 
     def _fail(self, packet: _Request) -> None:
         """Report to a request's sender that there is no response."""

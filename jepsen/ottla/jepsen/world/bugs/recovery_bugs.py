@@ -1,0 +1,158 @@
+"""Mutants of changing voters after which a quorum remains stuck, or elects a leader without disks.
+
+The sources are the anomalies in the literature on KIP-853: its model in TLA+ (kraft_kip_853), the
+raft dissertation, and issues of Kafka and Redpanda.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.raft import answers
+from ottla.raft.leader import Leader
+from ottla.raft.messages import FetchRequest, FetchSnapshotRequest, VoterChangeRequest
+from ottla.raft.replica import Replica
+from ottla.raft.transitions import Role
+from ottla.raft.voter_changes import VoterEntryUpkeep, wanted_request
+from ottla.raft.voters import Voter, VoterEndpoint
+
+LEADER, VALUES, CHANGES = (
+    "EventuallyLeaderElected",
+    "ValuesEventuallyAcked",
+    "ReconfigurationNotStuck",
+)
+
+
+@contextmanager
+def _refuses_removed_voters() -> Iterator[None]:
+    """Refuse the fetches of voters that were removed, so that they cannot read their removal."""
+    original = answers.fetch_error
+
+    def fetch_error(
+        replica: Replica, is_leader: bool, request: FetchRequest | FetchSnapshotRequest
+    ) -> ErrorCode:
+        history: Any = replica.log
+        sets = [replica._initial_voters, *(one for _, one in history._history._sets)]
+        was_voter = any(one.is_voter(request.replica_key) for one in sets)
+        if is_leader and was_voter and not replica.identity.voters.is_voter(request.replica_key):
+            return ErrorCode.INCONSISTENT_VOTER_SET
+        return original(replica, is_leader, request)
+
+    with patched(answers, fetch_error=fetch_error):
+        yield
+
+
+def _only_voters_vote() -> Any:
+    """Refuse a vote if the replica is outside its own voter set."""
+    return patched(Replica, grants_votes=property(lambda replica: replica.votes))
+
+
+def _joins_before_it_fetches() -> Any:
+    """Send AddVoter in the place of every fetch, until this controller is a voter."""
+
+    def due_request(
+        self: VoterEntryUpkeep, replica: Replica, now_ms: int
+    ) -> VoterChangeRequest | None:
+        return wanted_request(replica)
+
+    return patched(VoterEntryUpkeep, due_request=due_request)
+
+
+def _dials_the_log_only() -> Any:
+    def addresses(self: Replica, to: Voter) -> tuple[VoterEndpoint, ...]:
+        return to.endpoints
+
+    return patched(Replica, _addresses_of=addresses)
+
+
+def _leads_without_followers() -> Any:
+    return patched(Leader, has_lost_majority=lambda self, replica, now_ms: False)
+
+
+@contextmanager
+def _leaves_before_the_commit() -> Iterator[None]:
+    """Resign when the own removal is appended, in the place of its commit."""
+    original = Leader.poll
+
+    def poll(self: Leader, replica: Replica, now_ms: int) -> Role | None:
+        return original(self, replica, now_ms) if replica.is_voter else Role.RESIGNED
+
+    with patched(Leader, poll=poll), _removal_is_orphaned():
+        yield
+
+
+def _removal_is_orphaned() -> Any:
+    """Never stand for election to complete the own removal."""
+    return patched(Replica, may_complete_removal=property(lambda replica: False))
+
+
+def _directory_is_not_compared() -> Any:
+    def is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool:
+        return voter_id == replica.identity.node_id and replica.identity.keeps_votes
+
+    return patched(answers, _is_meant_for=is_meant_for)
+
+
+_row = partial(walk_mutant, subject="raft-recovery")
+
+MUTANTS = (
+    _row(
+        "members-removed-refused",
+        "a leader refuses the fetches of a voter that has not read its removal",
+        _refuses_removed_voters,
+        1_000,
+        killed_by=(LEADER, VALUES, CHANGES),
+    ),
+    _row(
+        "members-outsider-no-vote",
+        "a controller outside its own voter set refuses a vote that is needed",
+        _only_voters_vote,
+        5_000,
+        killed_by=(LEADER,),
+    ),
+    _row(
+        "members-join-before-fetch",
+        "a controller that joins by itself asks to be added in the place of its fetches",
+        _joins_before_it_fetches,
+        1_000,
+        killed_by=(LEADER, VALUES, CHANGES),
+    ),
+    _row(
+        "members-renamed",
+        "addresses in the voter set are dialled in the place of those in the settings",
+        _dials_the_log_only,
+        1_000,
+        killed_by=(LEADER, VALUES, CHANGES),
+    ),
+    _row(
+        "members-leader-alone",
+        "a leader from which no majority fetches leads on",
+        _leads_without_followers,
+        1_000,
+        killed_by=("LeaderResignsAlone",),
+    ),
+    _row(
+        "members-leaves-early",
+        "a leader that removes itself resigns before its removal is committed",
+        _leaves_before_the_commit,
+        1_000,
+        killed_by=(LEADER,),
+    ),
+    _row(
+        "members-two-formatted",
+        "a voter whose directory was formatted again votes, in two of three voters",
+        _directory_is_not_compared,
+        20_000,
+    ),
+    _row(
+        "members-removal-orphaned",
+        "a leader that crashes with its own removal never stands for election again",
+        _removal_is_orphaned,
+        1_000,
+        killed_by=(LEADER,),
+    ),
+)

@@ -1,0 +1,223 @@
+"""The walk on raft with changing voters, after which all faults end: the quorum must work again.
+
+Liveness is checked as in Kafka's model of KIP-853 (kraft_kip_853_properties), with a bounded time
+in the place of "eventually". All replicas run, all messages arrive, and clocks advance together:
+
+* EventuallyLeaderElected: a majority of the voters of some leader follows it.
+* ValuesEventuallyAcked: that leader commits a new entry, and every replica knows that.
+* ReconfigurationNotStuck: the last voter set is committed, and in force on every replica.
+* LeaderResignsAlone: the leader resigns once it is cut off from all others that it needs.
+
+A run in which a voter set has lost a majority of its disks is not checked: no quorum can recover.
+The adversary also renames all controllers at once, as a change of DNS or of a whole network does:
+the addresses in the voter set are then wrong, and those in the settings are right.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ottla.jepsen.quorum.member import MemoryMember
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.raft_membership import ChangingQuorum, MembershipRaftWalk
+from ottla.jepsen.world.walk.raft_walk import WalkedQuorum
+from ottla.model.ids import NodeId, Offset
+from ottla.raft.effects import OutgoingRequest
+from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
+
+ROUND_MS = 100
+ROUNDS_MAX = 600
+"""Longest time without faults until the quorum works, in rounds: 60 s. A longer one makes each
+failure cost more; with a shorter one, unlucky elections fail."""
+
+ROUNDS_ALONE = 40
+"""Longest time for which a leader may lead without followers, in rounds: 4 s, which is more than
+one and a half fetch timeouts."""
+
+DELIVERIES_MAX = 400
+"""Messages that are delivered in one round. More would only matter in an endless exchange."""
+
+
+class RecoveringRaftWalk(MembershipRaftWalk):
+    """Engine of the walk that ends with a time without faults."""
+
+    subject = "raft-recovery"
+    required = (
+        "a quorum works again",
+        "a leader is cut off",
+        "all controllers are renamed",
+        "a voter set has lost its majority of disks",
+    )
+
+    def make_walk(self, chance: Chance) -> WalkedQuorum:
+        """Return a quorum that must work again after the faults of the adversary."""
+        return RecoveringQuorum(chance)
+
+
+class RecoveringQuorum(ChangingQuorum):
+    """One quorum of controllers, whose faults end."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._rename_count = 0
+        self._acknowledged: tuple[NodeId, Offset] | None = None
+        """Leader of the entry that was appended after the faults, and its offset."""
+        super().__init__(chance)
+
+    def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
+        """Return the identity of a controller, with its present address and those of all others in
+        its settings."""
+        known = super().identity_of(at, is_wiped=is_wiped)
+        if not self._rename_count:
+            return known
+        everyone = tuple(
+            Voter(id=one.id, endpoints=self._endpoints_of(one.id)) for one in self._nodes()
+        )
+        return replace(known, endpoints=self._endpoints_of(known.node_id), configured=everyone)
+
+    def _nodes(self) -> list[Voter]:
+        return [Voter(id=NodeId(at + 1)) for at in range(self.voter_count + self.observer_count())]
+
+    def _endpoints_of(self, node_id: NodeId) -> tuple[VoterEndpoint, ...]:
+        return (VoterEndpoint("CONTROLLER", f"host-{node_id}-{self._rename_count}", 9093),)
+
+    def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
+        """Return whether one of a request's endpoints is the present address of the receiver."""
+        present = self.members[receiver].identity.endpoints
+        return any(one in present for one in outgoing.endpoints)
+
+    def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        """Return the actions that change the voters and their addresses."""
+        return (*super().more_actions(), (self._rename, 1, False))
+
+    def _rename(self) -> None:
+        """Restart all controllers with other addresses, which their settings name."""
+        self.rare.sometimes("all controllers are renamed")
+        self._rename_count += 1
+        for at, member in enumerate(self.members):
+            if member.core is not None:
+                self._stop(at)
+            member.identity = self.identity_of(at, is_wiped=at in self._wiped)
+            self._start(at)
+
+    def _wipe(self) -> None:
+        """Replace the disk of a stopped voter, perhaps a second one, too."""
+        if len(self._wiped) == 1 and self.chance.below(2):
+            first, self._wiped = self._wiped, set()
+            super()._wipe()
+            self._wiped |= first
+        else:
+            super()._wipe()
+
+    # --- the time without faults --------------------------------------------------------------
+
+    def go(self, budget: int) -> None:
+        """Do actions until the budget or the replay ends, then end all faults and check that the
+        quorum works."""
+        self.walk(budget)
+        self._end_faults()
+        if self._has_majorities():
+            self._recover()
+            self.rare.sometimes("a quorum works again")
+            self._cut_off_the_leader()
+        else:
+            self.rare.sometimes("a voter set has lost its majority of disks")
+        self.invariants.check_end()
+
+    def _end_faults(self) -> None:
+        self._is_quiet = False
+        self._heal()
+        is_restarted = self.chance.below(2) == 1
+        for at, member in enumerate(self.members):
+            member.cut_power_after(-1)
+            if member.core is not None and (is_restarted or at in self._leaving):
+                self._stop(at)
+            if member.core is None:
+                self._start(at)
+
+    def _has_majorities(self) -> bool:
+        """Return whether each voter set that a replica knows has a majority of its disks."""
+        return all(
+            self._disk_count(member.running.identity.voters)
+            >= member.running.identity.voters.majority_count
+            for member in self.members
+        )
+
+    def _disk_count(self, voters: VoterSet) -> int:
+        return sum(self.members[one.id - 1].identity.key == one.key for one in voters)
+
+    def _recover(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            self._deliver_all()
+            if self._fault() is None:
+                return
+            for at in range(len(self.members)):
+                self._sleep(at, ROUND_MS)
+        fault = self._fault()
+        if fault is not None:
+            raise Violation(*fault)
+
+    def _cut_off_the_leader(self) -> None:
+        """Let a leader that needs other voters lose all of them, and check that it resigns."""
+        at = next(at for at, one in enumerate(self.members) if one.is_leader)
+        leader = self.members[at]
+        if leader.running.identity.is_alone:
+            return
+        others = [other for other in range(len(self.members)) if other != at]
+        self._blocked = {(at, other) for other in others} | {(other, at) for other in others}
+        for _ in range(ROUNDS_ALONE):
+            self._deliver_all()
+            self._sleep(at, ROUND_MS)
+            if not leader.is_leader:
+                self.rare.sometimes("a leader is cut off")
+                return
+        raise Violation("LeaderResignsAlone", f"{leader.identity.node_id} leads without followers")
+
+    def _deliver_all(self) -> None:
+        """Deliver the messages in flight and their responses, and finish all fsyncs."""
+        for _ in range(DELIVERIES_MAX):
+            waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
+            if waiting:
+                self._finish_flush(waiting[0], 0)
+            elif self._packets:
+                self._arrive(self._packets.pop(0))
+            else:
+                return
+
+    def _fault(self) -> tuple[str, str] | None:
+        """Return the property that does not hold yet, and the reason, or None."""
+        leader = next((one for one in self.members if one.is_leader and self._leads(one)), None)
+        if leader is None:
+            roles = ", ".join(f"{one.identity.node_id} {one.running.role}" for one in self.members)
+            return "EventuallyLeaderElected", f"no majority follows a leader: {roles}"
+        offset = self._offset_acknowledged_by(leader)
+        behind = [one for one in self.members if one.running.high_watermark <= offset]
+        if behind:
+            ids = [one.identity.node_id for one in behind]
+            return "ValuesEventuallyAcked", f"{ids} do not know that {offset} is committed"
+        voters = leader.running.identity.voters
+        others = [one for one in self.members if one.running.identity.voters != voters]
+        if others or leader.log.voters_offset >= leader.running.high_watermark:
+            ids = [one.identity.node_id for one in others]
+            return "ReconfigurationNotStuck", f"the voters {voters.ids} are not those of {ids}"
+        return None
+
+    def _leads(self, leader: MemoryMember) -> bool:
+        """Return whether a majority of a leader's voters follows it, the leader included."""
+        core = leader.running
+        following = sum(
+            core.identity.voters.is_voter(one.identity.key)
+            and (one.running.epoch, one.running.leader_id) == (core.epoch, core.leader_id)
+            for one in self.members
+        )
+        return following >= core.identity.voters.majority_count
+
+    def _offset_acknowledged_by(self, leader: MemoryMember) -> Offset:
+        """Return the offset of an entry that this leader has appended after the faults."""
+        node_id = leader.identity.node_id
+        if self._acknowledged is None or self._acknowledged[0] != node_id:
+            at = self.members.index(leader)
+            self._acknowledged = node_id, Offset(leader.log.end_offset)
+            done = leader.propose("after the faults", self._clocks[at])
+            assert done is not None
+            self._after(at, *done)
+        return self._acknowledged[1]
