@@ -348,3 +348,41 @@ def test_whatever_is_moved_while_brokers_come_and_go_stays_whole(
 
 def _epoch(cluster: InMemoryController, broker: int) -> int:
     return cluster.image.brokers[NodeId(broker)].epoch
+
+
+# Hosts with several brokers.
+
+
+def test_replicas_are_not_moved_to_one_host_if_there_are_enough() -> None:
+    cluster = InMemoryController()
+    for broker, host in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c")):
+        cluster.register(broker, host=host)
+        cluster.heartbeat(broker)
+    create(cluster, "t", 1, 3)
+
+    assert reassign(cluster, [2, 3]) == DONE
+    code, message = reassign(cluster, [3, 4])
+    assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert message is not None
+    assert "brokers 3 and 4, which are on one host, b" in message
+    assert reassign(cluster, [1, 3, 5]) == DONE
+    # Four replicas cannot be on three hosts without two of them sharing one.
+    assert reassign(cluster, [1, 2, 3, 5]) == DONE
+
+    create(cluster, "u", 1, 2)
+    assert cluster.image.topic("u") is None
+
+
+def test_a_partition_whose_replicas_share_a_host_may_still_move() -> None:
+    cluster = InMemoryController()
+    for broker in (1, 2):
+        cluster.register(broker, host="a")
+        cluster.heartbeat(broker)
+    create(cluster, "t", 1, 2)
+    for broker, host in ((3, "b"), (4, "b"), (5, "c")):
+        cluster.register(broker, host=host)
+        cluster.heartbeat(broker)
+
+    assert reassign(cluster, [3, 4]) == DONE
+    assert reassign(cluster, [3, 5]) == DONE
+    assert reassign(cluster, None) == DONE

@@ -1,6 +1,7 @@
 """Initial states of new partitions, and checks of assignments that clients give."""
 
 from collections import Counter
+from collections.abc import Iterable
 from uuid import UUID
 
 from ottla.controller.replication.placement import Placement, turn_after
@@ -104,3 +105,49 @@ def check_manual(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment includes {problem}",
         )
+
+
+def check_hosts(
+    image: MetadataImage, replicas: tuple[NodeId, ...], before: Iterable[NodeId] = ()
+) -> None:
+    """Raise RefusedError if a client's assignment puts replicas on one host, although the active
+    brokers have enough hosts, and the replicas `before` do not share hosts as much.
+
+    Kafka does not know hosts. A host may have a broker for each core: its loss would be that of
+    several replicas, and min.insync.replicas would count brokers that fail together.
+    """
+    shared = _shared_host(image, replicas)
+    if shared is None or _sharing_count(image, replicas) <= _sharing_count(image, before):
+        return
+    hosts = {_host_of(image, one.id) for one in image.brokers.values() if one.is_active}
+    if len(hosts) < len(replicas):
+        return
+    first, second = shared
+    raise RefusedError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"The manual partition assignment includes brokers {first} and {second}, which are on one "
+        f"host, {image.brokers[first].host}, although the active brokers are on {len(hosts)} "
+        "hosts.",
+    )
+
+
+def _host_of(image: MetadataImage, broker: NodeId) -> tuple[str | None, str | NodeId]:
+    """Return the failure domain of a broker. A broker without a host is one of its own."""
+    found = image.brokers.get(broker)
+    return (None, broker) if found is None else (found.rack, found.host or broker)
+
+
+def _sharing_count(image: MetadataImage, replicas: Iterable[NodeId]) -> int:
+    """Return the number of replicas on a host that an earlier one is on."""
+    hosts = [_host_of(image, one) for one in replicas]
+    return len(hosts) - len(set(hosts))
+
+
+def _shared_host(image: MetadataImage, replicas: Iterable[NodeId]) -> tuple[NodeId, NodeId] | None:
+    """Return the first two replicas on one host, or None if there are none."""
+    known: dict[object, NodeId] = {}
+    for replica in replicas:
+        other = known.setdefault(_host_of(image, replica), replica)
+        if other != replica:
+            return other, replica
+    return None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ottla.controller.decision import Context, Decision, decided
 from ottla.controller.replication import balance_plan
-from ottla.controller.replication.assignments import check_manual, directory_for
+from ottla.controller.replication.assignments import check_hosts, check_manual, directory_for
 from ottla.controller.replication.elections import TopicRules
 from ottla.controller.replication.partition_change import Assignment, Election, change_partition
 from ottla.controller.settings_in_force import allows_unclean_election
@@ -116,6 +116,7 @@ def _decided(
         return cancelled(image, config, rules, topic, at, state)
     replicas = tuple(map(NodeId, asked.replicas))
     check_manual(image, replicas, None)
+    check_hosts(image, replicas, before=set(state.replicas).difference(state.removing))
     was_count = len(set(state.replicas).difference(state.removing))
     if not may_resize and len(replicas) != was_count:
         raise RefusedError(

@@ -12,6 +12,7 @@ from uuid import UUID
 from ottla.controller.decision import Context, Decision, Draft, decided
 from ottla.controller.replication.assignments import (
     NewTopics,
+    check_hosts,
     check_manual,
     new_partition,
     place_more,
@@ -378,6 +379,7 @@ def _assigned(image: MetadataImage, asked: CreatableTopic) -> Sequence[Partition
             )
         replicas = tuple(map(NodeId, assignment.broker_ids))
         check_manual(image, replicas, replication_factor)
+        check_hosts(image, replicas)
         replication_factor = len(replicas)
         by_index[index] = new_partition(image, index, replicas)
     if set(by_index) != set(range(len(by_index))):
@@ -485,6 +487,7 @@ def _grow(
         for index, assignment in enumerate(asked.assignments, start=current):
             replicas = tuple(map(NodeId, assignment.broker_ids))
             check_manual(image, replicas, replication_factor)
+            check_hosts(image, replicas)
             states.append(new_partition(image, index, replicas))
     context.charge.take(additional)
     return [partition_record(topic.id, index, state) for index, state in enumerate(states, current)]

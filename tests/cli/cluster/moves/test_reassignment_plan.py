@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.cli.cluster.moves.move_bars import bar
 from ottla.cli.cluster.moves.reassign import _bars, _check_evacuated
 from ottla.cli.cluster.moves.reassignment_plan import (
+    Domain,
     Move,
     ReplicaAssignment,
     as_plan,
@@ -27,8 +28,26 @@ def places(*replicas: tuple[int, ...], topic: str = "t") -> list[ReplicaAssignme
     return [ReplicaAssignment(topic, index, one) for index, one in enumerate(replicas)]
 
 
-def no_racks(*brokers: int) -> dict[int, str | None]:
-    return dict.fromkeys(brokers)
+def no_racks(*brokers: int) -> dict[int, Domain]:
+    return dict.fromkeys(brokers, Domain(None))
+
+
+def test_replicas_go_to_hosts_that_have_none() -> None:
+    hosts = {id_: Domain(None, f"host-{id_ // 100}") for id_ in (100, 101, 102, 200, 201, 300)}
+
+    for place in spread(places((100,), (101,), (102,), (200,)), hosts, 3):
+        assert {hosts[one].host for one in place.replicas} == {"host-1", "host-2", "host-3"}
+    for place in without(places((100, 200), (101, 200), (102, 200)), 200, hosts):
+        assert len({hosts[one].host for one in place.replicas}) == 2
+        assert 200 not in place.replicas
+
+
+def test_levelling_moves_no_replica_to_a_host_of_another() -> None:
+    hosts = {id_: Domain(None, f"host-{id_ // 100}") for id_ in (100, 101, 200, 201)}
+    now = places((100, 200), (100, 200), (100, 200), (100, 200))
+
+    for place in spread(now, hosts):
+        assert len({hosts[one].host for one in place.replicas}) == 2
 
 
 def test_what_lies_evenly_already_stays() -> None:
@@ -51,9 +70,9 @@ def test_a_broker_that_is_not_chosen_keeps_nothing() -> None:
 
 def test_more_copies_go_to_racks_that_have_none() -> None:
     now = places((1,), (2,))
-    racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b"}
+    racks = {1: Domain("a"), 2: Domain("a"), 3: Domain("b"), 4: Domain("b")}
     for place in spread(now, racks, 2):
-        assert {racks[one] for one in place.replicas} == {"a", "b"}
+        assert {racks[one].rack for one in place.replicas} == {"a", "b"}
 
 
 def test_fewer_copies_keep_the_first() -> None:

@@ -47,7 +47,7 @@ async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLo
     interval_s = trio.current_time() - started_s
     sizes = _sizes(earlier, later)
     surveyed = await brokers_of(admin)
-    registrations = await _registrations(admin)
+    registrations = await registrations_of(admin)
     moving = set(await admin.list_reassignments())
     metadata = await admin.cluster.metadata()
     settings = await _settings(admin, [topic.name or "" for topic in metadata.topics])
@@ -133,7 +133,7 @@ def _broker(
     )
 
 
-async def _registrations(admin: Admin) -> dict[int, NodeRegistration]:
+async def registrations_of(admin: Admin) -> dict[int, NodeRegistration]:
     """Return the registrations of all brokers by id.  Empty if the broker that answers is too old
     to report them."""
     answer = await admin.cluster.request(

@@ -6,14 +6,16 @@ Moves between directories of one broker are in `directory_moves`.
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import trio
 
+from ottla.cli.cluster.balance.cluster_loads import registrations_of
 from ottla.cli.cluster.moves.directory_moves import move_directories
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import (
+    Domain,
     Move,
     ReplicaAssignment,
     as_plan,
@@ -94,7 +96,8 @@ async def _planned(admin: Admin, arguments: argparse.Namespace) -> list[Move]:
         raise ConfigError("--brokers", "names where to; name the topics, too")
     places = await places_of(admin, arguments.names or None)
     known = await registered(admin)
-    alive = {one.id: one.rack for one in known if not one.is_fenced}
+    hosts = {one: found.host for one, found in (await registrations_of(admin)).items()}
+    alive = {one.id: Domain(one.rack, hosts.get(one.id)) for one in known if not one.is_fenced}
     if arguments.brokers:
         chosen = _brokers(arguments.brokers, alive)
         after = spread(places, {one: alive[one] for one in chosen}, arguments.replicas)
@@ -111,7 +114,7 @@ def _read(path: str) -> list[ReplicaAssignment]:
         raise ConfigError("--plan", f"{path} cannot be read: {reason_of(error)}") from None
 
 
-def _brokers(text: str, alive: dict[int, str | None]) -> list[int]:
+def _brokers(text: str, alive: Collection[int]) -> list[int]:
     try:
         chosen = list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:

@@ -2,14 +2,14 @@
 
 A plan moves few replicas: a replica stays unless its broker is to be emptied, or has more than an
 equal share.  Invariants: OneReplicaABroker, SharesWithinOne (counts of replicas, as far as racks
-allow).
+and hosts allow).
 """
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
@@ -55,37 +55,48 @@ class Move:
         return tuple(one for one in self.before.replicas if one not in self.after.replicas)
 
 
+class Domain(NamedTuple):
+    """Failure domain of a broker: its rack, and its machine within the rack. None if unknown."""
+
+    rack: str | None
+    host: str | None = None
+
+
+Domains = Mapping[int, Domain]
+"""Failure domains of brokers, by broker id."""
+
+
 def spread(
-    places: Iterable[ReplicaAssignment], racks: Mapping[int, str | None], copies: int | None = None
+    places: Iterable[ReplicaAssignment], domains: Domains, copies: int | None = None
 ) -> list[ReplicaAssignment]:
-    """Return the partitions spread evenly over the brokers of `racks`.
+    """Return the partitions spread evenly over the brokers of `domains`.
 
     Each partition has `copies` replicas, or its present number if that is None.
     """
     ordered = sorted(places)
     wanted = {one: copies or len(one.replicas) for one in ordered}
-    _check(racks, max(wanted.values(), default=1))
+    _check(domains, max(wanted.values(), default=1))
     kept = {
-        one: [broker for broker in one.replicas if broker in racks][: wanted[one]]
+        one: [broker for broker in one.replicas if broker in domains][: wanted[one]]
         for one in ordered
     }
-    load = Counter(dict.fromkeys(racks, 0))
+    load = Counter(dict.fromkeys(domains, 0))
     load.update(broker for replicas in kept.values() for broker in replicas)
     for place, replicas in kept.items():
         while len(replicas) < wanted[place]:
-            newcomer = _best(racks, replicas, load)
+            newcomer = _best(domains, replicas, load)
             replicas.append(newcomer)
             load[newcomer] += 1
-    _level(list(kept.values()), racks, load)
-    return _with_leaders(kept, -(-len(ordered) // len(racks)))
+    _level(list(kept.values()), domains, load)
+    return _with_leaders(kept, -(-len(ordered) // len(domains)))
 
 
 def without(
-    places: Iterable[ReplicaAssignment], broker: int, racks: Mapping[int, str | None]
+    places: Iterable[ReplicaAssignment], broker: int, domains: Domains
 ) -> list[ReplicaAssignment]:
-    """Return the partitions with every replica of one broker moved to a broker of `racks`."""
+    """Return the partitions with every replica of one broker moved to a broker of `domains`."""
     ordered = sorted(places)
-    others = {one: rack for one, rack in racks.items() if one != broker}
+    others = {one: domain for one, domain in domains.items() if one != broker}
     _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
     load = Counter(one for place in ordered for one in place.replicas)
     moved = []
@@ -150,29 +161,35 @@ def _check(brokers: Collection[int], copies: int) -> None:
         )
 
 
-def _best(racks: Mapping[int, str | None], taken: Sequence[int], load: Counter[int]) -> int:
-    """Return the best broker for one more replica. A broker on another rack is preferred, then the
-    one with the fewest replicas."""
-    used = Counter(racks.get(one) for one in taken)
-    return min(
-        (one for one in racks if one not in taken),
-        key=lambda one: (used[racks[one]] if racks[one] else 0, load[one], one),
-    )
+def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
+    """Return the best broker for one more replica. A broker on another rack is preferred, then one
+    on another host, then the one with the fewest replicas."""
+    racks = Counter(domains[one].rack for one in taken if one in domains)
+    hosts = Counter(domains[one] for one in taken if one in domains)
+
+    def order(one: int) -> tuple[int, int, int, int]:
+        domain = domains[one]
+        return (
+            racks[domain.rack] if domain.rack else 0,
+            hosts[domain] if domain.host else 0,
+            load[one],
+            one,
+        )
+
+    return min((one for one in domains if one not in taken), key=order)
 
 
-def _level(
-    partitions: Sequence[list[int]], racks: Mapping[int, str | None], load: Counter[int]
-) -> None:
+def _level(partitions: Sequence[list[int]], domains: Domains, load: Counter[int]) -> None:
     """Move single replicas from the most to the least loaded broker while that reduces the
     difference."""
     is_stuck = False
     while not is_stuck:
         is_stuck = True
-        for giver in sorted(racks, key=lambda one: (-load[one], one)):
-            taker = min(racks, key=lambda one: (load[one], one))
+        for giver in sorted(domains, key=lambda one: (-load[one], one)):
+            taker = min(domains, key=lambda one: (load[one], one))
             if load[giver] - load[taker] < 2:
                 break
-            found = _giving(partitions, racks, giver, taker)
+            found = _giving(partitions, domains, giver, taker)
             if found is not None:
                 found[found.index(giver)] = taker
                 load[giver] -= 1
@@ -182,7 +199,7 @@ def _level(
 
 
 def _giving(
-    partitions: Sequence[list[int]], racks: Mapping[int, str | None], giver: int, taker: int
+    partitions: Sequence[list[int]], domains: Domains, giver: int, taker: int
 ) -> list[int] | None:
     """Return the replicas of a partition of which one may move from the giver to the taker, or None
     if there is none.  Partitions whose preferred leader is not the giver come first."""
@@ -190,13 +207,21 @@ def _giving(
     for replicas in partitions:
         if giver not in replicas or taker in replicas:
             continue
-        used = {racks[one] for one in replicas if one != giver and racks[one]}
-        if racks[taker] in used and racks[giver] not in used:
-            continue  # the move would place two replicas on one rack
+        others = [domains[one] for one in replicas if one != giver and one in domains]
+        if _collisions(others, domains[taker]) > _collisions(others, domains[giver]):
+            continue  # the move would place two replicas on one rack or host
         if replicas[0] != giver:
             return replicas
         found = found or replicas
     return found
+
+
+def _collisions(others: Sequence[Domain], one: Domain) -> tuple[bool, bool]:
+    """Return whether a domain's rack, and its host, is that of another replica."""
+    return (
+        bool(one.rack) and any(other.rack == one.rack for other in others),
+        bool(one.host) and one in others,
+    )
 
 
 def _with_leaders(
