@@ -67,6 +67,26 @@ def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable
     assert ask("broker", "drain", "2", "--undo")[0] == 0
 
 
+def test_the_brokers_of_a_host_are_drained_by_one_command(ask: Callable[..., Any]) -> None:
+    assert ask("topic", "create", "two", "--partitions=2", "--replication-factor=2")[0] == 0
+
+    code, said = ask("broker", "drain", "1-2")
+
+    assert code == REFUSED
+    assert "of broker 1, broker 2 would be without leader" in said
+    assert ask("broker", "drain", "2,2", "--force") == (0, {"id": 2, "drained": True})
+    undone = [{"id": id_, "drained": False} for id_ in (1, 2)]
+    assert ask("broker", "drain", "1-2", "--undo") == (0, undone)
+    assert ask("topic", "delete", "two")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["one", "2-1", "1-", "0-500", ""])
+def test_ids_that_cannot_be_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["broker", "drain", text])
+    assert "argument" in capsys.readouterr().err
+
+
 def test_an_unknown_broker_is_refused(ask: Callable[..., Any]) -> None:
     code, said = ask("broker", "describe", "9")
 

@@ -1,6 +1,7 @@
 """`ottla broker`: the registered brokers, their draining, and the verbs of `removal`."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -57,6 +58,8 @@ command would give up before the broker can report that the controller is slow."
 SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
+DRAINED_MAX = 100
+"""Largest number of brokers in one range of ids: those of a host."""
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -94,18 +97,36 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make a broker hand over its leaderships or, with --undo, accept leaderships again. Returns
-    exit code 0 when the broker has done so.
+    """Make brokers hand over their leaderships or, with --undo, accept leaderships again. Returns
+    exit code 0 when the brokers have done so.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """
-    broker = await _find(admin, arguments.id)
+    brokers = [await _find(admin, broker_id) for broker_id in arguments.ids]
     if not (arguments.undo or arguments.force):
-        _check_leaders_remain(broker, partitions_of(await admin.cluster.metadata()))
+        _check_leaders_remain(brokers, partitions_of(await admin.cluster.metadata()))
+    for broker in brokers:
+        await _drain_one(admin, broker, undo=arguments.undo)
+    if arguments.format == "json":
+        found = [{"id": broker.id, "drained": not arguments.undo} for broker in brokers]
+        print_json(found[0] if len(found) == 1 else found)
+        return 0
+    for broker in brokers:
+        if arguments.undo:
+            say(f"broker {broker.id} takes part again")
+        else:
+            say(
+                f"broker {broker.id} is drained: it leads nothing until it starts again, or "
+                f"'ottla broker drain {broker.id} --undo'"
+            )
+    return 0
+
+
+async def _drain_one(admin: Admin, broker: SurveyedBroker, *, undo: bool) -> None:
     try:
         with trio.fail_after(DRAIN_TIMEOUT_S):
             async with open_connection(broker.host, broker.port) as connection:
-                request = DrainBrokerRequest(undo=arguments.undo)
+                request = DrainBrokerRequest(undo=undo)
                 answer = await connection.request(request, DrainBrokerResponse)
     except trio.TooSlowError:
         raise ConnectionLostError(
@@ -113,17 +134,23 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
             f"see 'ottla broker describe {broker.id}'"
         ) from None
     raise_for(answer.error_code, f"broker {broker.id}: {answer.error_message}")
-    await _wait_seen(admin, broker.id, is_fenced=not arguments.undo)
-    if arguments.format == "json":
-        print_json({"id": broker.id, "drained": not arguments.undo})
-    elif arguments.undo:
-        say(f"broker {broker.id} takes part again")
-    else:
-        say(
-            f"broker {broker.id} is drained: it leads nothing until it starts again, or "
-            f"'ottla broker drain {broker.id} --undo'"
-        )
-    return 0
+    await _wait_seen(admin, broker.id, is_fenced=not undo)
+
+
+def _broker_ids(text: str) -> list[int]:
+    """Return the ids in a text such as `100-107` or `1,2`, each once."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise argparse.ArgumentTypeError(
+                f"is {text!r}; it must be ids such as 1, 1,2 or 100-107"
+            )
+        ids = range(int(first), int(last or first) + 1)
+        if not 0 < len(ids) <= DRAINED_MAX:
+            raise argparse.ArgumentTypeError(f"{part.strip()} is not 1 to {DRAINED_MAX} brokers")
+        found.update(dict.fromkeys(ids))
+    return list(found)
 
 
 async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
@@ -146,13 +173,19 @@ async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
             await trio.sleep(SEEN_AGAIN_S)
 
 
-def _check_leaders_remain(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> None:
-    alone = [one.name for one in partitions if one.leader_id == broker.id and len(one.isr) == 1]
+def _check_leaders_remain(
+    brokers: Sequence[SurveyedBroker], partitions: list[SurveyedPartition]
+) -> None:
+    leaving = {broker.id for broker in brokers}
+    alone = [
+        one.name for one in partitions if one.leader_id in leaving and leaving.issuperset(one.isr)
+    ]
     if alone:
         some = ", ".join(alone[:NAMES_SHOWN]) + (", …" if len(alone) > NAMES_SHOWN else "")
+        subject = ", ".join(f"broker {one}" for one in sorted(leaving))
         raise RefusedError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{counted(len(alone), 'partition')} of broker {broker.id} would be without leader, "
+            f"{counted(len(alone), 'partition')} of {subject} would be without leader, "
             f"as no other replica is in sync ({some}); wait until one is, or add --force",
         )
 
@@ -190,11 +223,11 @@ VERBS = (
     ),
     admin_verb(
         "drain",
-        "move a broker's leaderships to other brokers; it keeps its replicas",
+        "move the leaderships of brokers to others; they keep their replicas",
         drain,
-        option("--undo", "allow it to lead again"),
-        option("--force", "drain it although partitions are left without a leader"),
-        option("id ID", "node.id of the broker", type=int),
+        option("--undo", "allow them to lead again"),
+        option("--force", "drain them although partitions are left without a leader"),
+        option("ids ID", "node.id of the broker; several as 1,2 or 100-107", type=_broker_ids),
     ),
     CORDON,
     LOG_DIRS,
