@@ -25,7 +25,8 @@ from ottla.storage.manager.log_manager_driver import LogManager
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
 NO_MACHINE_ID = "uninitialized"
-"""Content of that file in an image whose machine has not booted yet (machine-id(5))."""
+"""Content of the file with the machine id in an image whose machine has not booted yet
+(machine-id(5))."""
 
 _LOGGER = logging.getLogger("ottla.broker")
 

@@ -9,7 +9,8 @@ from ottla.proto import controller_pb2 as pb
 
 
 class LocalForwarding:
-    """The way of a client's request to the decision, if this controller is the active one."""
+    """Port by which a client's request is decided in this process, if this controller is the active
+    one."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

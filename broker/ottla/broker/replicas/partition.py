@@ -658,8 +658,8 @@ class Partition:
 
 
 def check_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
-    """Raise RefusedError if a client's leader epoch is another than the partition's.  -1 stands for
-    a request without an epoch (KIP-320)."""
+    """Raise RefusedError if a client's leader epoch differs from the partition's.  -1 stands for a
+    request without an epoch (KIP-320)."""
     if current_leader_epoch in (NO_EPOCH, leader_epoch):
         return
     if current_leader_epoch < leader_epoch:

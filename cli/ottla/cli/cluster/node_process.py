@@ -99,7 +99,7 @@ def config_of(
 
 
 def _check_single(settings: NodeSettings) -> None:
-    """Raise ConfigError if the file is of a host with several brokers."""
+    """Raise ConfigError if the file describes a host with several brokers."""
     from ottla.model.settings.broker import BROKERS_PER_HOST
 
     count = settings.texts.get(BROKERS_PER_HOST, "").strip()

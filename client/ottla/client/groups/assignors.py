@@ -203,7 +203,8 @@ def _do_racks_matter(
     partitions: list[TopicPartition],
     racks: PartitionRacks,
 ) -> bool:
-    """Return whether some subscriber with a rack has no replica of some partition there.
+    """Return whether there are a subscriber with a rack and a partition without a replica in that
+    rack.
 
     Otherwise every choice is equally near, and the plain rule applies, as in Java.
     """
@@ -271,8 +272,8 @@ def _exchange(
 def _least_loaded(
     members: Members, found: Assignment, at: TopicPartition, racks: PartitionRacks = NO_RACKS
 ) -> str:
-    """Return the subscriber with the fewest partitions, of several one in a rack of the
-    partition."""
+    """Return the subscriber with the fewest partitions. Of several, one in a rack of the partition
+    is preferred."""
     near = racks.get(at, frozenset())
     subscribers = [one for one in _in_order(members) if at.topic in members[one].topics]
     return min(subscribers, key=lambda one: (len(found[one]), members[one].rack not in near))

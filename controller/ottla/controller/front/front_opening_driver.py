@@ -22,7 +22,8 @@ BACKLOG = 4_096
 restart at once wait for repeated SYNs."""
 
 REQUEST_MEMORY_BYTES_MAX = 64 * MIB
-"""Bytes of clients' requests in memory at once: sixteen of the largest. Reading pauses above."""
+"""Maximum bytes of clients' requests in memory at once: sixteen requests of the largest size. Above
+this, no further requests are read."""
 
 
 @asynccontextmanager

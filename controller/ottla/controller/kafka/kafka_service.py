@@ -48,7 +48,7 @@ FORWARDED = (
     apis.ALTER_PARTITION_REASSIGNMENTS,
     apis.LIST_PARTITION_REASSIGNMENTS,
 )
-"""APIs that the active controller decides, whole."""
+"""APIs whose whole requests the active controller decides."""
 
 SERVED = frozenset(
     (

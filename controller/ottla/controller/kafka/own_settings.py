@@ -1,4 +1,4 @@
-"""Settings of this controller: described for clients, and changes that are refused. Pure.
+"""Settings of this controller: descriptions for clients, and refusals of changes. Pure.
 
 A controller has no setting of its own that changes at run time, unlike a broker. Controllers of
 Kafka accept and store any key for themselves, also read-only ones, without an effect. Ottla refuses
@@ -39,7 +39,8 @@ class ControllerSettings:
         self._node = DescribedNode(config.node_id, config.texts, known, loggers)
 
     def configs_of(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        """Return the settings of a resource. Raises RefusedError if a controller has none of it."""
+        """Return the settings of a resource. Raises RefusedError if the resource has no settings at
+        a controller."""
         if resource.resource_type == ConfigKind.BROKER:
             return self._node.broker_configs(self._image(), resource.resource_name)
         if resource.resource_type == ConfigKind.BROKER_LOGGER:

@@ -1,6 +1,6 @@
 """Moves of a balance: started a few at a time, until the plan is empty.
 
-All state is in the metadata log: the moves that are left, the reassignments under way, and the
+All state is in the metadata log: the moves that are left, the reassignments in progress, and the
 throttle.  Each step is a function of the image, so any controller continues.  A step ends moves
 that are complete, and starts others.  Invariants:
 - TwoMovesABroker: a broker takes part in at most two copies of the plan.
@@ -34,14 +34,15 @@ from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 
 MOVES_PER_BROKER = 2
-"""Copies in which a broker takes part at a time.  With one, a broker idles while a copy ends; with
-more, the copies share the same throttle, and each takes longer."""
+"""Maximum number of copies in which a broker takes part at the same time.  With one, a broker idles
+while a copy ends; with more, the copies share the same throttle, and each takes longer."""
 
 ELECTIONS_AT_ONCE = 100
-"""Elections in one step.  More would interrupt many clients at the same time."""
+"""Maximum number of elections in one step.  More would interrupt many clients at the same time."""
 
 HOSTS_GONE_MAX = 1
-"""Hosts that may be gone while moves start.  With more, each further loss may cost records."""
+"""Maximum number of hosts that may be down while moves start.  With more, each further loss may
+cost records."""
 
 
 class MoveStage(Enum):
@@ -100,7 +101,7 @@ def advance(image: MetadataImage, config: ControllerConfig) -> list[Record]:
 
 
 def undo(before: MetadataImage, image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the records that cancel the moves under way of a plan that was just removed, and end
+    """Return the records that cancel the moves in progress of a plan that was just removed, and end
     its throttle.  `before` has the plan."""
     rules = TopicRules(image, config)
     lists = ThrottleLists(image)

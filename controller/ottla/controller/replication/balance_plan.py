@@ -55,7 +55,7 @@ def rate_in_force(image: MetadataImage) -> int:
 
 
 def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
-    """Yield the records that set the throttle, if it is another."""
+    """Yield the records that set the throttle, or none if it has this rate already."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     for key in RATES:
         if settings.get(key) != str(rate):
@@ -63,8 +63,8 @@ def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
 
 
 def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterator[Record]:
-    """Yield the records after which these moves are left.  The last of them ends the plan and its
-    throttle."""
+    """Yield the records after which the plan consists of these moves.  Without moves, the records
+    end the plan and its throttle."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     if moves:
         text = moves_text(moves)
@@ -104,7 +104,7 @@ class ThrottleLists:
             self._removed[key] |= replicas
 
     def records(self) -> Iterator[Record]:
-        """Yield the records that change the lists.  A list of all replicas (*) stays as it is."""
+        """Yield the records that change the lists.  A list of all replicas (*) is not changed."""
         for topic, key in sorted({*self._added, *self._removed}):
             if topic not in self._image.topic_ids:
                 continue

@@ -1,8 +1,8 @@
 """Conditions under which nothing may move, or one partition may not.  Pure.
 
 A move copies a partition while clients use it.  It is refused where that could cost availability: a
-partition that lacks replicas already, or a cluster in which more than one host is gone or an
-upgrade is under way.
+partition that lacks replicas already, or a cluster in which more than one host is down or an
+upgrade is in progress.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,7 +1,7 @@
 """The cluster-wide settings of a balance in progress.  Pure.
 
 `ottla cluster balance` sets them, and the active controller makes the moves of the plan.  Setting a
-plan starts it; removing it cancels the moves under way.
+plan starts it; removing it cancels the moves in progress.
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 ENDPOINT_TYPE_FROM = 1
-"""First version with an endpoint type; before, it is that of brokers."""
+"""First version with an endpoint type; in earlier versions, brokers are requested."""
 
 
 def wrong_endpoint(asked: int, own: int, version: int) -> DescribeClusterResponse:

@@ -63,8 +63,8 @@ def registration_request(
 def failure_domain_warnings(
     request: pb.RegisterRequest, others: Iterable[BrokerRegistration], *, has_machine_id: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each reason why the machine in a registration may be wrong. It was not
-    named in the settings.
+    """Yield a sentence for each reason why the name of the machine in a registration may be wrong.
+    For brokers whose settings do not name the machine.
 
     Containers may lack a machine id, or have that of their image. Replicas of a partition could
     then be on one machine, or be kept off machines that are different.

@@ -1,6 +1,6 @@
-"""`ottla cluster balance`: even bytes, replicas and leaders of the brokers.
+"""`ottla cluster balance`: evens out the bytes, replicas and leaders of the brokers.
 
-The command plans, and the controllers make the moves.  They continue if the command is interrupted.
+The command makes a plan, and the controllers make its moves, even if the command is interrupted.
 """
 
 import argparse
@@ -37,8 +37,8 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 LOOK_AGAIN_S = 0.5
 IDLE_LOOKS = 2
-"""Looks without a plan after which it is complete.  The broker that answers the first look may not
-know yet that there is one."""
+"""Number of consecutive checks that find no plan, after which the plan counts as complete. The
+broker that responds to the first check may not know the plan yet."""
 LEFT = (
     "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
     "undoes those that are not complete"
@@ -46,8 +46,8 @@ LEFT = (
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves that balance the cluster, and make them once confirmed.  Or show or cancel those
-    in progress.  Returns the exit code."""
+    """Plan moves that balance the cluster, and make them after a confirmation; or show or cancel
+    the moves in progress.  Returns the exit code."""
     if arguments.status:
         return await _status(admin, arguments)
     if arguments.cancel:
@@ -92,7 +92,7 @@ async def make_moves(
 
 
 async def start_moves(admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int) -> None:
-    """Start a plan under a throttle that does not fall below what the producers need."""
+    """Start a plan under a throttle that is not below the rate of the producers."""
     copied = {move.at for move in plan.moves if move.adding}
     produced = [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
     lowest = lowest_rate(produced, throttle)

@@ -66,7 +66,7 @@ async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
 def rows_of(
     moves: tuple[StoredMove, ...], load: ClusterLoad, parts: Mapping[TopicPartition, float]
 ) -> list[MoveProgress]:
-    """Return the progress of each move, given the copied parts of those under way."""
+    """Return the progress of each move, given the copied parts of the moves in progress."""
     partitions = {one.at: one for one in load.partitions}
     brokers = {one.id: one for one in load.brokers}
     rows = []

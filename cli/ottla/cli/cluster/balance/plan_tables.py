@@ -55,7 +55,7 @@ def plan_text(plan: BalancePlan, throttle: int) -> str:
 
 
 def _estimate(copied_bytes: int, seconds: float, rate: int) -> str:
-    """Return the bytes to copy and the time that takes at least, as text."""
+    """Return, as text, the bytes to copy and the shortest time that copying them takes."""
     span = duration(ceil(seconds) * MS_PER_S)
     text = f"{amount(copied_bytes)} to copy, at least {span}"
     return f"{text} at {amount(rate)}/s to and from each broker"

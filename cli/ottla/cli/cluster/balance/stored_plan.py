@@ -22,7 +22,7 @@ from ottla.model.settings.resources import ConfigKind
 
 RATE = "follower.replication.throttled.rate"
 AT_A_TIME = 2
-"""Copies in which the controller lets a broker take part at a time."""
+"""Maximum number of copies in which the controller lets a broker take part at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

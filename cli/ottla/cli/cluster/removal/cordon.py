@@ -44,7 +44,7 @@ async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
 async def set_cordon(admin: Admin, broker_id: int, *, is_cordoned: bool) -> None:
     """Cordon all log directories of a broker, or none.
 
-    The request is sent to any broker, since this one may have stopped.
+    The request is sent to any broker, since the cordoned one may have stopped.
     """
     config = AlterableConfig(
         name=CORDONED_LOG_DIRS,

@@ -21,7 +21,7 @@ def leaving_moves(
     is_alive: bool,
     leaderless: Collection[TopicPartition] = (),
 ) -> set[TopicPartition]:
-    """Return the partitions whose reassignment under way removes the broker: these are awaited,
+    """Return the partitions whose reassignment in progress removes the broker: these are awaited,
     and not started again.
 
     Raises RefusedError if a partition cannot keep its number of replicas.  Raises it also if the

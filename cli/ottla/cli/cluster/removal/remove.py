@@ -49,7 +49,7 @@ STILL_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoval:
-    """The moves that still have to be started to empty a broker, and those under way."""
+    """The moves that still have to be started to empty a broker, and those in progress."""
 
     load: ClusterLoad
     plan: BalancePlan
@@ -104,8 +104,8 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _found(admin: Admin, broker_id: int, throttle: int) -> BrokerRemoval:
-    """Return what is left to do before the broker is empty.  Raises RefusedError if that is
-    impossible."""
+    """Return the moves that are left until the broker is empty. Raises RefusedError if the broker
+    cannot be emptied."""
     known = await registered(admin)
     if all(one.id != broker_id for one in known):
         raise not_registered(broker_id)

@@ -32,7 +32,8 @@ class HostSupervisor:
     def __init__(
         self, path: Path, brokers: Sequence[HostBroker], given: Sequence[str] = ()
     ) -> None:
-        """Start nothing yet. `given` are the settings KEY=VALUE of the command line."""
+        """Create the supervisor, which starts nothing yet. `given` are the settings KEY=VALUE of
+        the command line."""
         self._given = [f"--set={text}" for text in given]
         self._brokers = {broker.name: broker for broker in brokers}
         self._stopping: set[str] = set()

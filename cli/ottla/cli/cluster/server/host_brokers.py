@@ -53,7 +53,7 @@ class HostBroker:
     directories: tuple[Path, ...]
     """Its log directories."""
     is_surplus: bool = False
-    """True if the host has fewer brokers now, and this one still has replicas."""
+    """True if the broker is beyond the present number of brokers, and still has replicas."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class HostBroker:
 
     @property
     def options(self) -> list[str]:
-        """Options of `ottla broker FILE` that make this broker of the file."""
+        """Options with which `ottla broker FILE` starts this broker."""
         return [f"--set={key}={text}" for key, text in self.overrides.items()]
 
     @property

@@ -56,8 +56,8 @@ class NodeSupervisor:
         restarts: bool,
         on_started: Callable[[SupervisedNode], None] = lambda node: None,
     ) -> None:
-        """Start nothing yet. `command` is the command that supervises, in messages. `on_started` is
-        called after each start of a process."""
+        """Create the supervisor, which starts nothing yet. `command` is the command that
+        supervises, in messages. `on_started` is called after each start of a process."""
         self._nodes = list(nodes)
         self._command = command
         self._restarts = restarts

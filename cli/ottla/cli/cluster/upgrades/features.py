@@ -19,7 +19,8 @@ CHANGES = ("FEATURE", "FROM", "TO")
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the finalized level of each feature, and the levels that the broker supports."""
+    """Print the finalized level of each feature, and the levels that the broker supports. Returns
+    the exit code."""
     found = sorted((await admin.describe_features()).items())
     if arguments.format == "json":
         print_json(
@@ -40,14 +41,14 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def upgrade(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise levels of features."""
+    """Raise levels of features, and return the exit code."""
     return await change_levels(
         admin, arguments, levels_of(arguments.levels), FeatureUpdateKind.UPGRADE
     )
 
 
 async def downgrade(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Lower levels of features."""
+    """Lower levels of features, and return the exit code."""
     kind = FeatureUpdateKind.SAFE_DOWNGRADE
     if arguments.unsafe:
         kind = FeatureUpdateKind.UNSAFE_DOWNGRADE
@@ -60,8 +61,8 @@ async def change_levels(
     levels: Mapping[str, int],
     kind: FeatureUpdateKind,
 ) -> int:
-    """Show changes of levels, and make them if they are confirmed.  Raises RefusedError if the
-    controllers refuse them."""
+    """Show changes of levels, and make them if they are confirmed. Returns the exit code.  Raises
+    RefusedError if the controllers refuse them."""
     known = await admin.describe_features()
     changes = changes_of(levels, known)
     # The controllers check all levels before a person is asked.

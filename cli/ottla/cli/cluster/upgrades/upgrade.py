@@ -1,4 +1,4 @@
-"""`ottla cluster upgrade`: releases of the nodes, and the levels that end an upgrade.
+"""`ottla cluster upgrade`: releases of the nodes, and the finalization of feature levels.
 
 Until the levels are finalized, each node may return to the previous release.
 """
@@ -158,8 +158,8 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise the levels to the highest ones that all nodes support.  Raises RefusedError if a broker
-    did not answer, or if a node does not support a level."""
+    """Raise the levels to the highest ones that all nodes support, and return the exit code.
+    Raises RefusedError if a broker did not answer, or if a node does not support a level."""
     state = await state_of(admin)
     for broker, _ in state.brokers:
         if broker.failure:
