@@ -16,16 +16,16 @@ from ottla.controller.local_forwarding_driver import LocalForwarding
 from ottla.controller.node_identities import NodeIdentities, accept_any_caller
 from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
-from ottla.model.seams import Clock
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
-from ottla.model.settings.security.sasl import NO_SASL
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.authentication.jwks_driver import KeyReader
 from ottla.node.network.alarm_driver import Alarm
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.listener import Listener
-from ottla.node.network.tls.served_tls_driver import ServedTls
+from ottla.node.network.tls.certificates_driver import Certificates
 from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.node.seams import NodeSeams
 from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.controller_methods import FORWARD_BYTES_MAX
 from ottla.rpc.method import admitted, guarded
@@ -57,7 +57,7 @@ async def open_listeners(
     *,
     rpc: Rpc,
     disk: Disk,
-    clock: Clock,
+    seams: NodeSeams,
     errors: UnexpectedErrors,
     open_front: OpenFront,
 ) -> AsyncIterator[None]:
@@ -76,24 +76,30 @@ async def open_listeners(
     identities = NodeIdentities(
         lambda: member.identity.voters,
         lambda: controller.known_image,
-        make_authorizer(config, clock),
+        make_authorizer(config, seams.clock),
     )
+    certificates = Certificates(config, seams.compute)
     services = []
     for one in config.listeners:
         tls = config.tls.get(one.name)
         admit = accept_any_caller if tls is None else identities.admit
-        served = None
         if tls is None:
             warn_of_plaintext(one)
-        else:
-            served = ServedTls(one.protocol, tls, failure_delay_ms=NO_SASL.failure_delay_ms)
+        served = certificates.served.get(one.name)
         listener = Listener(name=one.name, host=one.host, port=one.port, tls=served)
         services.append(ListenerService(listener, admitted(handlers, admit), tls))
-    kafka = _kafka_service(controller, member, config, clock, errors)
+    kafka = _kafka_service(controller, member, config, seams, errors)
+    clock = seams.clock
     alarm = Alarm(clock, lambda: kafka.purgatory.next_deadline_ms, kafka.purgatory.expire)
     kafka.purgatory.on_earlier_deadline = alarm.rearm
     for publisher in kafka.publishers:
         member.add_publisher(publisher)
+    kafka.authenticators.follow(member)
+    for warning in kafka.authenticators.warnings(
+        has_authorizer=config.authorizer.is_on, shows_certificate=True
+    ):
+        _LOGGER.warning("%s", warning)
+    keys = KeyReader(kafka.authenticators.key_plans, errors)
     async with (
         trio.open_nursery() as nursery,
         open_front(
@@ -105,7 +111,12 @@ async def open_listeners(
             limits=ConnectionLimits(frame_bytes_max=FORWARD_BYTES_MAX),
         ),
     ):
-        nursery.start_soon(keep_running, "alarm of waiting requests", alarm.run, errors)
+        for name, work in (
+            ("alarm of waiting requests", alarm.run),
+            ("certificates", certificates.watch),
+            ("keys of tokens", keys.run),
+        ):
+            nursery.start_soon(keep_running, name, work, errors)
         yield
         nursery.cancel_scope.cancel()
 
@@ -114,7 +125,7 @@ def _kafka_service(
     controller: Controller,
     member: QuorumMember,
     config: ControllerConfig,
-    clock: Clock,
+    seams: NodeSeams,
     errors: UnexpectedErrors,
 ) -> KafkaService:
     """Return the service of clients, which decides by this controller."""
@@ -127,9 +138,10 @@ def _kafka_service(
     return KafkaService(
         config,
         cluster_id=member.identity.cluster_id,
-        clock=clock,
+        clock=seams.clock,
+        rng=seams.rng,
         errors=errors,
         forwarding=LocalForwarding(controller),
-        authorizer=make_authorizer(config, clock),
+        authorizer=make_authorizer(config, seams.clock),
         known_controllers=known_controllers,
     )

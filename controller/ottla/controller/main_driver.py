@@ -201,7 +201,7 @@ async def open_controller(
             config,
             rpc=rpc,
             disk=disk,
-            clock=clock,
+            seams=seams,
             errors=errors,
             open_front=open_front,
         ):

@@ -15,7 +15,7 @@ from ottla.controller.kafka.own_settings import ControllerSettings, obstacle_of
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.standard_authorizer import StandardAuthorizer
-from ottla.model.seams import Clock
+from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.admin.admin_api import AdminApi
@@ -26,6 +26,7 @@ from ottla.node.admin.describe_configs import DescribeConfigsApi
 from ottla.node.admin.forwarding import ForwardingPort
 from ottla.node.admin.log_levels import LogLevels
 from ottla.node.admin.metadata_cache import ImageWatch, MetadataCache
+from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.authentication.illegal_state import register_sasl_apis
 from ottla.node.authorization.authorization import Authorization
 from ottla.node.network.dispatch import Dispatcher
@@ -74,12 +75,18 @@ class KafkaService:
         *,
         cluster_id: str,
         clock: Clock,
+        rng: Rng,
         errors: UnexpectedErrors,
         forwarding: ForwardingPort,
         authorizer: StandardAuthorizer | None,
         known_controllers: Callable[[], KnownControllers],
     ) -> None:
         self.dispatcher = Dispatcher(errors=errors)
+        self.authenticators = Authenticators(config, rng, clock)
+        """Logins of clients, on listeners with SASL. They follow the metadata once `follow` is
+        called."""
+        self.dispatcher.guards = self.authenticators.guards
+        self.dispatcher.on_closed.append(self.authenticators.sessions.forget)
         self.purgatory = Purgatory(errors)
         self._metadata = MetadataCache()
         self._authorization = Authorization(

@@ -22,7 +22,18 @@ from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.roles import PROCESS_ROLES, controller_texts, has_both_roles
 from ottla.model.settings.security.authorizer import AuthorizerConfig, authorizer_values
 from ottla.model.settings.security.delegation_tokens import DelegationTokenConfig, check_tokens
-from ottla.model.settings.security.node_tls import dialled_listener, node_tls_of
+from ottla.model.settings.security.node_tls import (
+    client_tls_of,
+    dialled_listener,
+    node_tls_of,
+)
+from ottla.model.settings.security.sasl import (
+    INTER_BROKER_MECHANISM,
+    NO_SASL,
+    SaslConfig,
+    is_sasl_key,
+    sasl_of,
+)
 from ottla.model.settings.security.security_keys import (
     SECURITY_KEYS,
     check_security,
@@ -154,6 +165,10 @@ class ControllerConfig:
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     tls: Mapping[str, TlsConfig] = field(default_factory=dict)
     """TLS settings of the listeners that use it, by listener name."""
+    listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
+    """TLS settings for clients, by the name of the listener."""
+    sasl: SaslConfig = NO_SASL
+    """The listeners on which clients log in."""
     dial_tls: TlsConfig | None = None
     """TLS settings of calls to other controllers, or None if these are not encrypted."""
     disks: DiskConfig = field(default_factory=DiskConfig)
@@ -168,6 +183,11 @@ class ControllerConfig:
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """Empty: controllers call each other by gRPC alone."""
+        return ""
 
     @property
     def own_address(self) -> tuple[str, int] | None:
@@ -218,6 +238,10 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     listeners = values.get("listeners", ControllerConfig().listeners)
     tls = node_tls_of(texts, listeners)
     dialled = dialled_listener(texts, listeners)
+    if texts.get(INTER_BROKER_MECHANISM, "").strip():
+        raise ConfigError(
+            INTER_BROKER_MECHANISM, "is set, and a controller logs in at no broker; remove it"
+        )
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
@@ -247,12 +271,15 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         exporters=ExporterConfig(**exporters),
         log_output=LogOutputConfig(**log_output),
         tls=tls,
+        listener_tls=client_tls_of(texts, listeners, tls),
+        sasl=sasl_of(texts, listeners, inter_broker=""),
         dial_tls=None if dialled is None else tls.get(dialled.name),
         disks=DiskConfig(**disks),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, PROCESS_ROLES, *SECURITY_KEYS, *filter(is_tls_key, texts)}
+    known |= set(filter(is_sasl_key, texts))
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer & unknown_to_disks

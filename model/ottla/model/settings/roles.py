@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.security.node_tls import CONTROLLER_LISTENER_NAMES, listed_names
-from ottla.model.settings.security.sasl import LISTENER_PREFIX, is_sasl_key
+from ottla.model.settings.security.sasl import (
+    INTER_BROKER_MECHANISM,
+    LISTENER_PREFIX,
+    SASL_SSL,
+    is_sasl_key,
+)
 from ottla.model.settings.security.security_keys import (
     INTER_BROKER_NAME,
     INTER_BROKER_PROTOCOL,
@@ -17,7 +22,7 @@ from ottla.model.settings.security.security_keys import (
     names_of_listeners,
     node_listeners,
 )
-from ottla.model.settings.security.tls import SSL, is_tls_key, split_listener
+from ottla.model.settings.security.tls import TLS_PROTOCOLS, is_tls_key, split_listener
 
 PROCESS_ROLES = "process.roles"
 BROKER = "broker"
@@ -77,15 +82,19 @@ def controller_texts(texts: Mapping[str, str]) -> dict[str, str]:
     Raises ConfigError if the listeners cannot be divided between the roles.
     """
     of_controller = _controller_names(texts)
+    protocols = {one.protocol for one in node_listeners(texts, is_broker=True)}
+    logs_in_clients = SASL_SSL in protocols
     found = {
-        key: text for key, text in texts.items() if not _is_of_broker_alone(key, of_controller)
+        key: text
+        for key, text in texts.items()
+        if not _is_of_broker_alone(key, of_controller, logs_in_clients=logs_in_clients)
     }
     for key in LISTENER_KEYS:
         if key in texts:
             found[key] = _selected(texts[key], of_controller.__contains__)
     if not found.get("advertised.listeners", "").strip():
         found.pop("advertised.listeners", None)
-    if not any(one.protocol == SSL for one in node_listeners(found, is_broker=False)):
+    if protocols.isdisjoint(TLS_PROTOCOLS):
         found = {key: text for key, text in found.items() if not is_tls_key(key)}
     return found
 
@@ -112,11 +121,13 @@ def _controller_names(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _is_of_broker_alone(key: str, of_controller: frozenset[str]) -> bool:
-    if key in (INTER_BROKER_NAME, INTER_BROKER_PROTOCOL):
+def _is_of_broker_alone(key: str, of_controller: frozenset[str], *, logs_in_clients: bool) -> bool:
+    if key in (INTER_BROKER_NAME, INTER_BROKER_PROTOCOL, INTER_BROKER_MECHANISM):
         return True
     listener = split_listener(key)[0].upper() if key.startswith(LISTENER_PREFIX) else ""
-    return (bool(listener) and listener not in of_controller) or is_sasl_key(key)
+    if listener and listener not in of_controller:
+        return True
+    return is_sasl_key(key) and not logs_in_clients
 
 
 def _selected(text: str, is_selected: Callable[[str], bool]) -> str:

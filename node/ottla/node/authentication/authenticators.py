@@ -15,7 +15,7 @@ from ottla.model.install_hint import install_hint
 from ottla.model.seams import Clock, Rng
 from ottla.model.security.oauthbearer import OAUTHBEARER
 from ottla.model.security.scram import SCRAM_BY_NAME
-from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.security.listener_settings import ListenerSettings
 from ottla.model.settings.security.oauth import OAuthRules
 from ottla.model.settings.security.sasl import ENABLED_MECHANISMS, PLAIN, SaslConfig, SaslListener
 from ottla.node.authentication.jwks import KeySource, algorithms
@@ -68,7 +68,7 @@ class FollowedMetadata(Protocol):
 class Authenticators:
     """Factory of the guards of connections to a broker's SASL listeners."""
 
-    def __init__(self, settings: BrokerConfig, rng: Rng, clock: Clock) -> None:
+    def __init__(self, settings: ListenerSettings, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret
         self._image: Callable[[], MetadataImage] | None = None
         self._rng = rng

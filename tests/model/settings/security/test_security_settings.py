@@ -19,9 +19,9 @@ REFUSED = [
     ({PROTOCOL_MAP: "PLAINTEXT:TLS"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT:TLS'; it must be "),
     ({PROTOCOL_MAP: "PLAINTEXT"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT'; it must be "),
     (
-        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SASL_SSL"},
-        f"controller.listener.names: has CONTROLLER, which {PROTOCOL_MAP} says is SASL_SSL; only "
-        "PLAINTEXT and SSL are served there: nodes know each other by certificates",
+        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SASL_PLAINTEXT"},
+        f"controller.listener.names: has CONTROLLER, which {PROTOCOL_MAP} says is SASL_PLAINTEXT; "
+        "only PLAINTEXT, SSL and SASL_SSL are served there: nodes know each other by certificates",
     ),
     (
         {"security.inter.broker.protocol": "PLAINTEXT", "inter.broker.listener.name": "PLAINTEXT"},
@@ -112,10 +112,13 @@ def test_encryption_that_a_broker_cannot_give_stops_its_start(
 
 
 REFUSED_OF_CONTROLLERS = [
-    ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
     (
-        {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_SSL"},
-        f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_SSL; ",
+        {"listeners": "PLAINTEXT://:9092,SASL_PLAINTEXT://:9093"},
+        "listeners: has SASL_PLAINTEXT; ",
+    ),
+    (
+        {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_PLAINTEXT"},
+        f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_PLAINTEXT; ",
     ),
 ]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ottla.model.errors import ConfigError
-from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.security.listener_settings import ListenerSettings
 from ottla.model.settings.security.tls import (
     CERTIFICATE_CHAIN,
     KEY,
@@ -68,7 +68,9 @@ def is_secret_key(key: str) -> bool:
     return split_listener(key)[1] in SECRET_KEYS
 
 
-def tls_in_force(config: BrokerConfig, listener: str, overrides: Mapping[str, str]) -> TlsConfig:
+def tls_in_force(
+    config: ListenerSettings, listener: str, overrides: Mapping[str, str]
+) -> TlsConfig:
     """Return the TLS settings of a listener, from the broker's file and dynamic settings.
 
     `overrides` are all dynamic settings of this broker. Raises ConfigError if they contradict each
@@ -87,7 +89,7 @@ def tls_in_force(config: BrokerConfig, listener: str, overrides: Mapping[str, st
     return found
 
 
-def check_listener(config: BrokerConfig, key: str) -> None:
+def check_listener(config: ListenerSettings, key: str) -> None:
     """Raise ConfigError if the key names a listener that this broker does not have, or a listener
     without TLS."""
     listener, _ = split_listener(key)

@@ -1,7 +1,8 @@
 """TLS between nodes: the gRPC listeners of controllers, and the calls to them.
 
-A controller listener is PLAINTEXT or SSL. With SSL, both sides always present a certificate. Nodes
-connect with the protocol of the first name in `controller.listener.names`, as in Kafka. A
+A controller listener is PLAINTEXT, SSL or SASL_SSL. With TLS, nodes on both sides always present a
+certificate, also where clients log in by SASL. Nodes connect with the protocol of the first name in
+`controller.listener.names`, as in Kafka. A
 controller may have both kinds of listeners while a cluster is migrated from one to the other.
 """
 
@@ -10,11 +11,12 @@ from dataclasses import replace
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress
-from ottla.model.settings.security.sasl import LISTENER_PREFIX
+from ottla.model.settings.security.sasl import LISTENER_PREFIX, SASL_SSL
 from ottla.model.settings.security.tls import (
     CLIENT_AUTHENTICATION,
     REQUIRED,
     SSL,
+    TLS_PROTOCOLS,
     TlsConfig,
     check_server,
     tls_of_listener,
@@ -35,7 +37,29 @@ def node_tls_of(
 
     Raises ConfigError if a setting cannot be applied.
     """
-    return {one.name: _of_nodes(texts, one.name) for one in listeners if one.protocol == SSL}
+    return {
+        one.name: _of_nodes(texts, one.name, one.protocol)
+        for one in listeners
+        if one.protocol in TLS_PROTOCOLS
+    }
+
+
+def client_tls_of(
+    texts: Mapping[str, str],
+    listeners: Iterable[ListenAddress],
+    node_tls: Mapping[str, TlsConfig],
+) -> dict[str, TlsConfig]:
+    """Return the TLS settings of a controller's listeners for clients, by name.
+
+    On a listener with SSL clients present a certificate like nodes. With SASL_SSL they log in, and
+    `ssl.client.auth` of this listener counts. Raises ConfigError if a setting cannot be applied.
+    """
+    found = dict(node_tls)
+    for one in listeners:
+        if one.protocol == SASL_SSL:
+            found[one.name] = tls_of_listener(texts, one.name, SASL_SSL)
+            check_server(found[one.name], one.name)
+    return found
 
 
 def dialled_listener(
@@ -49,9 +73,10 @@ def dialled_listener(
     return next(iter(by_name.values()), None)
 
 
-def _of_nodes(texts: Mapping[str, str], name: str) -> TlsConfig:
-    config = tls_of_listener(texts, name, SSL)
-    if CLIENT_AUTHENTICATION in config.spellings and config.client_auth != REQUIRED:
+def _of_nodes(texts: Mapping[str, str], name: str, protocol: str) -> TlsConfig:
+    config = tls_of_listener(texts, name, protocol)
+    is_refused = protocol == SSL and config.client_auth != REQUIRED
+    if is_refused and CLIENT_AUTHENTICATION in config.spellings:
         raise ConfigError(
             config.spelling(CLIENT_AUTHENTICATION),
             f"is {config.client_auth}, but nodes always present certificates to each other; set "

@@ -6,8 +6,8 @@ be open to clients that the setting excludes. Only settings that would have an e
 refused. A blank value, the protocol PLAINTEXT, and entries of `listener.security.protocol.map` for
 listeners that this node does not have (Kafka's own files contain them) are accepted.
 
-A broker supports the settings of `sasl.py`. A controller uses gRPC and supports none of them; its
-listeners may use TLS (node_tls.py).
+A node supports the settings of `sasl.py` for its clients. Nodes call controllers by gRPC, with TLS
+(node_tls.py) and without SASL.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,20 @@ from ottla.model.settings.security.sasl import (
     is_sasl_key,
     split_key,
 )
-from ottla.model.settings.security.tls import SSL, is_tls_key, reason_tls_refused, split_listener
+from ottla.model.settings.security.tls import (
+    SSL,
+    TLS_PROTOCOLS,
+    is_tls_key,
+    reason_tls_refused,
+    split_listener,
+)
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """Security protocols of a listener for clients."""
-NODE_PROTOCOLS = (PLAINTEXT, SSL)
-"""Security protocols of a controller listener, over which nodes use gRPC."""
+NODE_PROTOCOLS = (PLAINTEXT, SSL, SASL_SSL)
+"""Security protocols of a controller listener. Nodes use gRPC there, without SASL: with
+SASL_PLAINTEXT a login would protect clients, and leave the place of a node to everyone."""
 
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
@@ -112,11 +119,11 @@ def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None
         raise ConfigError(
             INTER_BROKER_PROTOCOL, f"is set, and so is {INTER_BROKER_NAME}; remove one of them"
         )
-    encrypted = {
-        one.name for one in node_listeners(texts, is_broker=is_broker) if one.protocol == SSL
-    }
+    of_nodes = node_listeners(texts, is_broker=is_broker)
+    encrypted = {one.name for one in of_nodes if one.protocol in TLS_PROTOCOLS}
+    logs_in_clients = is_broker or any(one.protocol == SASL_SSL for one in of_nodes)
     for key, text in texts.items():
-        if (is_broker and is_sasl_key(key)) or _is_node_tls(key, encrypted):
+        if (logs_in_clients and is_sasl_key(key)) or _is_node_tls(key, encrypted):
             continue
         if is_broker and split_listener(key)[1].startswith("ssl."):
             continue  # read or refused with the listeners (tls.py)
@@ -233,5 +240,8 @@ _NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
 
 def _only(served: tuple[str, ...]) -> str:
     if served == NODE_PROTOCOLS:
-        return "only PLAINTEXT and SSL are served there: nodes know each other by certificates"
+        return (
+            "only PLAINTEXT, SSL and SASL_SSL are served there: nodes know each other by "
+            "certificates, and clients log in over TLS alone"
+        )
     return f"it must be one of {', '.join(served)}"

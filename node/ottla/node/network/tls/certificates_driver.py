@@ -17,12 +17,12 @@ import trio
 from ottla.client.network.tls import TlsDialer
 from ottla.model.errors import ConfigError
 from ottla.model.log_events import event
-from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.security.dynamic_tls import (
     check_listener,
     is_listener_tls_key,
     tls_in_force,
 )
+from ottla.model.settings.security.listener_settings import ListenerSettings
 from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.changed_files_driver import Stamps, stamps_of
 from ottla.model.tls.context_driver import check_own_trust
@@ -41,10 +41,10 @@ Longer delays all later metadata."""
 
 
 class Certificates:
-    """Certificates and TLS settings of all encrypted listeners of a broker, reloaded when they
+    """Certificates and TLS settings of all encrypted listeners of a node, reloaded when they
     change."""
 
-    def __init__(self, config: BrokerConfig, compute: Compute) -> None:
+    def __init__(self, config: ListenerSettings, compute: Compute) -> None:
         """Read the certificate and key files. Raises ConfigError if one cannot be used.
 
         `compute` runs the function that reads changed files later, while the broker serves.
