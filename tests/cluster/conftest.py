@@ -345,6 +345,7 @@ def make_processes(
     brokers: int = 1,
     is_secure: bool = IS_SECURE,
     are_brokers_super: bool = not IS_SECURE,
+    format_with: Callable[[ClusterPlan], None] = format_plan,
     **settings: str,
 ) -> Processes:
     """Plan controllers and brokers on free ports and format them, without starting them.
@@ -365,7 +366,7 @@ def make_processes(
         plan.secure = replace(plan.secure, are_brokers_super=are_brokers_super)
     plan.settings = {key.replace("_", "."): value for key, value in settings.items()}
     plan.write_properties()
-    format_plan(plan)
+    format_with(plan)
     return Processes(plan)
 
 

@@ -2,14 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 from confluent_kafka import KafkaException, Producer
 
 from ottla.client import TransactionAbortedError, open_producer
+from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS, TlsDialer
 from ottla.model.settings.client import ProducerConfig
+from tests.cluster.conftest import security_of
 
 PARTITION_COUNT = 2
 TIMEOUT_S = 60
@@ -21,8 +24,9 @@ class Writer:
     A number whose transaction was aborted is written again.
     """
 
-    def __init__(self, bootstrap: str, name: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, client: Mapping[str, str], name: str) -> None:
+        self.client = client
+        """Settings of the client, by librdkafka's keys."""
         self.name = name
         self.committed_at: list[float] = []
         """Time of each committed transaction, by the monotonic clock, in seconds."""
@@ -70,8 +74,7 @@ class LibrdkafkaWriter(Writer):
 
     def run(self) -> None:
         """Write until it is to stop."""
-        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": self.name}
-        producer = Producer({**settings, "linger.ms": 0})
+        producer = Producer({**self.client, "transactional.id": self.name, "linger.ms": 0})
         self._again(lambda: producer.init_transactions(TIMEOUT_S))
         while not self.is_stopping.is_set():
             producer.begin_transaction()
@@ -107,11 +110,17 @@ class OwnWriter(Writer):
 
     def run(self) -> None:
         """Write until it is to stop."""
+        security = security_of(self.client)
+        if security is not None:
+            LOGIN.set(security.login())
+            tls = security.tls()
+            TLS.set(None if tls is None else TlsDialer(tls))
         trio.run(self._write)
 
     async def _write(self) -> None:
         config = ProducerConfig(transactional_id=self.name, linger_ms=0)
-        async with open_producer(self.bootstrap, config) as producer:
+        bootstrap = self.client["bootstrap.servers"]
+        async with open_producer(bootstrap, config) as producer:
             while not self.is_stopping.is_set():
                 try:
                     async with producer.transaction():

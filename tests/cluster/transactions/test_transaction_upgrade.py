@@ -110,9 +110,9 @@ def test_clients_write_on_while_the_protocol_changes_and_changes_back(plan_clust
     for made in admin.create_topics(topics).values():
         made.result(TIMEOUT_S)
     writers = [
-        LibrdkafkaWriter(bootstrap, names[0]),
-        OwnWriter(bootstrap, names[1]),
-        OwnWriter(bootstrap, names[2]),
+        LibrdkafkaWriter(cluster.client, names[0]),
+        OwnWriter(cluster.client, names[1]),
+        OwnWriter(cluster.client, names[2]),
     ]
     with ExitStack() as running:
         for writer in writers[:2]:

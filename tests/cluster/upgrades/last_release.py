@@ -37,7 +37,6 @@ class LastRelease(NamedTuple):
 
     def format(self, plan: ClusterPlan) -> None:
         """Format the directories of a plan as this release does."""
-        plan.write_properties()
         plan.write()
         subprocess.run(
             [sys.executable, "-c", FORMAT, str(plan.directory), str(self.tree)],

@@ -8,20 +8,20 @@ that new ones wrote.  Nothing that was acknowledged is lost.  The longest pauses
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from signal import SIGKILL, SIGTERM, Signals
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.cluster.cluster_file import make_plan, properties_of
+from ottla.cli.cluster.cluster_file import properties_of
 from ottla.node.local.local_nodes_driver import NODE_MODULE
-from tests.cluster.conftest import Processes
-from tests.cluster.secure_form import IS_SECURE
+from tests.cluster.conftest import IS_FULL, Processes, make_processes
 from tests.cluster.transactional_writers import (
     PARTITION_COUNT,
     TIMEOUT_S,
@@ -29,7 +29,12 @@ from tests.cluster.transactional_writers import (
     OwnWriter,
     Writer,
 )
-from tests.cluster.upgrades.group_readers import GroupReader, numbers_of
+from tests.cluster.upgrades.group_readers import (
+    GroupReader,
+    LibrdkafkaReader,
+    OwnReader,
+    numbers_of,
+)
 from tests.cluster.upgrades.last_release import LastRelease, unpack_last_release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -37,13 +42,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 TOPICS = ("by-ottla", "by-librdkafka")
 TRANSACTION_COUNT = 20
 """Least number of transactions of each writer between two phases."""
-SETTINGS = {
-    "transaction.state.log.num.partitions": "4",
-    "offsets.topic.num.partitions": "4",
-    "metadata.log.max.record.bytes.between.snapshots": "4096",
-    "metadata.log.max.snapshot.interval.ms": "2000",
+SETTINGS: dict[str, Any] = {
+    "transaction_state_log_num_partitions": "4",
+    "offsets_topic_num_partitions": "4",
+    "metadata_log_max_record_bytes_between_snapshots": "4096",
+    "metadata_log_max_snapshot_interval_ms": "2000",
 }
-FEATURE = "ottla.version"
 
 
 class Phase(NamedTuple):
@@ -67,29 +71,38 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> LastRelease:
 @pytest.fixture
 def cluster(release: LastRelease, tmp_path: Path) -> Iterator[Processes]:
     """Three controllers and three brokers of the last release."""
-    plan = make_plan(tmp_path / "cluster", host="127.0.0.1", port=0, controllers=3, brokers=3)
-    plan.settings = SETTINGS
-    release.format(plan)
-    processes = Processes(plan)
+    processes = make_processes(
+        tmp_path / "cluster",
+        controllers=3,
+        brokers=3,
+        are_brokers_super=True,  # cluster.json, from which the release formats, has no other form
+        format_with=release.format,
+        **SETTINGS,
+    )
     processes.environment = release.environment
-    processes.start()
-    processes.wait_healthy()
-    yield processes
-    processes.stop_all()
+    try:
+        processes.start()
+        processes.wait_healthy()
+        yield processes
+    finally:
+        processes.stop_all()
 
 
 class Roll:
     """The rolls of a cluster, one node at a time, each when the cluster is healthy."""
 
-    def __init__(self, cluster: Processes, writers: list[Writer], admin: AdminClient) -> None:
+    def __init__(
+        self, cluster: Processes, writers: list[Writer], admin: AdminClient, how: Signals
+    ) -> None:
         self.phases: list[Phase] = []
+        self._signal = how
         self._cluster = cluster
         self._writers = writers
         self._admin = admin
 
     def run(self, name: str, environment: dict[str, str] | None, *, roles: Sequence[str]) -> None:
-        """Restart all nodes in an environment, the active controller as the last one of its role,
-        and create a topic after each."""
+        """End all nodes one by one, the active controller as the last one of its role, start each
+        in an environment, and create a topic after each."""
         cluster, began_at = self._cluster, time.monotonic()
         before = self._newest_snapshot()
         cluster.environment = environment
@@ -99,10 +112,10 @@ class Roll:
                 active = cluster.active_controller()
                 names = [*(one for one in names if one != active), active]
             for node in names:
-                code = cluster.end(node)
+                code = cluster.end(node, self._signal)
                 cluster.start(node)
                 cluster.wait_healthy()
-                assert code == 0, f"{node} ended with {code}"
+                assert code == (0 if self._signal is SIGTERM else -self._signal), node
                 topic = NewTopic(f"{name} {node}".replace(" ", "-"), 2, 3)
                 for made in self._admin.create_topics([topic]).values():
                     made.result(TIMEOUT_S)
@@ -117,22 +130,21 @@ class Roll:
         return max(one.name for one in root.rglob("__cluster_metadata-0/*.checkpoint"))
 
 
+@pytest.mark.parametrize("how", [SIGTERM, *([SIGKILL] if IS_FULL else [])])
 def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
-    cluster: Processes, release: LastRelease
+    cluster: Processes, release: LastRelease, how: Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if IS_SECURE:
-        pytest.skip("the cluster of the last release is a plain one")
-    bootstrap = cluster.bootstrap
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    client = cluster.client
+    admin = AdminClient({**client})
     topics = [NewTopic(name, PARTITION_COUNT, 3) for name in TOPICS]
     for made in admin.create_topics(topics).values():
         made.result(TIMEOUT_S)
-    writers = [OwnWriter(bootstrap, TOPICS[0]), LibrdkafkaWriter(bootstrap, TOPICS[1])]
-    groups = {
-        protocol: [GroupReader(bootstrap, protocol, [*TOPICS], protocol) for _ in range(2)]
-        for protocol in ("classic", "consumer")
+    writers = [OwnWriter(client, TOPICS[0]), LibrdkafkaWriter(client, TOPICS[1])]
+    groups: dict[str, list[GroupReader]] = {
+        "classic": [OwnReader(client, "classic", TOPICS, "classic") for _ in range(2)],
+        "consumer": [LibrdkafkaReader(client, "consumer", TOPICS, "consumer") for _ in range(2)],
     }
-    roll = Roll(cluster, writers, admin)
+    roll = Roll(cluster, writers, admin, how)
     with ExitStack() as running:
         for member in (one for members in groups.values() for one in members):
             running.enter_context(member)
@@ -142,18 +154,21 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
         roll.run("back", release.environment, roles=("broker", "controller"))
         roll.run("forward again", None, roles=("controller", "broker"))
         finalise(cluster, release)
-    print_pauses(roll.phases, writers, groups)
+    with capsys.disabled():
+        print_pauses(roll.phases, writers, groups)
+    for member in (one for members in groups.values() for one in members):
+        assert member.fault is None, member.fault
     for writer in writers:
         assert writer.fault is None, (writer.fault, writer.errors)
         written = list(range(writer.count))
         for partition in range(PARTITION_COUNT):
-            assert stored(bootstrap, writer.name, partition) == written
+            assert stored(client, writer.name, partition) == written
             for members in groups.values():
                 # The members were stopped first; the last records may be read by none of them.
                 read = numbers_of(members, writer.name, partition)
                 assert read >= set(written[: max(read, default=0)])
-    restored = cluster.plan.directory.glob("*.log")
-    assert not [one for one in restored if "Traceback" in one.read_text()]
+    logs = cluster.plan.directory.glob("*.log")
+    assert not [one for one in logs if "Traceback" in one.read_text()]
 
 
 def finalise(cluster: Processes, release: LastRelease) -> None:
@@ -195,11 +210,11 @@ def print_pauses(
         print(f"{writer.name}: {writer.count} transactions, retried after {writer.errors[:20]}")
 
 
-def stored(bootstrap: str, topic: str, partition: int) -> list[int]:
+def stored(client: Mapping[str, str], topic: str, partition: int) -> list[int]:
     """Return the committed numbers of a partition."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **client,
             "group.id": "auditor",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

@@ -173,6 +173,21 @@ def test_results_of_single_features_are_in_versions_0_and_1_and_only_of_an_updat
     assert refused.results == []
 
 
+@pytest.mark.parametrize(("may_lower", "level"), [(True, 0), (False, 1)])
+def test_version_0_has_a_flag_that_permits_a_downgrade(may_lower: bool, level: int) -> None:
+    cluster = cluster_of(1)
+    update = FeatureUpdateKey(feature=GROUP, max_version_level=0, allow_downgrade=may_lower)
+    context = Context(
+        config=cluster.config, rng=cluster.rng, quorum_status=cluster.quorum_status, api_version=0
+    )
+    request = UpdateFeaturesRequest(feature_updates=[update])
+
+    answer = cluster.take(update_features(cluster.image, context, request))
+
+    assert answer.error_message == (None if may_lower else PREFIX + invalid(GROUP, 0, NEEDS_TYPE))
+    assert cluster.image.features.get(GROUP, 0) == level
+
+
 def test_a_feature_that_is_named_twice_is_refused() -> None:
     """Kafka takes one of the two levels."""
     answer = ask(cluster_of(1), (GROUP, 1, UPGRADE), (GROUP, 0, SAFE))
