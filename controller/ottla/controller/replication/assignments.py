@@ -110,8 +110,8 @@ def check_manual(
 def check_hosts(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Iterable[NodeId] = ()
 ) -> None:
-    """Raise RefusedError if a client's assignment puts replicas on one host, although the active
-    brokers have enough hosts, and the replicas `before` do not share hosts as much.
+    """Raise RefusedError if a client's assignment puts several replicas on one host although the
+    active brokers have enough hosts, and if more of them share a host than `before`.
 
     Kafka does not know hosts. A host may have a broker for each core: its loss would be that of
     several replicas, and min.insync.replicas would count brokers that fail together.
@@ -138,7 +138,7 @@ def _host_of(image: MetadataImage, broker: NodeId) -> tuple[str | None, str | No
 
 
 def _sharing_count(image: MetadataImage, replicas: Iterable[NodeId]) -> int:
-    """Return the number of replicas on a host that an earlier one is on."""
+    """Return the number of replicas that share their host with an earlier replica."""
     hosts = [_host_of(image, one) for one in replicas]
     return len(hosts) - len(set(hosts))
 

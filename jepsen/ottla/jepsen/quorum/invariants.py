@@ -79,8 +79,8 @@ class _Replica:
         self.is_voter = identity.is_voter
         """True if the replica is a voter in its own log, as of its last step."""
         self.may_stand = identity.is_voter
-        """True if the replica is a voter, or its log removes it by a record of which it does not
-        know that it is committed."""
+        """True if the replica is a voter, or if its log contains a record that removes it and that
+        it does not know to be committed."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)

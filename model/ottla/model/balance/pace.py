@@ -1,27 +1,28 @@
 """The throttle of a balance, adapted to the latency of producers and to the health of replicas.
 
 Pure.  The throttle is halved when producers wait longer than before the moves, or when further
-replicas have fallen out of sync.  Otherwise it rises by a quarter, up to its highest value: falling
-faster than it rises keeps it below the rate that hurts, as in TCP.
+replicas have fallen out of sync.  Otherwise it rises by a quarter, up to its highest value: because
+it falls faster than it rises, it stays below the rate that slows producers, as in TCP.
 """
 
 from collections import deque
 from statistics import median
 
 WORSE_FACTOR = 1.5
-"""Ratio of the 99th percentile to that before the moves above which the moves are slowed down.  A
-smaller one reacts to chance; a larger one lets producers wait."""
+"""Ratio above which the moves are slowed down: the 99th percentile, divided by the one before the
+moves.  A smaller one reacts to chance; a larger one lets producers wait."""
 
 WORSE_US_MIN = 5_000
-"""Difference in µs that counts at least.  Without it, a percentile of 1 ms that rises to 2 ms would
+"""Minimum difference in µs that counts.  Without it, a percentile of 1 ms that rises to 2 ms would
 slow down the moves."""
 
 SAMPLES_KEPT = 30
-"""Samples without moves whose median is the percentile to compare with: half a minute."""
+"""Number of samples without moves (half a minute) whose median is the percentile to compare
+with."""
 
 
 class BalancePace:
-    """Throttle of a balance, as one controller decides it.  A controller that takes over starts
+    """Throttle of a balance, as decided by one controller.  A controller that takes over starts
     with the lowest percentile that it has seen."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The latency of one kind of request since the last look.  Pure."""
+"""The latency of one kind of request since the last reading.  Pure."""
 
 from itertools import accumulate
 
@@ -8,7 +8,7 @@ NS_PER_US = 1_000
 
 
 class LatencyWindow:
-    """The 99th percentile of the times of one API, over the requests since the last look."""
+    """The 99th percentile of the times of one API, over the requests since the last reading."""
 
     def __init__(self, times: RequestTimes, api_key: int) -> None:
         self._times = times

@@ -1,4 +1,4 @@
-"""Mutants of changing voters after which a quorum remains stuck, or elects a leader without disks.
+"""Mutants of changes of the voters, with which a quorum gets stuck or elects a leader wrongly.
 
 The sources are the anomalies in the literature on KIP-853: its model in TLA+ (kraft_kip_853), the
 raft dissertation, and issues of Kafka and Redpanda.

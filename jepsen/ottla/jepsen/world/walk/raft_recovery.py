@@ -1,7 +1,7 @@
 """The walk on raft with changing voters, after which all faults end: the quorum must work again.
 
 Liveness is checked as in Kafka's model of KIP-853 (kraft_kip_853_properties), with a bounded time
-in the place of "eventually". All replicas run, all messages arrive, and clocks advance together:
+instead of "eventually". All replicas run, all messages arrive, and clocks advance together:
 
 * EventuallyLeaderElected: a majority of the voters of some leader follows it.
 * ValuesEventuallyAcked: that leader commits a new entry, and every replica knows that.
@@ -27,8 +27,8 @@ from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 ROUND_MS = 100
 ROUNDS_MAX = 600
-"""Longest time without faults until the quorum works, in rounds: 60 s. A longer one makes each
-failure cost more; with a shorter one, unlucky elections fail."""
+"""Longest time without faults until the quorum works, in rounds: 60 s. With a longer one, each
+failure costs more; with a shorter one, unlucky elections fail."""
 
 ROUNDS_ALONE = 40
 """Longest time for which a leader may lead without followers, in rounds: 4 s, which is more than
