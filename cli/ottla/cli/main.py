@@ -84,6 +84,9 @@ COMMANDS = {
     "cluster": Command(
         "ottla.cli.cluster.cluster", "balance brokers, finalize upgrades, change features"
     ),
+    "bundle": Command(
+        "ottla.cli.cluster.support.bundle", "write the cluster's state into one archive for support"
+    ),
     "cleaner": Command(
         "ottla.cli.cluster.cleaning.cleaner",
         "show the state of compaction, start a pass, retry failed logs",

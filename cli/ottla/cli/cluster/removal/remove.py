@@ -167,7 +167,9 @@ async def _watch(
     """Wait until the moves have ended.  Raises RefusedError at the deadline."""
     with trio.move_on_at(ends_at_s) as scope:
         await watch_plan(admin, len(wanted))
-        await watch_moves(admin, wanted)
+        ongoing = {one.at for one in await ongoing_of(admin, ())}
+        if ongoing & wanted:
+            await watch_moves(admin, ongoing & wanted)
     if not scope.cancelled_caught:
         return
     moving = [one for one in await ongoing_of(admin, ()) if one.at in wanted]
