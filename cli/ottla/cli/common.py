@@ -73,6 +73,12 @@ ISOLATION = option(
 )
 
 
+AT_CONTROLLERS = option(
+    "--bootstrap-controller HOST:PORT,...",
+    "addresses of controllers to connect to, in place of brokers: for use while no broker runs",
+)
+
+
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses that a command connects to, and set the login of the current task.
 

@@ -67,10 +67,29 @@ def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any)
     asked = cast("AdminFunction", body)
 
     async def ask() -> int:
-        async with open_admin(bootstrap_of(arguments), **settings) as admin:
+        bootstrap = bootstrap_of(arguments)
+        if text := getattr(arguments, "bootstrap_controller", None):
+            bootstrap = (await _active_controller(text),)
+        async with open_admin(bootstrap, **settings) as admin:
             return await asked(admin, arguments)
 
     return run_async(ask)
+
+
+async def _active_controller(text: str) -> tuple[str, int]:
+    """Return the address of the active controller, which one of the given controllers reports."""
+    with importing():
+        from ottla.client.network.active_controller import active_controller
+        from ottla.model.errors import ConfigError
+        from ottla.model.settings.endpoints import parse_bootstrap
+
+    try:
+        addresses = parse_bootstrap(text)
+    except ValueError:
+        raise ConfigError(
+            "--bootstrap-controller", f"is {text!r}; it must be HOST:PORT,…"
+        ) from None
+    return await active_controller(addresses)
 
 
 def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:

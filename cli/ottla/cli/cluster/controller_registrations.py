@@ -11,7 +11,7 @@ import trio
 
 from ottla.cli.cluster.health import SILENT_AFTER_MS
 from ottla.cli.cluster.survey import quorum_of
-from ottla.cli.common import print_json
+from ottla.cli.common import AT_CONTROLLERS, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
@@ -99,6 +99,7 @@ UNREGISTER = admin_verb(
     unregister,
     option("id ID", "node.id of the controller", type=int),
     CONFIRMATION,
+    AT_CONTROLLERS,
     description="A registered controller that is gone blocks upgrades of features. Remove a voter "
     "with 'ottla quorum remove' first. A controller that still runs registers again.",
 )

@@ -8,7 +8,7 @@ from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voter_replacement import REPLACE
 from ottla.cli.cluster.voter_requests import VOTER_VERBS
-from ottla.cli.common import print_json
+from ottla.cli.common import AT_CONTROLLERS, print_json
 from ottla.cli.tables import Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
@@ -71,7 +71,12 @@ def _ago(span_ms: int | None) -> Milliseconds | None:
 
 
 VERBS = (
-    admin_verb("status", "show leader, epoch, high watermark, voters and observers", status),
+    admin_verb(
+        "status",
+        "show leader, epoch, high watermark, voters and observers",
+        status,
+        AT_CONTROLLERS,
+    ),
     *VOTER_VERBS,
     REPLACE,
     UNREGISTER,

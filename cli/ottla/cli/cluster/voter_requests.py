@@ -14,7 +14,7 @@ from ottla.cli.cluster.controller_registrations import unregister_controller
 from ottla.cli.cluster.health import SILENT_AFTER_MS
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voter_text import voter_of
-from ottla.cli.common import counted, print_json
+from ottla.cli.common import AT_CONTROLLERS, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
@@ -337,6 +337,7 @@ VOTER_VERBS = (
         ),
         CONFIRMATION,
         TIMEOUT,
+        AT_CONTROLLERS,
         description="The controller runs as an observer first; 'ottla quorum replicas' shows its "
         "directory and how far it is behind. A change that timed out is looked up before it is "
         "requested again.",
@@ -350,8 +351,11 @@ VOTER_VERBS = (
         option("--unregister", "delete its registration, too; stop the controller first"),
         CONFIRMATION,
         TIMEOUT,
+        AT_CONTROLLERS,
         description="The last voter stays, and so does one without which the others are no "
         "majority. A change that timed out is looked up before it is requested again.",
     ),
-    admin_verb("replicas", "list voters and observers with lag and directory", replicas),
+    admin_verb(
+        "replicas", "list voters and observers with lag and directory", replicas, AT_CONTROLLERS
+    ),
 )

@@ -456,23 +456,23 @@ _ottla_row() {
       argument='' ;;
     'quorum status')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'quorum add')
       verbs=''
-      options='-h --help --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --dry-run --yes --execute --timeout --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--timeout= --bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'quorum remove')
       verbs=''
-      options='-h --help --directory --unregister --dry-run --yes --execute --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--directory= --timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --directory --unregister --dry-run --yes --execute --timeout --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--directory= --timeout= --bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'quorum replicas')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'quorum replace')
       verbs=''
@@ -481,8 +481,8 @@ _ottla_row() {
       argument='' ;;
     'quorum unregister')
       verbs=''
-      options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --dry-run --yes --execute --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'config')
       verbs='get set diff'

@@ -457,23 +457,23 @@ _ottla_row() {
       ottla_argument='' ;;
     'quorum status')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--bootstrap-controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'quorum add')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--timeout=' '--bootstrap-controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'quorum remove')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--directory' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--directory=' '--timeout=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--directory' '--unregister' '--dry-run' '--yes' '--execute' '--timeout' '--bootstrap-controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--directory=' '--timeout=' '--bootstrap-controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'quorum replicas')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--bootstrap-controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'quorum replace')
       ottla_verbs=()
@@ -482,8 +482,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'quorum unregister')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--dry-run' '--yes' '--execute' '--bootstrap-controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'config')
       ottla_verbs=('get:show settings and their sources' 'set:change settings; running brokers apply them at once' 'diff:show differences from the defaults, or between two of a kind')

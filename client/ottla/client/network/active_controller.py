@@ -1,0 +1,39 @@
+"""Finds the active controller by Kafka's protocol (KIP-919)."""
+
+from collections.abc import Iterable
+
+from ottla.client.network.cluster import raise_for
+from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
+from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
+
+CONTROLLERS = 2
+"""Endpoint type of controllers."""
+
+
+async def active_controller(
+    addresses: Iterable[tuple[str, int]], *, client_id: str = "ottla"
+) -> tuple[str, int]:
+    """Return host and port of the active controller, as the first controller that responds reports
+    them.
+
+    Raises ConnectionLostError if no address responds, and RefusedError if no controller is active
+    or an address belongs to a broker.
+    """
+    lost: ConnectionLostError | None = None
+    for host, port in addresses:
+        try:
+            async with open_connection(host, port, client_id=client_id) as connection:
+                answer = await connection.request(
+                    DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse
+                )
+        except ConnectionLostError as error:
+            lost = error
+            continue
+        raise_for(answer.error_code, answer.error_message)
+        for controller in answer.brokers:
+            if controller.broker_id == answer.controller_id:
+                return controller.host, controller.port
+        raise RefusedError(ErrorCode.NOT_CONTROLLER, "no controller is active at present")
+    raise lost or ConnectionLostError("no address of a controller is given")
