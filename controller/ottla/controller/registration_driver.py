@@ -85,6 +85,8 @@ class ControllerRegistrar:
         self._request = registration_request(wanted, cluster_id)
         self._register = register
         self._image: MetadataImage = EMPTY
+        self._last_reason: str | None = None
+        """Reason of the last refusal, which is logged once."""
         self._changed = trio.Event()
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -111,11 +113,12 @@ class ControllerRegistrar:
             try:
                 await self._register(self._request)
             except RefusedError as refusal:
-                _LOGGER.info(
-                    "this controller is not registered yet: %s; it tries again in %s ms",
-                    refusal.message,
-                    pause_ms,
-                )
+                # An active controller of release 0.2.0 refuses until it is upgraded.
+                if refusal.message != self._last_reason:
+                    _LOGGER.info("this controller is not registered yet: %s", refusal.message)
+                self._last_reason = refusal.message
+            else:
+                self._last_reason = None
             with trio.move_on_after(pause_ms / 1000):
                 await self._changed.wait()
             pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)

@@ -150,7 +150,10 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
             running.enter_context(member)
         for writer in writers:
             running.enter_context(writer).wait_for_more(TRANSACTION_COUNT)
-        roll.run("forward", None, roles=("controller", "broker"))
+        roll.run("controllers forward", None, roles=("controller",))
+        unready = cluster.ottla("cluster", "upgrade", "status", code=2).stderr
+        assert "Broker 1 does not support this feature." in unready
+        roll.run("brokers forward", None, roles=("broker",))
         roll.run("back", release.environment, roles=("broker", "controller"))
         roll.run("forward again", None, roles=("controller", "broker"))
         finalise(cluster, release)

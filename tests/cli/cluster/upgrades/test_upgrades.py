@@ -180,12 +180,22 @@ async def test_the_status_names_what_prevents_the_end(capsys: pytest.CaptureFixt
     assert found["brokers"][1]["highest"] == {OTTLA: 0, METADATA: 32}
 
 
+async def test_the_status_of_an_old_cluster_names_the_levels_of_the_commands_release(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin = admin_of(OLD, OLD, refusal="The controller does not support this feature.")
+
+    assert await upgrades.status(admin, options(format="json")) == 2
+    assert json.loads(capsys.readouterr().out)["next"] == {OTTLA: 1, METADATA: 33}
+    with pytest.raises(RefusedError, match="not all brokers support"):
+        await upgrades.finalize(admin, options(yes=True))
+
+
 @pytest.mark.parametrize(
     ("features", "sentence"),
     [
         (NEW, "each node may return to the release before"),
         (FINAL, "nothing is left to finalize"),
-        (OLD, "nothing is left to finalize"),
     ],
 )
 async def test_the_status_names_the_next_step(

@@ -4,7 +4,7 @@ Until the levels are finalized, each node may return to the previous release.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ottla.cli.verbs import admin_verb, verbs_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.client.network.connection import ConnectionLostError
-from ottla.metadata.features import METADATA_VERSION, OTTLA_VERSION, level_name
+from ottla.metadata.features import METADATA_VERSION, OTTLA_VERSION, SUPPORTED, level_name
 from ottla.model.errors import ErrorCode, RefusedError
 
 UNREADY = 2
@@ -60,19 +60,21 @@ class UpgradeState:
     @property
     def targets(self) -> dict[str, int]:
         """Highest levels that all brokers support, without those that are finalized."""
-        return self._not_finalized(min)
+        return self._not_finalized(
+            {
+                name: min((one.highest(name) for one in self.brokers), default=0)
+                for name in FINALIZED_TOGETHER
+            }
+        )
 
     @property
     def later(self) -> dict[str, int]:
-        """Highest levels that any broker supports, without those that are finalized."""
-        return self._not_finalized(max)
+        """Highest levels that this command's release supports, without those that are
+        finalized."""
+        return self._not_finalized({name: SUPPORTED[name].highest for name in FINALIZED_TOGETHER})
 
-    def _not_finalized(self, choose: Callable[[Iterable[int]], int]) -> dict[str, int]:
+    def _not_finalized(self, highest: Mapping[str, int]) -> dict[str, int]:
         finalized = self.finalized
-        highest = {
-            name: choose([0] if not self.brokers else [one.highest(name) for one in self.brokers])
-            for name in FINALIZED_TOGETHER
-        }
         return {name: level for name, level in highest.items() if level > finalized[name]}
 
 
