@@ -283,6 +283,17 @@ def test_a_broker_is_formatted_without_voters(
     assert not (tmp_path / "data" / "__cluster_metadata-0").exists()
 
 
+def test_the_brokers_of_a_host_are_not_formatted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = broker_settings(tmp_path / "data") | {"ottla.brokers.per.host": "auto"}
+    path = write_settings(tmp_path / "broker.properties", settings)
+
+    assert run(["storage", "format", "-t", CLUSTER_ID, "-c", str(path)]) == 1
+    assert "brokers of a host are not formatted" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
 def test_levels_of_features_lie_ready_for_the_first_controller(tmp_path: Path) -> None:
     assert stock(tmp_path, "-s", "--release-version", "4.3", "--feature", "group.version=0") == 0
 

@@ -1,5 +1,6 @@
 """Processes of `ottla server`, and a real client of them."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -33,12 +34,22 @@ class Nodes:
         """Write the settings file of a node."""
         return write_settings(self._path(name), settings)
 
-    def start(self, *names: str, options: Sequence[str] = ()) -> None:
-        """Start nodes, and wait until all of them serve."""
+    def start(
+        self,
+        *names: str,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start nodes, and wait until all of them serve. `environment` adds to that of this
+        process."""
         for name in names:
             with (self.directory / f"{name}.log").open("ab") as log:
                 self.running[name] = start_node(
-                    "server", self._path(name), options=options, output=log
+                    "server",
+                    self._path(name),
+                    options=options,
+                    output=log,
+                    environment={**os.environ, **(environment or {})},
                 )
         wait_until_ready([self.running[name] for name in names], READY_S)
 

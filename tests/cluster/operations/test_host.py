@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -114,3 +115,27 @@ def test_a_broker_that_is_refused_ends_the_start_of_its_host(nodes: Nodes) -> No
     assert done.returncode == 1
     assert "cannot be opened" in done.stderr
     assert "ottla server: broker 101 ended before it was ready" in done.stderr
+
+
+def test_systemd_is_notified_once_all_brokers_serve(nodes: Nodes) -> None:
+    clients, controller = free_port(), free_port()
+    nodes.format("controller", controller_settings(nodes.directory / "c", controller), "-s")
+    settings = broker_settings(nodes.directory / "b", clients, controller) | {"node.id": "1"}
+    nodes.write(HOST, settings)
+    nodes.start("controller")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(nodes.directory / "notify"))
+        listening.settimeout(READY_S)
+
+        nodes.start(
+            HOST,
+            options=["--brokers-per-host=2"],
+            environment={"NOTIFY_SOCKET": str(nodes.directory / "notify")},
+        )
+
+        assert listening.recv(100) == b"READY=1"
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.recv(100)
+    log = nodes.log_of(HOST)
+    assert log.count("keys of Kafka without meaning here") == 1

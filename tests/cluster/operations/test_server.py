@@ -3,6 +3,8 @@
 import socket
 import subprocess
 import sys
+from http import HTTPStatus
+from urllib.request import urlopen
 
 import pytest
 
@@ -33,6 +35,25 @@ def test_a_node_with_both_roles_takes_records_from_kafkas_stock_file(nodes: Node
     warnings = [line for line in nodes.log_of("server").splitlines() if "ottla: warning" in line]
     assert len(set(warnings)) == 1, "keys of threads and share groups are one summary line"
     assert "num.io.threads, num.network.threads" in warnings[0]
+
+
+def test_a_node_with_both_roles_exports_the_metrics_of_both_once(nodes: Nodes) -> None:
+    clients, controller, metrics = free_ports(3)
+    settings = server_settings(nodes.directory / "data", clients, controller)
+    nodes.format("server", settings | {"metrics.prometheus.port": str(metrics)}, "-s")
+    nodes.start("server")
+    send(f"localhost:{clients}", VALUES)
+
+    with urlopen(f"http://localhost:{metrics}/readyz", timeout=READY_S) as ready:
+        assert ready.status == HTTPStatus.OK
+    with urlopen(f"http://localhost:{metrics}/metrics", timeout=READY_S) as answer:
+        lines = answer.read().decode().splitlines()
+
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+    values = {line.partition(" ")[0]: line.rpartition(" ")[2] for line in lines}
+    assert values["kafka_controller_kafkacontroller_activecontrollercount"] == "1"
+    assert "kafka_server_replicamanager_partitioncount" in values
 
 
 def test_a_controller_and_a_broker_start_from_kafkas_stock_files(nodes: Nodes) -> None:

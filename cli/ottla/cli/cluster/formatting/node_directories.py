@@ -13,7 +13,7 @@ from ottla.metadata.records import Record
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.seams import Rng
-from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.model.settings.broker import BROKERS_PER_HOST, BrokerConfig, load_broker_config
 from ottla.model.settings.controller import ControllerConfig, load_controller_config
 from ottla.model.settings.roles import BOTH, BROKER, CONTROLLER, roles_of
 from ottla.model.values import frozen
@@ -61,6 +61,12 @@ def node_directories(
             raise ConfigError(STANDALONE, "is for controllers; this file is of a broker")
         if users:
             raise ConfigError("--add-scram", "is for controllers: they keep the users")
+        if texts.get(BROKERS_PER_HOST, "").strip():
+            raise ConfigError(
+                BROKERS_PER_HOST,
+                "is set, and brokers of a host are not formatted: they learn the cluster's id from"
+                " the controllers; start them with 'ottla server'",
+            )
         return _of_broker(load_broker_config(texts)[0], rng)
     more: tuple[str, ...] = ()
     if roles == BOTH:
