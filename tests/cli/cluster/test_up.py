@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.cluster import up
 from ottla.cli.cluster.cluster_file import ClusterPlan, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
@@ -178,3 +179,8 @@ def test_another_number_of_nodes_than_a_cluster_has_is_refused(tmp_path: Path) -
 
     with pytest.raises(ConfigError, match=r"--brokers: is 2, but the cluster of .* has 1"):
         make_plan(tmp_path, host="127.0.0.1", port=None, controllers=1, brokers=2)
+
+
+def test_a_cluster_may_have_a_broker_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "machine_cores", lambda: 5)
+    assert (up._count("auto"), up._count("3")) == (5, 3)
