@@ -368,6 +368,7 @@ class Broker:
                 replica_of=partial(replica_report, self.logs),
                 metric_sources=(self.parts.all_figures,),
                 image=lambda: self.metadata.image,
+                traffic=lambda: self.core.traffic.by_topic().items(),
             ),
             coming=BROKER_KEYS,
             offers_telemetry=self.telemetry.is_offered,

@@ -85,6 +85,7 @@ def _figures(core: BrokerCore, member: QuorumMember) -> dict[str, float]:
         "metadata.applied.offset": member.applied_end_offset - 1,
         **throttles_of(member.image, core.config.node_id),
         "requests.waiting": core.purgatory.waiting_count,
+        "requests.answered": core.dispatcher.times.count(),
         "errors.unexpected": core.errors.counts.total(),
         **{
             f"errors.unexpected.{kind.replace(' ', '.')}": count

@@ -80,6 +80,7 @@ EXAMPLES = {
     ),
     "ottla cluster upgrade status": "ottla cluster upgrade status",
     "ottla cluster upgrade finalize": "ottla cluster upgrade finalize --dry-run",
+    "ottla top": "ottla top --once",
     "ottla bundle": "ottla bundle --output bundle.tar.gz",
     "ottla cleaner status": "ottla cleaner status states",
     "ottla cleaner run": "ottla cleaner run states",

@@ -84,6 +84,9 @@ COMMANDS = {
     "cluster": Command(
         "ottla.cli.cluster.cluster", "balance brokers, finalize upgrades, change features"
     ),
+    "top": Command(
+        "ottla.cli.cluster.traffic.top", "show the busiest brokers, topics, partitions and clients"
+    ),
     "bundle": Command(
         "ottla.cli.cluster.support.bundle", "write the cluster's state into one archive for support"
     ),

@@ -37,15 +37,20 @@ DESCRIPTORS_PER_SLICE = 1_000
 about a millisecond."""
 
 
+def cpu_seconds() -> float:
+    """Return the user and system time that this process has spent, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
 def process_families() -> Iterator[Family | None]:
     """Yield metrics of CPU time, memory, descriptors, disk traffic and garbage collections.  Yields
     None where the event loop may run other tasks."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
     yield _family(
         "process_cpu_seconds_total",
         MetricKind.COUNTER,
         "User and system time spent.",
-        usage.ru_utime + usage.ru_stime,
+        cpu_seconds(),
     )
     with suppress(OSError):
         yield from _from_proc()

@@ -4,7 +4,7 @@ Pure."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import RefusedError
@@ -22,6 +22,7 @@ from ottla.wire.messages.describe_node_response import (
     NodeMetric,
     NodeRegistration,
     NodeReplica,
+    NodeTopicTraffic,
     RecoveringLogDir,
 )
 
@@ -33,7 +34,20 @@ all."""
 REPLICAS_MAX = 1_000
 """Maximum replicas in one response; a client that needs more sends further requests."""
 
+TOPICS_MAX = 10_000
+"""Maximum topics whose traffic is in one response."""
+
 NAMES_SHOWN = 3
+
+
+class TopicCounters(Protocol):
+    """Counters of one topic, since this broker started."""
+
+    bytes_in: int
+    bytes_out: int
+    messages_in: int
+    produce_requests: int
+    fetch_requests: int
 
 
 class DirectoryRecovery(NamedTuple):
@@ -86,8 +100,8 @@ class DescribeNodeApi:
 
     `state` returns the name of the broker's state, and `recovery` the progress of its log
     directories. `problems` yields a sentence for each offline partition or other fault.
-    `directories` returns the free space of each directory, and `image` this broker's metadata. Each
-    of `metric_sources` returns numbers by name.
+    `directories` returns the free space of each directory, `image` this broker's metadata, and
+    `traffic` the counters of each topic. Each of `metric_sources` returns numbers by name.
     """
 
     def __init__(
@@ -101,6 +115,7 @@ class DescribeNodeApi:
         directories: Callable[[], Iterable[FreeSpaceReport]] = tuple,
         replica_of: Callable[[TopicPartition], NodeReplica | None] = lambda partition: None,
         image: Callable[[], MetadataImage] = lambda: EMPTY,
+        traffic: Callable[[], Iterable[tuple[str, TopicCounters]]] = tuple,
     ) -> None:
         self._node_id = node_id
         self._state = state
@@ -109,6 +124,7 @@ class DescribeNodeApi:
         self._directories = directories
         self._replica_of = replica_of
         self._image = image
+        self._traffic = traffic
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
@@ -137,10 +153,24 @@ class DescribeNodeApi:
             ],
             replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
             registrations=self._registrations() if request.include_registrations else [],
+            traffic=self._topic_traffic() if request.include_traffic else [],
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],
         )
+
+    def _topic_traffic(self) -> list[NodeTopicTraffic]:
+        return [
+            NodeTopicTraffic(
+                topic=topic,
+                bytes_in=counters.bytes_in,
+                bytes_out=counters.bytes_out,
+                messages_in=counters.messages_in,
+                produce_requests=counters.produce_requests,
+                fetch_requests=counters.fetch_requests,
+            )
+            for topic, counters in islice(self._traffic(), TOPICS_MAX)
+        ]
 
     def _registrations(self) -> list[NodeRegistration]:
         """Return the facts of all registered brokers that Kafka's requests do not report."""

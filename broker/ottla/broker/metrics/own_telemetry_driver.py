@@ -18,7 +18,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.request_traces import RequestTraces
 from ottla.node.part_registry import PartRegistry
-from ottla.node.process_metrics_driver import process_families
+from ottla.node.process_metrics_driver import cpu_seconds, process_families
 from ottla.telemetry.clients.exporter import Exporter
 from ottla.telemetry.exporters.otel_sdk_driver import check_otel_sdk
 from ottla.telemetry.metrics.instruments import MetricKind
@@ -74,7 +74,12 @@ class BrokerTelemetry:
         self.pauses = LoopPauseMeter()
         self.registry = parts.metrics
         self.pauses.register(self.registry)
-        parts.figures(lambda: {"loop.pause.longest.ms": self.pauses.longest_ever_ms})
+        parts.figures(
+            lambda: {
+                "loop.pause.longest.ms": self.pauses.longest_ever_ms,
+                "process.cpu.seconds": cpu_seconds(),
+            }
+        )
         self.registry.register(process_families)
         self.registry.read(
             "ottla_request_traces_dropped_total",

@@ -86,6 +86,10 @@ class BrokerTraffic:
             found = self._topics[topic] = TopicTraffic()
         return found
 
+    def by_topic(self) -> dict[str, TopicTraffic]:
+        """Return the counters of each topic that has a replica here."""
+        return dict(self._topics)
+
     def forget(self, topic: str) -> None:
         """Drop the counters of a topic that has left this broker.  The broker's sum keeps them."""
         left = self._topics.pop(topic, None)

@@ -34,6 +34,7 @@ retention_findings.py     causes of late retention (pure)
 health.py                 judges a survey; each reason names its remedy
 moves/                    `ottla topic reassign`
 cluster.py                `ottla cluster`: its verbs
+traffic/                  `ottla top`
 support/                  `ottla bundle`
 balance/                  `ottla cluster balance`
 cleaning/                 `ottla cleaner`

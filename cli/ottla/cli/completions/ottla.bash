@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -423,6 +423,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'top')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format --once --interval --rows'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json --interval= --rows='
       argument='' ;;
     'bundle')
       verbs=''

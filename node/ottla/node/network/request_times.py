@@ -106,6 +106,10 @@ class RequestTimes:
             found = self._of_followers[version] = Times()
         return found
 
+    def count(self) -> int:
+        """Return the number of requests answered, of all APIs."""
+        return sum(map(_count, (*self._times.values(), *self._of_followers.values())))
+
     def counts_of(self, api_key: int) -> list[int]:
         """Return the number of requests of one API in each bucket of total time, all versions
         together."""

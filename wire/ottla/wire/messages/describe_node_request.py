@@ -28,6 +28,7 @@ class DescribeNodeRequest(Message):
     __slots__ = (
         "replicas",
         "include_registrations",
+        "include_traffic",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -39,6 +40,8 @@ class DescribeNodeRequest(Message):
         *,
         replicas: list[WantedReplicas] = EMPTY,
         include_registrations: bool = False,
+        include_traffic: bool = False,
     ) -> None:
         self.replicas = [] if replicas is EMPTY else replicas
         self.include_registrations = include_registrations
+        self.include_traffic = include_traffic

@@ -121,6 +121,34 @@ class NodeRegistration(Struct):
         self.is_cordoned = is_cordoned
 
 
+class NodeTopicTraffic(Struct):
+    __slots__ = (
+        "topic",
+        "bytes_in",
+        "bytes_out",
+        "messages_in",
+        "produce_requests",
+        "fetch_requests",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        bytes_in: int = 0,
+        bytes_out: int = 0,
+        messages_in: int = 0,
+        produce_requests: int = 0,
+        fetch_requests: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.bytes_in = bytes_in
+        self.bytes_out = bytes_out
+        self.messages_in = messages_in
+        self.produce_requests = produce_requests
+        self.fetch_requests = fetch_requests
+
+
 class DescribeNodeResponse(Message):
     __slots__ = (
         "throttle_time_ms",
@@ -136,6 +164,7 @@ class DescribeNodeResponse(Message):
         "replicas",
         "version",
         "registrations",
+        "traffic",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -158,6 +187,7 @@ class DescribeNodeResponse(Message):
         replicas: list[NodeReplica] = EMPTY,
         version: str = "",
         registrations: list[NodeRegistration] = EMPTY,
+        traffic: list[NodeTopicTraffic] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -172,3 +202,4 @@ class DescribeNodeResponse(Message):
         self.replicas = [] if replicas is EMPTY else replicas
         self.version = version
         self.registrations = [] if registrations is EMPTY else registrations
+        self.traffic = [] if traffic is EMPTY else traffic

@@ -1,0 +1,116 @@
+"""Rates between two samples of counters, busiest first.  Pure."""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from ottla.cli.cluster.traffic.traffic_samples import TrafficSample
+from ottla.model.ids import TopicPartition
+
+CPU = "process.cpu.seconds"
+REQUESTS = "requests.answered"
+TOPIC_COUNTERS = ("bytes_in", "bytes_out", "messages_in", "produce_requests", "fetch_requests")
+
+
+class BrokerRates(NamedTuple):
+    """Load of one broker per second."""
+
+    broker: int
+    cpu_percent: float
+    """CPU time of the process, in percent of one core."""
+    requests: float
+    bytes_in: float
+    bytes_out: float
+
+
+class TopicRates(NamedTuple):
+    """Traffic of one topic per second, over all brokers."""
+
+    topic: str
+    bytes_in: float
+    bytes_out: float
+    messages_in: float
+    produce_requests: float
+    fetch_requests: float
+
+
+class PartitionRates(NamedTuple):
+    """Growth of one partition."""
+
+    topic: str
+    partition: int
+    bytes_in: float
+    size_bytes: int
+
+
+class ClientRates(NamedTuple):
+    """Use of one quota by one client, over all brokers."""
+
+    user: str
+    client_id: str
+    quota: str
+    rate: float
+    throttle_ms: int
+
+
+class TrafficRates(NamedTuple):
+    """Rates between two samples, busiest first."""
+
+    brokers: list[BrokerRates]
+    topics: list[TopicRates]
+    partitions: list[PartitionRates]
+    clients: list[ClientRates]
+
+
+def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
+    """Return the rates between two samples.  A broker that restarted in between counts from 0."""
+    seconds = max(after.at_s - before.at_s, 1e-3)
+    topics: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(TOPIC_COUNTERS))
+    brokers = []
+    for broker, figures in sorted(after.figures.items()):
+        if broker not in before.figures:
+            continue
+        earlier = {one.topic: one for one in before.topics[broker]}
+        sums = [0.0] * len(TOPIC_COUNTERS)
+        for one in after.topics[broker]:
+            for at, name in enumerate(TOPIC_COUNTERS):
+                known = getattr(earlier[one.topic], name) if one.topic in earlier else 0
+                rate = _grown(known, getattr(one, name)) / seconds
+                topics[one.topic][at] += rate
+                sums[at] += rate
+        cpu_s = _grown(before.figures[broker].get(CPU, 0), figures.get(CPU, 0))
+        requests = _grown(before.figures[broker].get(REQUESTS, 0), figures.get(REQUESTS, 0))
+        brokers.append(
+            BrokerRates(broker, 100 * cpu_s / seconds, requests / seconds, sums[0], sums[1])
+        )
+    rows = [TopicRates(topic, *rates) for topic, rates in topics.items() if any(rates)]
+    return TrafficRates(
+        sorted(brokers, key=lambda one: (-one.cpu_percent, one.broker)),
+        sorted(rows, key=lambda one: (-(one.bytes_in + one.bytes_out), one.topic)),
+        _partitions(before, after, seconds),
+        _clients(after),
+    )
+
+
+def _partitions(
+    before: TrafficSample, after: TrafficSample, seconds: float
+) -> list[PartitionRates]:
+    rows = [
+        PartitionRates(*at, (size - before.sizes[at]) / seconds, size)
+        for at, size in after.sizes.items()
+        if size > before.sizes.get(at, size)
+    ]
+    return sorted(rows, key=lambda one: (-one.bytes_in, TopicPartition(one.topic, one.partition)))
+
+
+def _clients(sample: TrafficSample) -> list[ClientRates]:
+    found: dict[tuple[str, str, str], tuple[float, int]] = {}
+    for one in sample.clients:
+        key = one.user, one.client_id, one.key
+        rate, throttle_ms = found.get(key, (0.0, 0))
+        found[key] = rate + one.rate, max(throttle_ms, one.throttle_ms)
+    rows = [ClientRates(*key, *value) for key, value in found.items()]
+    return sorted(rows, key=lambda one: (-one.rate, one))
+
+
+def _grown(before: float, after: float) -> float:
+    return after - before if after >= before else after

@@ -1,0 +1,63 @@
+"""Counters of all brokers at one time, for `ottla top`.
+
+Every broker is asked concurrently.  One that does not answer in time is missing from the sample.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from ottla.cli.cluster.log_dirs import ask_bytes
+from ottla.cli.cluster.survey import registered
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_quotas import QuotaUsage
+from ottla.model.errors import OttlaError
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse, NodeTopicTraffic
+
+BROKER_TIMEOUT_S = 3.0
+CLIENTS_MAX = 100
+
+
+@dataclass(slots=True)
+class TrafficSample:
+    """Counters of the brokers that answered."""
+
+    at_s: float
+    figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    """Numbers of each broker, by name."""
+    topics: dict[int, list[NodeTopicTraffic]] = field(default_factory=dict)
+    """Counters of the topics of each broker."""
+    sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    """Size of the largest replica of each partition, in bytes."""
+    clients: list[QuotaUsage] = field(default_factory=list)
+    """Usage of the clients that a quota limits."""
+
+
+async def sample(admin: Admin) -> TrafficSample:
+    """Ask all brokers for their counters."""
+    found = TrafficSample(trio.current_time())
+    async with trio.open_nursery() as nursery:
+        for broker in await registered(admin):
+            if not broker.is_fenced:
+                nursery.start_soon(_ask, admin, NodeId(broker.id), found)
+        for one in await ask_bytes(admin):
+            for directory in one.directories:
+                for at, replica in directory.replicas.items():
+                    found.sizes[at] = max(found.sizes.get(at, 0), replica.size_bytes)
+    return found
+
+
+async def _ask(admin: Admin, broker: NodeId, found: TrafficSample) -> None:
+    with trio.move_on_after(BROKER_TIMEOUT_S):
+        try:
+            answer = await admin.cluster.request(
+                DescribeNodeRequest(include_traffic=True), DescribeNodeResponse, node=broker
+            )
+            found.figures[broker] = {one.name: one.value for one in answer.metrics}
+            found.topics[broker] = answer.traffic
+            found.clients += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
+        except OttlaError:
+            return
