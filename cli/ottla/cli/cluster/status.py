@@ -113,7 +113,7 @@ async def _asked(arguments: argparse.Namespace, question: Callable[[Admin], Awai
 
 
 class UnderReplicated(NamedTuple):
-    """A partition with replicas that are not in sync: `missing`."""
+    """A partition some of whose replicas are not in sync. `missing` lists these replicas."""
 
     topic: str
     partition: int

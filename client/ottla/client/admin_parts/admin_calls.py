@@ -1,4 +1,5 @@
-"""Common base class of the admin calls: the cluster, a timeout, retries."""
+"""Base class of the admin calls, how an admin client is opened, and errors and partitions in the
+form of requests and responses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager

@@ -3,7 +3,8 @@
 One task reads committed batches and applies them to the image.  It then calls every publisher with
 `(delta, image)`, in the order in which the publishers were added.  Invariants: MonotonicImage (a
 publisher never gets an image that is older than the previous one or contains uncommitted records),
-SupportedLevels (nor one with a feature level that this release does not support: the node stops).
+SupportedLevels (a publisher never gets an image with a feature level that this release does not
+support; the node stops instead).
 """
 
 from collections.abc import Callable

@@ -24,8 +24,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class ConsumerChanges:
-    """Changes of consumer groups, which are applied and written in one step.  The only state is a
-    counter."""
+    """Changes of consumer groups, each applied in memory and written to the log in one step. The
+    object has no state except a counter of rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox

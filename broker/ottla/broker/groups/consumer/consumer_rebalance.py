@@ -151,9 +151,11 @@ class ConsumerRebalancer:
     def heartbeat(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Add a member, or perform its next step.  Changes nothing if it raises RefusedError.
+        """Process a member's heartbeat, and return the response: add the member to the group, or
+        perform the next step of a member.
 
-        Returns None if a join is answered later, when its target is computed.
+        Returns None if a new member gets its response later, when the target assignment is
+        computed. If RefusedError is raised, nothing has changed.
         """
         request, owned = heartbeat.request, heartbeat.owned
         self._check_subscription(request)

@@ -1,4 +1,4 @@
-"""An archive of the state of a cluster, for a person who helps from afar.
+"""An archive of the state of a cluster, for support without access to the cluster.
 
 bundle.py         `ottla bundle`: start here
 sections.py       the files of the archive, and their content

@@ -1,7 +1,7 @@
 """`ottla bundle`: the state of the cluster in one archive, without secrets.
 
-The archive is for a person who helps from afar.  It has what the commands of `ottla` show, as JSON,
-and no record, no password, no user, no ACL.
+The archive is for a helper who has no access to the cluster. It contains the output of commands of
+`ottla` as JSON, and no records, passwords, users or ACLs.
 """
 
 import argparse
@@ -81,7 +81,7 @@ async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 async def _of_one(admin: Admin, section: Section) -> Any:
-    """Return the content of one file, or the error that prevents it."""
+    """Return the content of one file, or the error because of which the file is missing."""
     try:
         with trio.fail_after(SECTION_TIMEOUT_S):
             return await section(admin)

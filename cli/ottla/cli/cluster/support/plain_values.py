@@ -11,17 +11,19 @@ from ottla.client.admin_parts.admin_configs import ConfigEntry
 
 HIDDEN = "(hidden)"
 SECRET_WORDS = ("password", "secret", "jaas", "token", "credential", "private")
-"""Parts of keys whose values may be secret, beside those that are declared to be."""
+"""Parts of setting keys whose values may be secret, in addition to the settings that are declared
+secret."""
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a setting may be secret, by its key."""
+    """Return whether the value of a setting may be secret, judged by the setting's key."""
     lowered = key.lower()
     return lowered.endswith(SECRET_ENDINGS) or any(word in lowered for word in SECRET_WORDS)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON knows it: named values become objects, all other values texts."""
+    """Return a value in types that JSON has: named values become objects, all other values
+    texts."""
     match value:
         case ConfigEntry():
             return _config(value)
@@ -45,7 +47,8 @@ def plain(value: Any) -> Any:
 
 
 def settings_of(entries: Mapping[str, ConfigEntry]) -> dict[str, Any]:
-    """Return the settings that have another value than their default, secrets hidden."""
+    """Return the settings whose value is not the default. The values of secret settings are
+    hidden."""
     return {
         key: {**plain(entry), "value": HIDDEN if is_secret(key) else plain(entry)["value"]}
         for key, entry in sorted(entries.items())

@@ -1,5 +1,5 @@
-"""The files of a support archive.  Each is collected alone, so that a request that fails costs one
-file."""
+"""The files of a support archive.  Each file is collected separately, so that only one file is
+missing if a request fails."""
 
 import platform
 import sys
