@@ -82,7 +82,7 @@ def test_a_long_table_is_cut_with_a_note(
     ("text", "sentence"),
     [
         ("selekt 1", "syntax error"),
-        ("select * from nowhere", "nowhere does not exist"),
+        ("select * from nowhere", "there is no topic or table 'nowhere'; 'ottla topic list'"),
         ('select nothing from "sql-orders"', '"nothing" not found'),
     ],
 )

@@ -113,6 +113,14 @@ def test_a_directory_of_something_else_and_a_second_maintenance_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="has no table of an export"):
         maintain_directory(tmp_path, MERGE)
+    delta = tmp_path / "delta"
+    (delta / "_delta_log").mkdir(parents=True)
+    for refused in (
+        lambda: maintain_directory(delta, MERGE),
+        lambda: open_directory(delta).__enter__(),
+    ):
+        with pytest.raises(ConfigError, match=f"is a Delta table; name it delta:{delta}"):
+            refused()
     with open_directory(tmp_path) as table:
         append(table)
     with (

@@ -108,6 +108,21 @@ def test_what_spark_raises_is_reported_with_the_line_that_led_to_it(tmp_path: Pa
     assert str(failure).startswith(f"{path}, line 3: no such column")
 
 
+def test_lines_of_a_file_are_found_by_its_relative_path_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = "from py4j.protocol import Py4JError\nraise Py4JError('no such column')\n"
+    Path("mine_7.py").write_text(lines)
+    Path("mine_8.py").write_text("def build(spark):\n    raise Py4JError\n" + lines)
+    with pytest.raises(Py4JError) as caught:
+        read_own_code(Path("mine_7.py")).run_script([])
+    assert caught.value.__notes__ == ["mine_7.py, line 2"]
+    with pytest.raises(Py4JError) as caught:
+        read_own_code(Path("mine_8.py")).build(FakeSpark(), [], {})  # type: ignore[arg-type]
+    assert caught.value.__notes__ == ["mine_8.py, line 4"]
+
+
 @pytest.mark.cluster
 def test_the_pipeline_of_the_page_runs_and_goes_on_where_it_was(
     spark: Any, live_cluster: Any, tmp_path: Path

@@ -1,8 +1,13 @@
 """Spark's messages, without their wrappings."""
 
+import inspect
+import re
+
 import pytest
+from pyspark.errors.exceptions import base
 
 from ottla.pipeline.one_sentence import NAME
+from ottla.pipeline.run.session import CONTEXT_LOGGERS
 from ottla.pipeline.run.spark_errors import failure_of, first_words, slip_in, spark_message
 
 PYTHON_TRACE = """An exception was thrown from Python:
@@ -44,6 +49,27 @@ ValueError: 7 is no colour
 )
 def test_the_first_words_that_matter_are_found(text: str, words: str) -> None:
     assert first_words(text) == words
+
+
+BEHIND_WORDS = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: \
+Traceback (most recent call last):
+  File "/x/mine.py", line 4, in half
+    return len(v) / nothing
+                    ^^^^^^^
+NameError: name 'nothing' is not defined
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:1)
+"""
+
+
+def test_no_logger_of_pyspark_repeats_an_error_with_javas_stack() -> None:
+    names = re.findall(r'PySparkLogger\.getLogger\("(\w+)"\)', inspect.getsource(base))
+    assert sorted(set(names)) == sorted(CONTEXT_LOGGERS)
+
+
+def test_a_slip_is_found_in_a_traceback_behind_words_of_spark() -> None:
+    assert slip_in(BEHIND_WORDS) == "/x/mine.py, line 4: NameError: name 'nothing' is not defined"
+    assert first_words(BEHIND_WORDS) == "name 'nothing' is not defined"
 
 
 def test_a_slip_in_a_worker_is_reported_with_its_own_file_and_line() -> None:
@@ -96,5 +122,6 @@ def test_a_failure_of_workers_comes_with_its_cure(text: str, cure: str) -> None:
     failure, _ = failure_of(RuntimeError(text), "/tmp/spark.log")
     assert cure in str(failure)
     assert "\n" not in str(failure)
+    assert ".;" not in str(failure)
     failure, _ = failure_of(RuntimeError("Failed to find the data source: delta"), "log")
     assert str(failure) == "Failed to find the data source: delta (Spark's log: log)"

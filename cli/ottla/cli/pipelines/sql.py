@@ -3,6 +3,7 @@
 import argparse
 import csv
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import CONNECTION
@@ -21,6 +22,7 @@ TABLE_ROWS_MAX = 1_000
 """Maximum number of rows that are printed as a table. All of them are kept in memory, because the
 column widths depend on every row."""
 MEMORY = "1Gi"
+_UNKNOWN_TABLE = re.compile(r"Table with name (\S+) does not exist!")
 
 OPTIONS: tuple[Declared, ...] = (
     option("query QUERY", "query in DuckDB's SQL; topics are tables, quoted if need be"),
@@ -135,5 +137,14 @@ def _cell(value: Any) -> Any:
 
 
 def _sentence(error: Exception) -> str:
-    """Return the first paragraph of DuckDB's message on one line."""
+    """Return DuckDB's message as one sentence.
+
+    Its hints for an unknown table name DuckDB's own tables, so the way to the topics replaces them.
+    """
+    unknown = _UNKNOWN_TABLE.search(str(error))
+    if unknown is not None:
+        return (
+            f"there is no topic or table {unknown[1]!r}; 'ottla topic list' shows the topics, and "
+            "names with other characters than letters, digits and _ are quoted"
+        )
     return " ".join(str(error).partition("\n\n")[0].split())

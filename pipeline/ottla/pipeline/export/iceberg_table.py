@@ -175,7 +175,9 @@ def open_iceberg_table(
     try:
         catalog = load_catalog(name, **options)
     except (ValueError, ImportError) as error:
-        raise ConfigError(option, f"the catalog {name!r} can not be opened: {error}") from None
+        # pyiceberg names an option of its own command.
+        why = str(error).replace("using --uri", "using --catalog-option uri=ADDRESS")
+        raise ConfigError(option, f"the catalog {name!r} can not be opened: {why}") from None
     table = IcebergTable(catalog, tuple(identifier), target)
     try:
         yield table

@@ -26,6 +26,8 @@ from ottla.pipeline.export.table_sink import fenced
 
 PARQUET = ".parquet"
 _NAME = re.compile(r"part-(\d{10,})\.parquet")
+DELTA_LOG = "_delta_log"
+"""Directory of the log of a Delta table, within the directory of the table."""
 _UNFINISHED = re.compile(r"\.part-\d+\.parquet\.tmp")
 
 
@@ -39,6 +41,7 @@ class ParquetDirectory:
         self._output: BinaryIO | None = None
         self._file: ParquetFile | None = None
         self._draft = path
+        check_is_no_delta_table(path)
         newest = _newest(path)
         if newest is not None:
             self.position = _position_of(path / newest)
@@ -119,6 +122,13 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
             yield directory
         finally:
             directory.close()
+
+
+def check_is_no_delta_table(path: Path) -> None:
+    """Raise ConfigError if a directory contains a Delta table, whose vacuum would delete other
+    files."""
+    if (path / DELTA_LOG).is_dir():
+        raise ConfigError(str(path), f"is a Delta table; name it delta:{path}")
 
 
 def part_names(path: Path) -> list[str]:

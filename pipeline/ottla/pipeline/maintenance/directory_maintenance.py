@@ -21,7 +21,7 @@ from ottla.pipeline.export.directory_merge import (
     complete_replacement,
     replace_files,
 )
-from ottla.pipeline.export.parquet_directory import part_names
+from ottla.pipeline.export.parquet_directory import check_is_no_delta_table, part_names
 from ottla.pipeline.maintenance.maintenance import (
     MaintenanceOptions,
     MaintenanceResult,
@@ -37,9 +37,10 @@ def maintain_directory(
 ) -> MaintenanceResult:
     """Merge the small files of a directory once.  Returns the numbers of files, rows and bytes.
 
-    Raises ConfigError if the directory has no files of an export, or if another maintenance is
-    running.
+    Raises ConfigError if the directory has no files of an export, if it is a Delta table, or if
+    another maintenance is running.
     """
+    check_is_no_delta_table(path)
     if not path.is_dir() or not part_names(path):
         raise ConfigError(str(path), "has no table of an export")
     done = MaintenanceResult(byte_count_after=None if options.is_rehearsal else 0)

@@ -8,6 +8,7 @@ it starts are watched until they end, whether or not it returns them.  A plain s
 
 import ast
 import inspect
+import os
 import runpy
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +84,8 @@ class OwnCode(NamedTuple):
         return [
             frame
             for frame in _frames(error.__traceback__)
-            if frame.tb_frame.f_code.co_filename == str(self.path)
+            # The import makes a relative path absolute, and a script keeps it.
+            if os.path.abspath(frame.tb_frame.f_code.co_filename) == os.path.abspath(self.path)
         ]
 
 

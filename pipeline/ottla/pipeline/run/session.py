@@ -31,6 +31,8 @@ LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
 """Time in seconds within which the JVM must end before it is killed.  It has nothing left to write
 by then."""
+CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Loggers of pyspark that write an error with Java's stack, in addition to raising it."""
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
 """Words that mark an error line in the output of a JVM that fails before Spark starts."""
 DEFAULTS = {
@@ -193,7 +195,8 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
 
 def _quieten() -> None:
     """Suppress stack traces that are logged in addition to the exception that is raised."""
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    for name in CONTEXT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     # py4j logs every call that fails or is interrupted, with the root logger.
     logging.getLogger().addFilter(lambda record: record.module not in PY4J_MODULES)
 

@@ -15,7 +15,9 @@ _WRAPPED = re.compile(
     r"|Job aborted due to stage failure: .*?Exception: )"
 )
 """Class names and prefixes that Spark writes before a message."""
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+_TRACEBACK = re.compile(r"\bTraceback \(most recent call last\):")
+"""First line of a traceback.  Spark 4.3 writes it behind its own words for functions without
+Arrow."""
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _NOT_OWN = re.compile(
@@ -64,7 +66,8 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
         started = f" (started at {place.removesuffix(': ')})" if place else ""
         return SparkFailedError(f"{slip}{started} (Spark's log: {log})"), True
     return SparkFailedError(
-        f"{place}{spark_message(error)}{cure and f'; {cure}'} (Spark's log: {log})"
+        f"{place}{spark_message(error).removesuffix('.')}{cure and f'; {cure}'} "
+        f"(Spark's log: {log})"
     ), True
 
 
@@ -107,7 +110,7 @@ def first_words(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     while (shorter := _WRAPPED.sub("", line, count=1)) != line and shorter:
         line = shorter
-    return _STATE.sub("", line)
+    return _STATE.sub("", line).strip()
 
 
 def _text_of(error: BaseException) -> str:
