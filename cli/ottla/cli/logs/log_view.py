@@ -118,7 +118,7 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict
 
     from ottla.metadata.records import decode_record
-    from ottla.model.errors import CorruptDataError
+    from ottla.model.errors import CorruptDataError, NewerReleaseError
     from ottla.model.settings.security.dynamic_tls import is_secret_key
 
     if row.value is None:
@@ -127,8 +127,8 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
         said: dict[str, Any] = MessageToDict(
             decode_record(row.value), preserving_proto_field_name=True
         )
-    except CorruptDataError as error:
-        return {"problem": error.where}
+    except (CorruptDataError, NewerReleaseError) as error:
+        return {"problem": str(error)}
     if "value" in (config := said.get("config", {})) and is_secret_key(config.get("key", "")):
         config["value"] = HIDDEN
     for key in SCRAM_SECRETS & said.get(SCRAM, {}).keys():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from ottla.model.errors import CorruptDataError, ProtocolError
+from ottla.model.errors import CorruptDataError, NewerReleaseError, ProtocolError
 from ottla.model.limits import KIB, MIB
 
 CPU_MS_MAX = 50.0
@@ -33,7 +33,7 @@ class FuzzTarget:
     check: Callable[[bytes], None]
     seeds: Callable[[Random], Iterable[bytes]]
     """Valid inputs, made by Ottla's own encoders."""
-    refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError)
+    refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
     """Function that names the form of an input, so that findings of different forms are kept
     apart."""

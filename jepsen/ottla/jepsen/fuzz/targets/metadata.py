@@ -27,7 +27,7 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.records import Record, decode_record, encode_record
 from ottla.metadata.snapshot import records_of
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.model.security.acls import (
@@ -288,6 +288,6 @@ METADATA = FuzzTarget(
     sentence="metadata records and their fold, snapshots, raft's control records",
     check=_check,
     seeds=_seeds,
-    refusals=(CorruptDataError,),
+    refusals=(CorruptDataError, NewerReleaseError),
     name_of=_name_of,
 )
