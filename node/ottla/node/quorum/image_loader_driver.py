@@ -18,6 +18,7 @@ from ottla.metadata.publisher import Publisher
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, only_error
 from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.collector_pause_driver import COLLECTOR_PAUSE
 from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum.record_batches import replay_in_slices
 
@@ -128,7 +129,9 @@ class ImageLoader:
     async def _image_of(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
         data = await self._log.read_whole_snapshot(snapshot_id)
         delta = MetadataDelta(EMPTY)
-        last = await _replayed(delta, data)
+        # Nothing of an image is garbage, and each full collection would visit all of it.
+        with COLLECTOR_PAUSE.paused():
+            last = await _replayed(delta, data)
         if last is None:
             raise CorruptDataError(f"snapshot {snapshot_id}: it is empty")
         timestamp_ms = last.timestamp_ms

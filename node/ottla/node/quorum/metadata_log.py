@@ -8,7 +8,7 @@ This module owns the directory `__cluster_metadata-0`, and writes all files thro
 
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
@@ -469,13 +469,19 @@ class MetadataLog:
 
     # --- snapshots of this node --------------------------------------------------------------
 
-    async def write_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes]) -> None:
+    async def write_snapshot(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        batches: Iterable[bytes],
+        *,
+        give_way: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Write a snapshot of this node's image.  Then delete expired snapshots, and the log below
         the earliest remaining snapshot."""
         if snapshot_id in self._snapshots:
             return
         await self._log.flush()
-        await self._snapshots.write(snapshot_id, batches)
+        await self._snapshots.write(snapshot_id, batches, give_way=give_way)
         await self.forget_old()
 
     async def forget_old(self) -> None:

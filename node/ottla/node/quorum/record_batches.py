@@ -18,8 +18,7 @@ from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 SNAPSHOT_BATCH_BYTES = 1 << 20
-"""Bytes of records in one batch of a snapshot.  Other tasks do not run while a batch is built (a
-few ms)."""
+"""Bytes of records in one batch of a snapshot.  A larger one costs memory, a smaller one fsyncs."""
 
 
 SLICE_RECORDS = 100
@@ -48,10 +47,16 @@ def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
 def snapshot_data_batches(
     records: Iterable[Record], *, timestamp_ms: int, epoch: Epoch, base_offset: Offset
 ) -> Iterator[bytes]:
-    """Yield the records as batches of a snapshot, with offsets from `base_offset` on."""
+    """Yield the records as batches of a snapshot, with offsets from `base_offset` on.
+
+    Yields b"" after each `SLICE_RECORDS` records, so that other tasks may run before a batch is
+    complete.
+    """
     builder = BatchBuilder()
-    for record in records:
+    for count, record in enumerate(records, 1):
         builder.append(timestamp_ms, None, encode_record(record))
+        if count % SLICE_RECORDS == 0:
+            yield b""
         if builder.size_bytes >= SNAPSHOT_BATCH_BYTES:
             yield builder.build(base_offset=base_offset, leader_epoch=epoch)
             base_offset = Offset(base_offset + builder.record_count)

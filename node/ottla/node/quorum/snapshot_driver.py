@@ -66,7 +66,11 @@ class SnapshotWriter:
             last_contained_timestamp_ms=provenance.timestamp_ms,
             voters=self._log.voters_at(provenance.end.offset),
         )
-        await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))
+        await self._log.write_snapshot(
+            provenance.end,
+            file.batches(records_of(image)),
+            give_way=trio.lowlevel.checkpoint,
+        )
 
     def _is_due(self) -> bool:
         return snapshot.is_due(

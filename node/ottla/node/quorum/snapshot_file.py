@@ -29,7 +29,8 @@ class SnapshotFile:
     """Voters to write into the snapshot.  None if they are known only from settings."""
 
     def batches(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Yield the contents of the file, one batch at a time."""
+        """Yield the contents of the file, one batch at a time, and b"" between them where other
+        tasks may run."""
         opening = opening_batch(
             self.voters,
             last_contained_timestamp_ms=self.last_contained_timestamp_ms,
@@ -39,7 +40,8 @@ class SnapshotFile:
         end_offset = parse_header(opening).end_offset
         for batch in self._data(records, end_offset):
             yield batch
-            end_offset = parse_header(batch).end_offset
+            if batch:
+                end_offset = parse_header(batch).end_offset
         yield footer_batch(
             base_offset=end_offset,
             timestamp_ms=self.last_contained_timestamp_ms,

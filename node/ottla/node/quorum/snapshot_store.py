@@ -4,7 +4,7 @@ A snapshot is either complete or absent: it is written to a `.part` file, flushe
 `raft/snapshot.py` decides which snapshots are deleted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from ottla.model.errors import CorruptDataError
@@ -120,8 +120,15 @@ class SnapshotStore:
         file.set_size(0)
         return file
 
-    async def write(self, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes]) -> None:
-        """Write a snapshot batch by batch, and let other tasks run after each batch.
+    async def write(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        batches: Iterable[bytes],
+        *,
+        give_way: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Write a snapshot batch by batch, and let other tasks run after each batch.  `give_way`
+        lets them run where `batches` has an empty one.
 
         Returns at once if this snapshot is already being written.  Otherwise two writers would use
         the same file, and one of them would still write to it after the other has installed it.
@@ -133,6 +140,10 @@ class SnapshotStore:
         try:
             position = 0
             for batch in batches:
+                if not batch:
+                    if give_way is not None:
+                        await give_way()
+                    continue
                 part.pwrite(position, [batch])
                 position += len(batch)
                 await self._disk.fsync(part)

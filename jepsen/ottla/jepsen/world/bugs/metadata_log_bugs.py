@@ -81,14 +81,14 @@ def _log_emptied_before_snapshot() -> Any:
 
 def _log_forgotten_before_snapshot() -> Any:
     async def write_snapshot(
-        self: MetadataLog, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes]
+        self: MetadataLog, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes], **options: Any
     ) -> None:
         if snapshot_id in self._snapshots:
             return
         await self._log.flush()
         if snapshot_id.offset > self.start_offset:
             await self._log.delete_records_before(snapshot_id.offset)
-        await self._snapshots.write(snapshot_id, batches)
+        await self._snapshots.write(snapshot_id, batches, **options)
         await self.forget_old()
 
     return patched(MetadataLog, write_snapshot=write_snapshot)
