@@ -6,6 +6,7 @@ partitions.py  nodes cut off from each other
 links.py       packet loss, low bit rates, resets
 power.py       power cuts, which lose unflushed data
 damage.py      full disks, flipped bits
+membership.py  controllers that leave the voters and join them again
 quorum_damage.py  damaged files of a stopped controller
 clock.py       wall clocks that jump
 mixer.py       several nemeses at once, in changing subsets

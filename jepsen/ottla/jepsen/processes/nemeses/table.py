@@ -10,6 +10,7 @@ from ottla.jepsen.processes.nemeses.clock import ClockNemesis
 from ottla.jepsen.processes.nemeses.damage import Flip, FullDisk, LostFiles
 from ottla.jepsen.processes.nemeses.endings import Kill, KillAll, Pause, RollingRestart
 from ottla.jepsen.processes.nemeses.links import Loss, Reset, Slow
+from ottla.jepsen.processes.nemeses.membership import ChangedVoters
 from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.power import PowerCutAll, PowerNemesis
@@ -30,10 +31,11 @@ KINDS: tuple[type[Nemesis], ...] = (
     Flip,
     LostFiles,
     DamagedQuorum,
+    ChangedVoters,
     RollingRestart,
 )
 
-UNMIXED = frozenset({Flip.name, LostFiles.name, RollingRestart.name})
+UNMIXED = frozenset({Flip.name, LostFiles.name, ChangedVoters.name, RollingRestart.name})
 """Nemeses that the mixer leaves out. They act like an operator, who waits until the cluster is
 healthy."""
 

@@ -1,0 +1,117 @@
+"""Changes of the voters: controllers leave and join the quorum while the cluster serves.
+
+A voter is removed, the active controller as often as any other, or loses its directory and comes
+back with a new one (KIP-853). The fault is healed when the controller is a voter again. A change
+that timed out is looked up before it is requested again, as an operator must do it.
+"""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from random import Random
+from uuid import UUID
+
+import trio
+
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_parts.admin_cluster import QuorumDescription
+from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
+from ottla.jepsen.processes.nodes import ProcessNode
+from ottla.model.errors import OttlaError
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_address
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
+from ottla.storage.disk.real_disk_driver import RealDisk
+
+CONTROLLERS_MIN = 3
+
+CHANGE_TIMEOUT_S = 20.0
+"""Longest time for one change of the voters. Other faults may prevent it; then it is reported as
+unfinished."""
+AGAIN_S = 0.3
+
+
+class ChangedVoters(Nemesis):
+    """A controller leaves the voters and joins them again, perhaps with a new directory."""
+
+    name = "membership"
+
+    async def inject_fault(self, rng: Random) -> FaultReport:
+        """Remove a controller from the voters, and return a report."""
+        free = [one for one in self.cluster.fault_limits.free() if one in self.cluster.controllers]
+        if len(free) < CONTROLLERS_MIN:
+            return {}
+        (victim,) = self.choose(free, rng, (1,))
+        is_disk_lost = rng.random() < 0.5
+        old = await _directory_id_of(victim)
+        if is_disk_lost:
+            await victim.kill()
+            await _format_again(victim)
+            victim.start()
+        is_made = await self._change(
+            lambda admin: admin.remove_voter(victim.id, old),
+            lambda quorum: old not in {one.directory_id for one in quorum.voters},
+        )
+        report: FaultReport = {"nodes": [victim.name], "disk": "lost" if is_disk_lost else "kept"}
+        return report if is_made else {**report, "unfinished": True}
+
+    async def heal_fault(self) -> FaultReport:
+        """Add the controller to the voters, and return a report."""
+        report = await self.start_again()
+        late = [node.name for node in self.held if not await self._add(node)]
+        added = [node.name for node in self.held if node.name not in late]
+        return {**report, "added": added, **({"unfinished": late} if late else {})}
+
+    async def _add(self, node: ProcessNode) -> bool:
+        """Add a controller to the voters. Returns False if that took too long."""
+        directory_id = await _directory_id_of(node)
+        host, port = parse_address(node.endpoint.advertised)
+        listeners = {CONTROLLER_LISTENER: (host, port)}
+        return await self._change(
+            lambda admin: admin.add_voter(node.id, directory_id, listeners),
+            lambda quorum: directory_id in {one.directory_id for one in quorum.voters},
+        )
+
+    async def _change(
+        self,
+        request: Callable[[Admin], Awaitable[None]],
+        is_made: Callable[[QuorumDescription], bool],
+    ) -> bool:
+        """Request a change until the quorum has it. Returns False after CHANGE_TIMEOUT_S."""
+        with trio.move_on_after(CHANGE_TIMEOUT_S):
+            async with open_admin(self.cluster.bootstrap) as admin:
+                while True:
+                    try:
+                        if is_made(await admin.describe_quorum()):
+                            return True
+                        await request(admin)
+                    except OttlaError:
+                        await trio.sleep(AGAIN_S)
+        return False
+
+
+async def _directory_id_of(node: ProcessNode) -> UUID:
+    properties = await read_meta_properties(RealDisk(), str(node.disk.data))
+    assert properties is not None
+    assert properties.directory_id is not None
+    return properties.directory_id
+
+
+async def _format_again(node: ProcessNode) -> None:
+    """Lose the directory of a controller, and format a new one without voters."""
+    data = node.disk.data
+    properties = await read_meta_properties(RealDisk(), str(data))
+    assert properties is not None
+    for path in data.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    await format_directories(
+        RealDisk(),
+        {str(data): RealRng().uuid()},
+        cluster_id=properties.cluster_id,
+        node_id=NodeId(node.id),
+        metadata_log_dir=str(data),
+        is_joining=True,
+    )
