@@ -140,6 +140,7 @@ SHEET: dict[str, set[str]] = {
     "TailClientMetrics": {"Cluster Describe"},
     "DescribeCleaner": {"Cluster Describe"},
     "CleanLogs": {"Cluster Alter"},
+    "DescribeMetadataChanges": {"Cluster Describe", "Cluster DescribeConfigs"},
     "DescribeQuotaUsage": {"Cluster DescribeConfigs"},
 }
 """Operations in Kafka's own code (KafkaApis, ControllerApis, AclApis), and in ours."""

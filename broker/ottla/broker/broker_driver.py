@@ -13,6 +13,7 @@ from ottla.broker.cluster.membership.assignments_driver import Assignments
 from ottla.broker.cluster.membership.drain_api import DrainApi
 from ottla.broker.cluster.membership.lifecycle import Lifecycle
 from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
+from ottla.broker.cluster.metadata_changes_driver import MetadataChangesApi
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.settings.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.settings.dynamic_settings import (
@@ -69,6 +70,7 @@ from ottla.wire.apis import (
     BROKER_KEYS,
     CLEAN_LOGS,
     DESCRIBE_CLEANER,
+    DESCRIBE_METADATA_CHANGES,
     DRAIN_BROKER,
     PRODUCE,
 )
@@ -392,6 +394,8 @@ class Broker:
         own.register(self.dispatcher, DRAIN_BROKER, DrainApi(self.lifecycle).handle)
         cleaner = DescribeCleanerApi(self.logs, now_ms)
         own.register(self.dispatcher, DESCRIBE_CLEANER, cleaner.handle)
+        changes = MetadataChangesApi(self.member)
+        own.register(self.dispatcher, DESCRIBE_METADATA_CHANGES, changes.handle)
         own.register(self.dispatcher, CLEAN_LOGS, CleanLogsApi(self.logs, now_ms).handle)
 
     def _bound_connections(self, bounds: ConnectionBounds) -> None:

@@ -141,6 +141,7 @@ TAIL_CLIENT_METRICS = 20003
 DESCRIBE_CLEANER = 20004
 CLEAN_LOGS = 20005
 DESCRIBE_QUOTA_USAGE = 20006
+DESCRIBE_METADATA_CHANGES = 20007
 
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
@@ -701,6 +702,13 @@ _ROWS = (
     served(TAIL_CLIENT_METRICS, "TailClientMetrics", "0 flexible 0+", on_cluster(OP.DESCRIBE)),
     served(DESCRIBE_CLEANER, "DescribeCleaner", "0 flexible 0+", on_cluster(OP.DESCRIBE)),
     served(CLEAN_LOGS, "CleanLogs", "0 flexible 0+", on_cluster(OP.ALTER)),
+    served(
+        DESCRIBE_METADATA_CHANGES,
+        "DescribeMetadataChanges",
+        "0 flexible 0+",
+        on_cluster(OP.DESCRIBE),
+        on_cluster(OP.DESCRIBE_CONFIGS),
+    ),
     served(
         DESCRIBE_QUOTA_USAGE, "DescribeQuotaUsage", "0 flexible 0+", on_cluster(OP.DESCRIBE_CONFIGS)
     ),

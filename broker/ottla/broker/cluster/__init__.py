@@ -9,6 +9,7 @@ describe_cluster.py           DescribeCluster
 describe_topic_partitions.py  DescribeTopicPartitions
 describe_client_quotas.py     DescribeClientQuotas
 describe_scram_credentials.py  DescribeUserScramCredentials
+metadata_changes_driver.py    DescribeMetadataChanges, an API of Ottla's own
 describe_node.py              DescribeNode, an API of Ottla's own
 token_apis.py                 handlers of delegation tokens
 

@@ -22,9 +22,7 @@ doctor.py                 `ottla doctor`: Spark on this machine, retention of a 
 A running cluster
 status.py                 `ottla status`
 quorum.py                 `ottla quorum status`
-voter_requests.py         `ottla quorum add | remove | replicas`
-voter_replacement.py      `ottla quorum replace`
-controller_registrations.py  `ottla quorum unregister`
+voters/                   `ottla quorum add | remove | replace | unregister | replicas | log`
 voter_text.py             a controller as text: id@host:port:directoryId
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`

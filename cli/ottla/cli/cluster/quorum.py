@@ -2,12 +2,13 @@
 
 import argparse
 
-from ottla.cli.cluster.controller_registrations import UNREGISTER
 from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
-from ottla.cli.cluster.voter_replacement import REPLACE
-from ottla.cli.cluster.voter_requests import VOTER_VERBS
+from ottla.cli.cluster.voters.controller_registrations import UNREGISTER
+from ottla.cli.cluster.voters.quorum_log import LOG
+from ottla.cli.cluster.voters.voter_replacement import REPLACE
+from ottla.cli.cluster.voters.voter_requests import VOTER_VERBS
 from ottla.cli.common import AT_CONTROLLERS, print_json
 from ottla.cli.tables import Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note, say
@@ -80,4 +81,5 @@ VERBS = (
     *VOTER_VERBS,
     REPLACE,
     UNREGISTER,
+    LOG,
 )

@@ -455,7 +455,7 @@ _ottla_row() {
       values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'quorum')
-      verbs='status add remove replicas replace unregister'
+      verbs='status add remove replicas replace unregister log'
       options='-h --help'
       values=''
       argument='' ;;
@@ -488,6 +488,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --dry-run --yes --execute --bootstrap-controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum log')
+      verbs=''
+      options='-h --help --follow -f --from --max --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--from= --max= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'config')
       verbs='get set diff'

@@ -290,6 +290,14 @@ class QuorumMember:
         """Wait until an image with all records before `end_offset` is published."""
         await self._loader.wait_applied(end_offset)
 
+    async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
+        """Return whole batches of applied records from an offset on, up to `bytes_max` but at least
+        one batch.  Returns b"" if the leader's snapshot has just replaced the log."""
+        end_offset = min(self._loader.applied_end_offset, self._log.end_offset)
+        if offset < self._log.start_offset:
+            return b""
+        return await self._log.read(offset, end_offset=end_offset, bytes_max=bytes_max)
+
     # --- requests ----------------------------------------------------------------------------
 
     def add_publisher(self, publisher: Publisher) -> None:

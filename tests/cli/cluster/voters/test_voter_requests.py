@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 from trio.testing import MockClock
 
-from ottla.cli.cluster import voter_requests
-from ottla.cli.cluster.controller_registrations import unregister
-from ottla.cli.cluster.voter_replacement import replace as replace_voter
-from ottla.cli.cluster.voter_requests import add, remove, replicas
+from ottla.cli.cluster.voters import voter_requests
+from ottla.cli.cluster.voters.controller_registrations import unregister
+from ottla.cli.cluster.voters.voter_replacement import replace as replace_voter
+from ottla.cli.cluster.voters.voter_requests import add, remove, replicas
 from ottla.client.admin_parts.admin_cluster import QuorumDescription, QuorumReplica
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError

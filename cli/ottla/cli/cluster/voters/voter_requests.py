@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.cli.cluster.controller_registrations import unregister_controller
 from ottla.cli.cluster.health import SILENT_AFTER_MS
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voter_text import voter_of
+from ottla.cli.cluster.voters.controller_registrations import unregister_controller
 from ottla.cli.common import AT_CONTROLLERS, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option

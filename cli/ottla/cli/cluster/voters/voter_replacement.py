@@ -9,10 +9,11 @@ the steps that are left.
 
 import argparse
 
-from ottla.cli.cluster.controller_registrations import unregister_controller
 from ottla.cli.cluster.health import SILENT_AFTER_MS
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica
-from ottla.cli.cluster.voter_requests import (
+from ottla.cli.cluster.voter_text import voter_of
+from ottla.cli.cluster.voters.controller_registrations import unregister_controller
+from ottla.cli.cluster.voters.voter_requests import (
     PLANNED,
     TIMEOUT,
     change_voters,
@@ -22,7 +23,6 @@ from ottla.cli.cluster.voter_requests import (
     voter_in,
     voter_to_remove,
 )
-from ottla.cli.cluster.voter_text import voter_of
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option

@@ -1,0 +1,114 @@
+"""DescribeMetadataChanges (Ottla's own, key 20007): the committed entries of the metadata log, in
+words.
+
+A broker has a copy of the metadata log, and puts each record into words here, so that no secret in
+a record leaves it. A request may wait for the next entry.
+"""
+
+from itertools import islice
+from typing import Protocol
+
+import trio
+
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.limits import KIB
+from ottla.node.network.dispatch import RequestContext
+from ottla.node.quorum.log_changes import changes_in, end_offset_of
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.describe_metadata_changes_request import DescribeMetadataChangesRequest
+from ottla.wire.messages.describe_metadata_changes_response import (
+    DescribeMetadataChangesResponse,
+    MetadataChange,
+)
+from ottla.wire.refusals import refuse
+
+LATEST, EARLIEST = -1, -2
+"""Offsets in a request that stand for the end and for the start of the log."""
+
+CHANGES_MAX = 500
+"""Maximum number of entries in a response. With more, a response delays other requests; with fewer,
+a reader of the whole log sends more requests."""
+
+READ_BYTES_MAX = 64 * KIB
+"""Bytes of the log that are read for one response, at least one batch."""
+
+WAIT_MS_MAX = 5_000
+"""Longest wait for an entry, in ms."""
+
+
+class AppliedLog(Protocol):
+    """The metadata log of this node, as far as its image contains it."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """Image of all applied records."""
+        ...
+
+    @property
+    def start_offset(self) -> Offset:
+        """First offset of the log."""
+        ...
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        """End offset of the applied records."""
+        ...
+
+    async def wait_applied(self, end_offset: Offset) -> None:
+        """Wait until all records before an offset are applied."""
+        ...
+
+    async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
+        """Return whole batches of applied records from an offset on."""
+        ...
+
+
+class MetadataChangesApi:
+    """Handler of DescribeMetadataChanges, version 0."""
+
+    def __init__(self, log: AppliedLog) -> None:
+        self._log = log
+
+    async def handle(
+        self, context: RequestContext, request: DescribeMetadataChangesRequest
+    ) -> Message:
+        """Return the entries from an offset on. If there are none yet, wait for one."""
+        log = self._log
+        offset = Offset(request.start_offset)
+        if offset == LATEST:
+            offset = log.applied_end_offset
+        elif offset == EARLIEST:
+            offset = log.start_offset
+        if not log.start_offset <= offset <= log.applied_end_offset:
+            refusal = RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"The metadata log of this broker has the offsets {log.start_offset} to"
+                f" {log.applied_end_offset}.",
+            )
+            return refuse(request, refusal, context.api_version)
+        with trio.move_on_after(max(0, min(request.wait_ms, WAIT_MS_MAX)) / 1000):
+            await log.wait_applied(Offset(offset + 1))
+        end_offset = log.applied_end_offset
+        data = await log.read_applied(offset, bytes_max=READ_BYTES_MAX)
+        found = changes_in(data, log.image, start_offset=offset)
+        changes = list(islice(found, CHANGES_MAX))
+        next_offset = max(offset, end_offset_of(data))
+        if len(changes) == CHANGES_MAX:
+            next_offset = Offset(changes[-1].offset + 1)
+        return DescribeMetadataChangesResponse(
+            error_message=None,
+            next_offset=next_offset,
+            end_offset=end_offset,
+            changes=[
+                MetadataChange(
+                    offset=one.offset,
+                    epoch=one.epoch,
+                    timestamp_ms=one.timestamp_ms,
+                    kind=one.kind,
+                    text=one.text,
+                )
+                for one in changes
+            ],
+        )
