@@ -12,6 +12,7 @@ from ottla.cli.cluster import brokers, status
 from ottla.cli.cluster import cluster as command
 from ottla.cli.cluster.balance.cluster_loads import cluster_load
 from ottla.cli.cluster.balance.stored_plan import read_stored_plan
+from ottla.cli.cluster.moves.reassign import reassign
 from ottla.cli.cluster.moves.throttles import LISTS
 from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
@@ -27,6 +28,7 @@ from ottla.wire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from tests.cli.cluster.moves.test_throttled_moves import asked
 from tests.cli_verbs import run_verb
 
 VALUE_BYTES = 100_000
@@ -162,6 +164,10 @@ async def test_progress_is_shown_and_a_cancelled_plan_leaves_everything_as_it_wa
 
         with pytest.raises(RefusedError, match="in progress; see 'ottla cluster balance --status'"):
             await run_verb(command, admin, "balance", "--yes")
+
+        capsys.readouterr()
+        assert await reassign(admin, asked("other --cancel")) == 0
+        assert "of a balance go on" in capsys.readouterr().err
 
         assert await run_verb(command, admin, "balance", "--cancel") == 0
         with trio.fail_after(TIMEOUT_S):

@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 
 from ottla.cli.cluster.balance.cluster_loads import registrations_of
+from ottla.cli.cluster.balance.stored_plan import read_stored_plan
 from ottla.cli.cluster.moves.directory_moves import move_directories
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import (
@@ -186,6 +187,12 @@ async def _cancel(admin: Admin, arguments: argparse.Namespace) -> int:
     if moving:
         await remove_and_note(admin, sorted({one.at.topic for one in moving}), is_quiet=True)
     columns = ("TOPIC", "PARTITION", "WAS-TO-BE", "REPLICAS")
+    plan = await read_stored_plan(admin)
+    if plan.moves:
+        note(
+            f"{counted(len(plan.moves), 'move')} of a balance go on; 'ottla cluster balance "
+            "--cancel' ends them"
+        )
     show(arguments, columns, rows, list(refusals.values()))
     if not moving:
         note("nothing moves")
