@@ -9,6 +9,7 @@ controllers, so the sum over all controllers is 1.
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
+from ottla.controller.front.front_metrics import front_families
 from ottla.controller.mutation_quotas import MutationQuotas
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
@@ -119,7 +120,7 @@ def controller_registry(
 def empty_controller_registry() -> Registry:
     """Return the registry of a controller that has done nothing: all metrics with their
     descriptions."""
-    return controller_registry(
+    registry = controller_registry(
         ControllerCounts(),
         is_active=lambda: True,
         image=lambda: EMPTY,
@@ -128,6 +129,8 @@ def empty_controller_registry() -> Registry:
         now_ms=lambda: 0,
         mutations=MutationQuotas(WindowShape()),
     )
+    registry.register(lambda: front_families({}))
+    return registry
 
 
 def _role(

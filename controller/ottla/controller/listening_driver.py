@@ -9,6 +9,7 @@ import trio
 from ottla.controller.attendance_driver import AttendanceKeeper
 from ottla.controller.controller_driver import Controller, make_authorizer
 from ottla.controller.controller_service import controller_handlers
+from ottla.controller.front.front_metrics import front_families
 from ottla.controller.front.front_seam import ListenerService, OpenFront
 from ottla.controller.kafka.describe_controllers import KnownControllers
 from ottla.controller.kafka.kafka_service import KafkaService
@@ -16,12 +17,20 @@ from ottla.controller.local_forwarding_driver import LocalForwarding
 from ottla.controller.node_identities import NodeIdentities, accept_any_caller
 from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
+from ottla.model.quotas.rates import WindowShape
+from ottla.model.settings.connections import (
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    ConnectionBounds,
+    listener_values,
+)
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.authentication.jwks_driver import KeyReader
 from ottla.node.network.alarm_driver import Alarm
 from ottla.node.network.connection_limits import ConnectionLimits
+from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.network.listener import Listener
 from ottla.node.network.tls.certificates_driver import Certificates
 from ottla.node.quorum.quorum_driver import QuorumMember
@@ -32,6 +41,7 @@ from ottla.rpc.method import admitted, guarded
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
+from ottla.telemetry.metrics.instruments import Registry
 
 PLAINTEXT_WARNING = (
     "%s is neither encrypted nor authenticated: everyone who reaches it can act as any node and as "
@@ -59,35 +69,15 @@ async def open_listeners(
     disk: Disk,
     seams: NodeSeams,
     errors: UnexpectedErrors,
+    registry: Registry,
     open_front: OpenFront,
 ) -> AsyncIterator[None]:
-    """Serve nodes and clients while the block runs.
+    """Serve nodes and clients while the block runs. `registry` receives the metrics of connections.
 
     Raises ConfigError if an address cannot be opened or a certificate cannot be used.
     """
-    handlers = guarded(
-        [
-            *quorum_handlers(member.answer),
-            *controller_handlers(controller, attendances),
-            cluster_id_handler(member.identity.cluster_id),
-        ],
-        errors,
-    )
-    identities = NodeIdentities(
-        lambda: member.identity.voters,
-        lambda: controller.known_image,
-        make_authorizer(config, seams.clock),
-    )
     certificates = Certificates(config, seams.compute)
-    services = []
-    for one in config.listeners:
-        tls = config.tls.get(one.name)
-        admit = accept_any_caller if tls is None else identities.admit
-        if tls is None:
-            warn_of_plaintext(one)
-        served = certificates.served.get(one.name)
-        listener = Listener(name=one.name, host=one.host, port=one.port, tls=served)
-        services.append(ListenerService(listener, admitted(handlers, admit), tls))
+    services = _services(controller, attendances, member, config, seams, certificates, errors)
     kafka = _kafka_service(controller, member, config, seams, errors)
     clock = seams.clock
     alarm = Alarm(clock, lambda: kafka.purgatory.next_deadline_ms, kafka.purgatory.expire)
@@ -109,8 +99,11 @@ async def open_listeners(
             clock=clock,
             disk=disk,
             limits=ConnectionLimits(frame_bytes_max=FORWARD_BYTES_MAX),
-        ),
+            admission=_admission(config),
+        ) as server,
     ):
+        if server is not None:
+            registry.register(lambda: front_families(server.metrics))
         for name, work in (
             ("alarm of waiting requests", alarm.run),
             ("certificates", certificates.watch),
@@ -119,6 +112,60 @@ async def open_listeners(
             nursery.start_soon(keep_running, name, work, errors)
         yield
         nursery.cancel_scope.cancel()
+
+
+def _services(
+    controller: Controller,
+    attendances: AttendanceKeeper,
+    member: QuorumMember,
+    config: ControllerConfig,
+    seams: NodeSeams,
+    certificates: Certificates,
+    errors: UnexpectedErrors,
+) -> list[ListenerService]:
+    """Return the listeners, each with its handlers of nodes and the TLS of its peers."""
+    handlers = guarded(
+        [
+            *quorum_handlers(member.answer),
+            *controller_handlers(controller, attendances),
+            cluster_id_handler(member.identity.cluster_id),
+        ],
+        errors,
+    )
+    identities = NodeIdentities(
+        lambda: member.identity.voters,
+        lambda: controller.known_image,
+        make_authorizer(config, seams.clock),
+    )
+    services = []
+    for one in config.listeners:
+        tls = config.tls.get(one.name)
+        admit = accept_any_caller if tls is None else identities.admit
+        if tls is None:
+            warn_of_plaintext(one)
+        served = certificates.served.get(one.name)
+        listener = Listener(name=one.name, host=one.host, port=one.port, tls=served)
+        services.append(ListenerService(listener, admitted(handlers, admit), tls))
+    return services
+
+
+def _admission(config: ControllerConfig) -> ConnectionQuotas:
+    """Return the bounds of clients' connections. Those of nodes do not count."""
+    windows, connections = config.mutation_quotas, config.connections
+    texts = connections.texts_by_listener
+    return ConnectionQuotas(
+        WindowShape(windows.window_count, windows.window_s * 1_000),
+        listeners=[one.name for one in config.listeners],
+        inter_broker=config.inter_broker_listener,
+        bounds=ConnectionBounds(
+            count_max=connections.max_connections,
+            count_max_per_ip=connections.max_connections_per_ip,
+            count_max_of_ips=dict(connections.max_connections_per_ip_overrides),
+            rate_max=connections.max_connection_creation_rate,
+            count_max_of_listeners=dict(listener_values(texts, MAX_CONNECTIONS)),
+            rate_max_of_listeners=dict(listener_values(texts, MAX_CONNECTION_CREATION_RATE)),
+        ),
+    )
 
 
 def _kafka_service(

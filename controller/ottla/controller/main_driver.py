@@ -203,6 +203,7 @@ async def open_controller(
             disk=disk,
             seams=seams,
             errors=errors,
+            registry=telemetry.registry,
             open_front=open_front,
         ):
             yield RunningController(controller=controller, member=member, telemetry=telemetry)

@@ -4,7 +4,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +16,21 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from ottla.controller.front import front_driver
 from ottla.controller.front.front_driver import FrontServer
+from ottla.controller.front.front_metrics import front_families
 from ottla.controller.front.front_opening_driver import open_front
 from ottla.controller.front.front_seam import ListenerService
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.quotas.rates import WindowShape
+from ottla.model.settings.connections import ConnectionBounds
 from ottla.model.settings.endpoints import ListenAddress
 from ottla.model.settings.security.node_tls import node_tls_of
 from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.clock_driver import RealClock
+from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.network.dispatch import Dispatcher, HandlerResult, RequestContext
 from ottla.node.network.listener import Listener
+from ottla.node.network.server import server_driver
 from ottla.node.network.tls.served_tls_driver import ServedTls
 from ottla.rpc.caller import Caller
 from ottla.rpc.method import MethodHandler, RpcMethod
@@ -64,7 +69,9 @@ def answer_versions(context: RequestContext, request: ApiVersionsRequest) -> Han
 
 @asynccontextmanager
 async def front_of(
-    tls: TlsConfig | None = None, gate: trio.Event | None = None
+    tls: TlsConfig | None = None,
+    gate: trio.Event | None = None,
+    admission: ConnectionQuotas | None = None,
 ) -> AsyncIterator[Front]:
     callers: list[Caller] = []
     errors = UnexpectedErrors()
@@ -83,7 +90,14 @@ async def front_of(
     dispatcher = Dispatcher({API_VERSIONS: answer_versions}, errors=errors)
     async with (
         open_rpc_runtime() as rpc,
-        open_front([service], dispatcher, rpc=rpc, clock=RealClock(), disk=RealDisk()) as server,
+        open_front(
+            [service],
+            dispatcher,
+            rpc=rpc,
+            clock=RealClock(),
+            disk=RealDisk(),
+            admission=admission,
+        ) as server,
     ):
         assert isinstance(server, FrontServer)
         _, port = server.addresses["CONTROLLER"]
@@ -233,6 +247,57 @@ async def test_idle_strangers_replace_each_other_and_no_node(
         assert front.server.replaced_count >= 40
         for stream in idle:
             await stream.aclose()
+
+
+async def test_the_bounds_of_clients_leave_nodes_alone() -> None:
+    bounds = ConnectionBounds(count_max=1)
+    admission = ConnectionQuotas(
+        WindowShape(), listeners=["CONTROLLER"], inter_broker="", bounds=bounds
+    )
+    async with front_of(admission=admission) as front:
+        first = await trio.open_tcp_stream("127.0.0.1", front.port)
+        await first.send_all(API_VERSIONS_FRAME)
+        assert await read_exactly(first, len(ANSWER)) == ANSWER
+        second = await trio.open_tcp_stream("127.0.0.1", front.port)
+        await second.send_all(API_VERSIONS_FRAME)
+        assert await is_closed(second)
+        assert await front.echo("otter") == "otter"
+        families = {one.name: list(one.samples) for one in front_families(front.server.metrics)}
+        assert (("clients",), 1) in families["ottla_controller_connections"]
+        await first.aclose()
+        with trio.fail_after(60):
+            while front.server.connection_count:
+                await trio.sleep(0.01)
+        assert await ask_as_client(front.port) == ANSWER
+
+
+async def test_a_crowd_of_nodes_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each turn of the loop connects few of them, and all are served.
+    monkeypatch.setattr(server_driver, "TURN_NS_MAX", 300_000)
+    async with front_of() as front, AsyncExitStack() as stack:
+        crowd = []
+        for _ in range(100):
+            stream = await trio.open_tcp_stream("127.0.0.1", front.port)
+            crowd.append(await stack.enter_async_context(stream))
+        for stream in crowd:
+            await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5))
+        with trio.fail_after(60):
+            for stream in crowd:
+                # The frame of gRPC's own settings: a length, and the type 4.
+                assert (await read_exactly(stream, 9))[3] == 4
+        assert front.server.metrics["network.connections.nodes"] == 100
+
+
+async def test_overdue_connections_are_closed_piece_by_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front_driver, "FIRST_BYTES_MS_MAX", 50)
+    monkeypatch.setattr(front_driver, "CLOSED_AT_ONCE_MAX", 2)
+    async with front_of() as front:
+        silent = [await trio.open_tcp_stream("127.0.0.1", front.port) for _ in range(11)]
+        with trio.fail_after(60):
+            for stream in silent:
+                assert await is_closed(stream)
 
 
 async def test_a_port_in_use_is_refused_with_a_sentence() -> None:

@@ -16,6 +16,7 @@ from ottla.controller.kafka.kafka_service import SERVED
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.settings.connections import ConnectionConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.dynamic import broker_definitions, definitions_of
@@ -23,6 +24,7 @@ from ottla.model.settings.kafka_keys import idle_definitions
 from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.model.settings.security.sasl import SaslSettings
 from ottla.model.settings.storage.disks import DiskConfig
 from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
 from ottla.model.settings.telemetry.client_metrics import SubscriptionConfig
@@ -214,6 +216,8 @@ def settings_page() -> str:
             {
                 **definitions(ControllerConfig),
                 **definitions(MutationQuotaConfig),
+                **definitions(ConnectionConfig),
+                **definitions(SaslSettings),
                 **definitions(AuthorizerConfig),
                 **definitions(DiskConfig),
             },

@@ -4,6 +4,7 @@ first_bytes.py           the protocol of a connection, by its first bytes
 fair_places.py           places for connections, shared fairly among their addresses
 spliced_connection.py    one connection of a node, and its connection to gRPC's own server
 front_driver.py          the socket server: accepts, looks at first bytes, splices: start here
+front_metrics.py         metrics of the connections
 front_seam.py            interface of the front: sockets or the simulated world
 front_opening_driver.py  opens the front of a controller for the duration of a block
 """

@@ -6,7 +6,7 @@ an address that takes many, without a limit for each address: all nodes of a clu
 one address.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -23,7 +23,10 @@ class FairPlaces(Generic[K]):
         self._is_oldest_replaced = is_oldest_replaced
         self._by_host: defaultdict[str, dict[K, None]] = defaultdict(dict)
         """Connections by address, the oldest first."""
-        self._counts: Counter[str] = Counter()
+        self._by_count: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        """Addresses by the number of their places."""
+        self._most = 0
+        """Number of places of the address that has most of them."""
         self._total = 0
 
     def __len__(self) -> int:
@@ -37,19 +40,18 @@ class FairPlaces(Generic[K]):
 
     def count_of(self, host: str) -> int:
         """Return the number of places that an address has taken."""
-        return self._counts[host]
+        return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
         """Give a place to a connection. Returns the connection that loses its place, if any; it may
         be the new one itself."""
         self._by_host[host][key] = None
-        self._counts[host] += 1
         self._total += 1
+        self._move(host, len(self._by_host[host]) - 1)
         if self._total <= self.count_max:
             return None
-        ((greediest, count),) = self._counts.most_common(1)
-        if self._counts[host] == count:
-            greediest = host
+        greedy = self._by_count[self._most]
+        greediest = host if host in greedy else next(iter(greedy))
         places = self._by_host[greediest]
         replaced = next(iter(places if self._is_oldest_replaced else reversed(places)))
         self.free(replaced, greediest)
@@ -61,7 +63,20 @@ class FairPlaces(Generic[K]):
         if places is None or key not in places:
             return
         del places[key]
-        self._counts[host] -= 1
         self._total -= 1
+        self._move(host, len(places) + 1)
         if not places:
-            del self._by_host[host], self._counts[host]
+            del self._by_host[host]
+
+    def _move(self, host: str, before: int) -> None:
+        """Note that the number of an address's places has changed by one."""
+        now = len(self._by_host[host])
+        self._by_count[before].pop(host, None)
+        if now:
+            self._by_count[now][host] = None
+        for count in (before, now):
+            if not self._by_count[count]:
+                del self._by_count[count]
+        # Each change is by one, so that the address itself is the next one below.
+        if now > self._most or (before == self._most and before not in self._by_count):
+            self._most = now

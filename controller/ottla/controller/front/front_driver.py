@@ -16,6 +16,7 @@ import resource
 import secrets
 import select
 import socket
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,6 +41,9 @@ ENDING_MS_MAX = 10_000
 NEWCOMERS_MAX = 4_096
 """Maximum number of connections that have not sent their first bytes. With fewer, the connections
 of many nodes that restart at once replace each other."""
+
+CLOSED_AT_ONCE_MAX = 256
+"""Maximum number of overdue connections that are closed at once, within some 5 ms."""
 
 PAUSE_MS = 20
 """Pause in milliseconds between accepting connections while all places of newcomers are taken.
@@ -197,10 +201,10 @@ class FrontServer(SocketServer):
     def _end_overdue_newcomers(self) -> None:
         """Close the connections whose first bytes did not arrive in time."""
         now_ms = self._clock.monotonic_ms()
-        overdue = []
+        overdue: list[Newcomer] = []
         for newcomer in self._waiting.values():
-            if newcomer.deadline_ms > now_ms:
-                self.call_at(newcomer.deadline_ms, self._end_overdue_newcomers)
+            if newcomer.deadline_ms > now_ms or len(overdue) == CLOSED_AT_ONCE_MAX:
+                self.call_at(max(newcomer.deadline_ms, now_ms + 1), self._end_overdue_newcomers)
                 break
             overdue.append(newcomer)
         else:
@@ -230,10 +234,14 @@ class FrontServer(SocketServer):
 
     def _serve_events(self, now_ms: int, ends_ns: int) -> None:
         super()._serve_events(now_ms, ends_ns)
-        if not self._events:
-            # Not earlier: a new socket may get the number of a closed one, which may have events.
-            while self._arrived:
-                self._welcome(self._arrived.popleft(), now_ms)
+        if self._events or not self._arrived:
+            return
+        # Not earlier: a new socket may get the number of a closed one, which may have events.
+        self._welcome(self._arrived.popleft(), now_ms)
+        while self._arrived and time.perf_counter_ns() < ends_ns:
+            self._welcome(self._arrived.popleft(), now_ms)
+        if self._arrived:
+            self.call_at(now_ms, self._have_turn)
 
     def _welcome(self, newcomer: Newcomer, now_ms: int) -> None:
         """Serve a connection whose protocol is known."""

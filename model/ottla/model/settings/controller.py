@@ -5,6 +5,7 @@ from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
+from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
@@ -158,6 +159,8 @@ class ControllerConfig:
     """The limits within which a group may have settings of its own."""
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
     """Authorization of forwarded requests."""
+    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    """Bounds on the connections of clients; those of nodes do not count."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
@@ -245,6 +248,8 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
+    connections, unknown_to_connections = values_of(ConnectionConfig, texts)
+    of_listeners = listener_texts(texts)
     mutations, unknown_to_mutations = values_of(MutationQuotaConfig, texts)
     tokens, unknown_to_tokens = values_of(DelegationTokenConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
@@ -265,6 +270,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
         authorizer=AuthorizerConfig(**authorizer),
+        connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         mutation_quotas=MutationQuotaConfig(**mutations),
         tokens=DelegationTokenConfig(**tokens),
         metrics=MetricsConfig(**metrics),
@@ -279,7 +285,8 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, PROCESS_ROLES, *SECURITY_KEYS, *filter(is_tls_key, texts)}
-    known |= set(filter(is_sasl_key, texts))
+    known |= {*filter(is_sasl_key, texts), *of_listeners}
+    unknown &= unknown_to_connections
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     unknown &= unknown_to_mutations & unknown_to_logs & unknown_to_authorizer & unknown_to_disks
