@@ -98,7 +98,7 @@ async def open_listeners(
             rpc=rpc,
             clock=clock,
             disk=disk,
-            limits=ConnectionLimits(frame_bytes_max=FORWARD_BYTES_MAX),
+            limits=_limits(config),
             admission=_admission(config),
         ) as server,
     ):
@@ -112,6 +112,15 @@ async def open_listeners(
             nursery.start_soon(keep_running, name, work, errors)
         yield
         nursery.cancel_scope.cancel()
+
+
+def _limits(config: ControllerConfig) -> ConnectionLimits:
+    """Return the limits of each connection."""
+    return ConnectionLimits(
+        frame_bytes_max=FORWARD_BYTES_MAX,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
 
 
 def _services(

@@ -102,3 +102,11 @@ def test_logins_of_clients_are_no_matter_of_the_controller_role() -> None:
 
     assert broker.sasl.listeners.keys() == {"SAFE"}
     assert controller.listeners == (ListenAddress("CONTROLLER", "", 9093),)
+
+
+def test_the_buffers_of_kafkas_files_are_those_of_both_roles() -> None:
+    broker, _ = load_broker_config(STOCK)
+    controller, _ = load_controller_config(controller_settings(DIRECTORY))
+
+    assert broker.socket_send_buffer_bytes == controller.socket_send_buffer_bytes == 102_400
+    assert broker.socket_receive_buffer_bytes == controller.socket_receive_buffer_bytes == 102_400

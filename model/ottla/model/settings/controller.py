@@ -97,6 +97,18 @@ class ControllerConfig:
         doc="Address of this controller for the other nodes, if controller.quorum.voters does not "
         "name it; by default the address in listeners.",
     )
+    socket_send_buffer_bytes: int = setting(
+        -1,
+        key="socket.send.buffer.bytes",
+        doc="Size of the send buffer of each connection; -1 has the kernel adapt it. Kafka's "
+        "default is 102400.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        -1,
+        key="socket.receive.buffer.bytes",
+        doc="Size of the receive buffer of each connection; -1 has the kernel adapt it. Kafka's "
+        "default is 102400.",
+    )
     quorum_auto_join_enable: bool = setting(
         False,
         key="controller.quorum.auto.join.enable",
