@@ -40,6 +40,12 @@ class BrokerVersions:
         """Keys of the APIs that the broker lists."""
         return frozenset(self._versions)
 
+    def is_of_controller(self, api_key: int) -> bool:
+        """Return whether an API is missing because the peer is a controller, which serves no
+        Metadata requests."""
+        known = self._versions
+        return bool(known) and apis.METADATA not in known and api_key not in known
+
     def version_of(self, api_key: int, address: str) -> int:
         """Return the highest version of an API that both the client and the broker support.
 

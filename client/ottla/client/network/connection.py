@@ -139,8 +139,12 @@ class BrokerConnection:
     def version_of(self, api_key: int) -> int:
         """Return the highest version of an API that both the client and the broker support.
 
-        Raises RefusedError if there is none.
+        Raises RefusedError if there is none, and ConnectionLostError if the peer is a controller.
         """
+        if self._spoken.is_of_controller(api_key):
+            raise ConnectionLostError(
+                f"{self.address} does not answer as a broker; is it a controller's address?"
+            )
         return self._spoken.version_of(api_key, self.address)
 
     def feature_level(self, name: str) -> int:
