@@ -67,6 +67,7 @@ OF_RESULTS = {
 BY_HAND = {
     "main.py": "the overview of commands",
     "cluster/moves/move_bars.py": "progress bars",
+    "cluster/voters/quorum_log.py": "lines that are printed as changes arrive",
     "lab/jepsen_view.py": "a progress bar",
     "lab/world_soak.py": "a clock",
 }

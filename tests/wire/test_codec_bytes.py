@@ -86,6 +86,13 @@ from ottla.wire.messages.describe_client_instances_response import (
     ClientInstance,
     DescribeClientInstancesResponse,
 )
+from ottla.wire.messages.describe_metadata_changes_request import (
+    DescribeMetadataChangesRequest,
+)
+from ottla.wire.messages.describe_metadata_changes_response import (
+    DescribeMetadataChangesResponse,
+    MetadataChange,
+)
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
@@ -115,6 +122,8 @@ from ottla.wire.messages.tail_client_metrics_response import (
 )
 from ottla.wire.messages.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
+from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 # Messages that nothing serves yet have no files.
 aborted = message_module("AbortedTxn")
@@ -424,6 +433,27 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     ),
     (DrainBrokerRequest(undo=True), 0, "01 00"),
     (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
+    (UnregisterControllerRequest(controller_id=5), 0, "00000005 00"),
+    (
+        UnregisterControllerResponse(error_code=136, error_message="e"),
+        0,
+        "00000000 0088 0265 00",
+    ),
+    (
+        DescribeMetadataChangesRequest(start_offset=3, wait_ms=500),
+        0,
+        "0000000000000003 000001f4 00",
+    ),
+    (
+        DescribeMetadataChangesResponse(
+            next_offset=5,
+            end_offset=6,
+            changes=[MetadataChange(offset=4, epoch=2, timestamp_ms=1, kind="k", text="t")],
+        ),
+        0,
+        "00000000 0000 00 0000000000000005 0000000000000006"
+        " 02 0000000000000004 00000002 0000000000000001 026b 0274 00 00",
+    ),
     (DescribeQuotaUsageRequest(count_max=20), 0, "00000014 00"),
     (
         DescribeQuotaUsageResponse(

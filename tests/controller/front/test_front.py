@@ -271,6 +271,7 @@ async def test_the_bounds_of_clients_leave_nodes_alone() -> None:
         assert await ask_as_client(front.port) == ANSWER
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_a_crowd_of_nodes_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each turn of the loop connects few of them, and all are served.
     monkeypatch.setattr(server_driver, "TURN_NS_MAX", 300_000)
