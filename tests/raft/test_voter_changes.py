@@ -7,7 +7,7 @@ import pytest
 from ottla.jepsen.quorum.world import CLUSTER_ID, FaultRates, World, controller, voter
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_OFFSET, Epoch, NodeId
+from ottla.model.ids import NO_OFFSET, Epoch, NodeId, uuid_text
 from ottla.raft.events import RequestReceived
 from ottla.raft.messages import (
     AddVoterRequest,
@@ -113,6 +113,7 @@ class TestAdd:
         assert response.error is ErrorCode.REQUEST_TIMED_OUT
         assert response.message is not None
         assert "not caught up" in response.message
+        assert uuid_text(entry(4).directory_id) in response.message, "as commands take it"
 
     def test_an_endpoint_that_does_not_answer_is_refused_before_the_append(self) -> None:
         world = quorum(1, 2, 3)

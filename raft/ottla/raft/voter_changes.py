@@ -24,7 +24,7 @@ itself: it was removed on purpose. Kafka adds it again.
 from dataclasses import dataclass
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_OFFSET, ZERO_UUID, Offset
+from ottla.model.ids import NO_OFFSET, ZERO_UUID, Offset, uuid_text
 from ottla.raft.answers import endpoints_of_leader
 from ottla.raft.effects import OutgoingRequest, VotersAppend
 from ottla.raft.messages import (
@@ -149,8 +149,8 @@ class VoterChanges:
         if voter is None or voter.directory_id != key.directory_id or len(voters) == 1:
             return (
                 ErrorCode.VOTER_NOT_FOUND,
-                f"Cannot remove voter {key.id} with directory {key.directory_id} from the set of"
-                f" voters {voters.ids}: it is not in the set, or it is the last one.",
+                f"Cannot remove voter {key.id} with directory {uuid_text(key.directory_id)} from"
+                f" the set of voters {voters.ids}: it is not in the set, or it is the last one.",
             )
         self._append(replica, token, voters.without(key.id), now_ms)
         return None
@@ -384,7 +384,7 @@ def _lag_reason(voter: Voter) -> str:
 
 
 def _name(voter: Voter) -> str:
-    return f"voter {voter.id} with directory {voter.directory_id}"
+    return f"voter {voter.id} with directory {uuid_text(voter.directory_id)}"
 
 
 # --- a controller's own entry --------------------------------------------------------------------

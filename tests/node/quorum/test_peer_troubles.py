@@ -20,6 +20,7 @@ def troubles() -> PeerTroubles:
     [
         (ErrorCode.INCONSISTENT_CLUSTER_ID, f"another cluster than this node's {CLUSTER_ID}"),
         (ErrorCode.INVALID_VOTER_KEY, "was wiped and may not vote; bring its old directory back"),
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, "correct controller.quorum.bootstrap.servers or"),
         (ErrorCode.INCONSISTENT_VOTER_SET, "knows no voter 1 with this node's directory"),
     ],
 )

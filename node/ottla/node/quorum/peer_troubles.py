@@ -87,7 +87,8 @@ class PeerTroubles:
             case ErrorCode.INCONSISTENT_CLUSTER_ID:
                 return (
                     f"{peer} belongs to another cluster than this node's"
-                    f" {self._identity.cluster_id}; correct controller.quorum.voters"
+                    f" {self._identity.cluster_id}; correct controller.quorum.bootstrap.servers or"
+                    " controller.quorum.voters"
                 )
             case ErrorCode.INVALID_VOTER_KEY:
                 return (

@@ -292,6 +292,17 @@ async def test_the_lag_is_noted_while_an_addition_waits(
     assert capsys.readouterr().err.count("controller 104 is 60 records behind the leader") == 1
 
 
+async def test_another_directory_than_the_given_one_is_noted(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = admin_of(*[(timed_out("It is behind."), False)] * 12)
+    admin.quorum = replace(admin.quorum, observers=(replica(104, directory=9),))
+    assert await add(admin, adding()) == 0
+    wrong, given = uuid_to_text(UUID(int=9)), uuid_to_text(UUID(int=104))
+    noted = f"the leader knows node 104 with directory {wrong}, not {given}"
+    assert capsys.readouterr().err.count(noted) == 1
+
+
 async def test_a_removed_voter_is_unregistered_once_it_leads_no_longer(
     autojump_clock: MockClock,
 ) -> None:
@@ -360,6 +371,17 @@ async def test_a_replacement_without_one_new_directory_is_refused(
     )
     with pytest.raises(RefusedError, match=said):
         await replace_voter(admin, options(id=103))
+    assert admin.requested == []
+
+
+async def test_a_replacement_of_a_controller_that_is_no_voter_adds_none() -> None:
+    admin = admin_of()
+    by = f"104@c104.example:9093:{uuid_to_text(UUID(int=104))}"
+    with pytest.raises(
+        RefusedError, match="controller 109 is no voter; the voters are 101"
+    ) as refusal:
+        await replace_voter(admin, options(id=109, by=by))
+    assert refusal.value.code == ErrorCode.VOTER_NOT_FOUND
     assert admin.requested == []
 
 

@@ -49,6 +49,8 @@ async def replace(admin: Admin, arguments: argparse.Namespace) -> int:
         (one.id, one.directory_id) == (new.id, uuid_to_text(new.directory_id))
         for one in quorum.voters
     )
+    if gone is None and not is_added and new.id != old_id:
+        voter_to_remove(quorum, old_id, None)  # refuses it: a mistyped id would only add a voter
     is_first_removed = gone is not None and new.id == old_id
     if is_first_removed:
         assert gone is not None
@@ -99,7 +101,7 @@ async def _add(admin: Admin, new: Voter, timeout_s: float) -> None:
         listeners = {endpoint.name: (endpoint.host, endpoint.port)}
         await admin.add_voter(new.id, new.directory_id, listeners)
 
-    await change_voters(admin, request, lambda known: has_voter(known, new), timeout_s, new.id)
+    await change_voters(admin, request, lambda known: has_voter(known, new), timeout_s, new)
     note(f"ottla quorum: controller {new.id} is added")
 
 

@@ -88,9 +88,7 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
         listeners = {endpoint.name: (endpoint.host, endpoint.port)}
         await admin.add_voter(new.id, new.directory_id, listeners)
 
-    await change_voters(
-        admin, request, lambda known: has_voter(known, new), arguments.timeout, new.id
-    )
+    await change_voters(admin, request, lambda known: has_voter(known, new), arguments.timeout, new)
     _report(arguments, new.id, directory, f"controller {new.id} is a voter now", added=True)
     return 0
 
@@ -223,7 +221,7 @@ async def change_voters(
     request: Callable[[], Awaitable[None]],
     is_made: Callable[[QuorumDescription], bool],
     timeout_s: float,
-    waits_for: NodeId | None = None,
+    waits_for: Voter | None = None,
 ) -> None:
     """Request a change of the voters, repeatedly if needed, until the change is committed.
 
@@ -298,22 +296,27 @@ def _report(
 class LagNotes:
     """Notes on standard error about a controller that catches up with the leader."""
 
-    def __init__(self, node: NodeId | None) -> None:
-        self._node = node
+    def __init__(self, voter: Voter | None) -> None:
+        self._voter = voter
         self._last = ""
         self._next_s = trio.current_time() + PROGRESS_S
 
     def note(self, quorum: QuorumDescription) -> None:
         """Print the lag of the controller if it has changed, at most once in PROGRESS_S."""
-        if self._node is None or trio.current_time() < self._next_s:
+        if self._voter is None or trio.current_time() < self._next_s:
             return
         self._next_s = trio.current_time() + PROGRESS_S
+        node, directory = self._voter.id, self._voter.directory_id
         end_offset = max(one.end_offset for one in (*quorum.voters, *quorum.observers))
-        found = [one for one in quorum.observers if one.node == self._node]
-        text = f"controller {self._node} does not fetch from the leader yet"
-        if found:
-            lag = end_offset - max(one.end_offset for one in found)
-            text = f"controller {self._node} is {counted(lag, 'record')} behind the leader"
+        found = {one.directory_id: one for one in quorum.observers if one.node == node}
+        text = f"controller {node} does not fetch from the leader yet"
+        if directory in found:
+            lag = end_offset - found[directory].end_offset
+            text = f"controller {node} is {counted(lag, 'record')} behind the leader"
+        elif found:
+            others = ", ".join(map(uuid_to_text, found))
+            wanted = uuid_to_text(directory)
+            text = f"the leader knows node {node} with directory {others}, not {wanted}"
         if text != self._last:
             note(f"ottla quorum: {text}")
         self._last = text
