@@ -24,7 +24,7 @@ def test_the_nearest_word_is_suggested(
     assert f"(did you mean '{meant}'?); see " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ["xyzzy", "quota apply --produce x"])
+@pytest.mark.parametrize("line", ["xyzzy", "quota apply --produce x", "topic delete x --yes"])
 def test_a_word_like_no_other_gets_no_suggestion(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ async def test_the_bootstrap_snapshot_names_the_voter_with_its_directory(tmp_pat
 
 async def test_a_voter_with_peers_does_not_format(tmp_path: Path) -> None:
     config = config_of(tmp_path, LONE, ConfiguredVoter(NodeId(102), "host", 9094))
-    with pytest.raises(ConfigError, match="not formatted"):
+    with pytest.raises(ConfigError, match="or --no-initial-controllers on one that joins"):
         await prepare_controller_directory(RealDisk(), config, RealRng(), wall_ms=7)
 
 

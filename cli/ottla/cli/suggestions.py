@@ -27,7 +27,9 @@ def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
     _, is_unknown, words = message.partition("unrecognized arguments: ")
     options = (one.partition("=")[0] for one in words.split() if one.startswith("-"))
     word = next(options, "")
-    return did_you_mean(word, _options_of(parser)) if is_unknown and word else ""
+    known = set(_options_of(parser))
+    # An option that another verb has is spelt correctly.
+    return did_you_mean(word, known) if is_unknown and word and word not in known else ""
 
 
 def _options_of(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -188,7 +188,8 @@ async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wal
             "metadata.log.dir",
             f"{directory} is not formatted, and a controller with peers never formats by itself;"
             " in a new cluster run `ottla storage format --initial-controllers` on every"
-            f" controller; if it was formatted before, {BRING_BACK}",
+            " controller, or --no-initial-controllers on one that joins a cluster; if it was"
+            f" formatted before, {BRING_BACK}",
         )
     directory_id = rng.uuid()
     lone = Voter(id=config.node_id, directory_id=directory_id, endpoints=_endpoints(voters[0]))

@@ -62,6 +62,7 @@ def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable
 
     assert code == REFUSED
     assert "1 partition of broker 2 would be without leader" in said
+    assert "add replicas ('ottla topic reassign TOPIC" in said
     assert "--force" in said
     assert ask("broker", "drain", "2", "--force")[0] == 0
     assert ask("broker", "drain", "2", "--undo")[0] == 0

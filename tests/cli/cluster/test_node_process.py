@@ -10,6 +10,7 @@ import pytest
 from ottla.cli.cluster.node_process import config_of, report_ready
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
 from ottla.node.local.local_nodes_driver import READY
 
 
@@ -62,6 +63,18 @@ def test_a_key_that_no_role_knows_is_warned_of(
 ) -> None:
     config_with(tmp_path, "our.own.thing=3")
     assert "sets our.own.thing, which Ottla does not know" in capsys.readouterr().err
+
+
+def test_a_key_of_brokers_is_known_in_a_controllers_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "controller.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:1\n"
+        "transaction.state.log.min.isr=1\noffsets.topic.replication.factor=1\n"
+    )
+    config_of(argparse.Namespace(config=str(path), set=[]), "controller", load_controller_config)
+    assert "does not know" not in capsys.readouterr().err
 
 
 def test_keys_of_kafka_without_meaning_are_one_line(

@@ -91,5 +91,11 @@ def test_a_file_without_encryption_has_nothing_to_look_at(tmp_path: Path) -> Non
     path.write_text("listeners=PLAINTEXT://:9092\n")
     with pytest.raises(ConfigError, match="no listener of SSL or SASL_SSL"):
         look_at_file(path)
+    pem = tmp_path / "own.pem"
+    pem.write_text(CA.certificate)
+    with pytest.raises(
+        ConfigError, match="settings file of a node that has one, not a certificate"
+    ):
+        look_at_file(pem)
     with pytest.raises(ConfigError, match="cannot be read"):
         look_at_file(tmp_path / "missing")

@@ -186,7 +186,8 @@ def _check_leaders_remain(
         raise RefusedError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{counted(len(alone), 'partition')} of {subject} would be without leader, "
-            f"as no other replica is in sync ({some}); wait until one is, or add --force",
+            f"as no other replica is in sync ({some}); wait until one is, add replicas "
+            "('ottla topic reassign TOPIC --brokers 1,2,3 --replicas 2'), or add --force",
         )
 
 

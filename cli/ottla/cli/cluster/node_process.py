@@ -118,7 +118,7 @@ def config_from(
     config, unknown = load(texts)
     if WARNED_VARIABLE in os.environ:
         return config
-    _warn_of_unknown(path.name, unknown - _keys_of_any_role())
+    _warn_of_unknown(path.name, unknown)
     for address, problem in unresolved(getattr(config, "advertised_listeners", ())):
         note(
             f"ottla: warning: advertised.listeners has {address}, and this machine cannot find "
@@ -161,8 +161,9 @@ def _warn_of_unknown(file: str, unknown: set[str]) -> None:
     from ottla.model.settings.kafka_keys import keys_of_kafka
     from ottla.model.settings.misspelt import meant_key
 
-    of_kafka = keys_of_kafka(unknown)
     known = _keys_of_any_role() | broker_definitions().keys()
+    unknown = unknown - known
+    of_kafka = keys_of_kafka(unknown)
     for key in sorted(unknown.difference(of_kafka)):
         meant = meant_key(key, known)
         if meant is not None:

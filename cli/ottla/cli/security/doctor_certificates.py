@@ -38,7 +38,9 @@ def look_at_file(path: Path, *, now: datetime | None = None) -> list[Certificate
     encrypted = [one for one in _listeners(texts) if one.protocol in TLS_PROTOCOLS]
     if not encrypted:
         raise ConfigError(
-            str(path), "has no listener of SSL or SASL_SSL, so there is no certificate to look at"
+            str(path),
+            "has no listener of SSL or SASL_SSL, so there is no certificate to look at; name the "
+            "settings file of a node that has one, not a certificate",
         )
     return [
         finding

@@ -19,7 +19,10 @@ ROWS = 10
 INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
 """Shortest interval in seconds.  Each sample asks every broker for the sizes of all its logs."""
-NO_CLIENTS = "no client has a quota; 'ottla quota set' makes brokers measure clients"
+NO_CLIENTS = (
+    "no client has a quota, and brokers measure only clients that have one; a limit that no client "
+    "reaches is enough: 'ottla quota set producer_byte_rate=1000G --client-id \"<default>\"'"
+)
 
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,
