@@ -1,11 +1,16 @@
 """`ottla top`: rates of real brokers, and rates between two samples."""
 
+from typing import Any
+
+import pytest
+
 from ottla.cli.cluster.traffic import top
 from ottla.cli.cluster.traffic.traffic_rates import rates_between
 from ottla.cli.cluster.traffic.traffic_samples import TrafficSample, sample
 from ottla.cli.main import run
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_quotas import QuotaUsage
+from ottla.client.network.connection import ConnectionLostError
 from ottla.client.producer import open_producer
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.testing.in_process import open_in_process_cluster
@@ -31,6 +36,19 @@ async def test_what_is_produced_is_seen_by_topic_partition_and_broker() -> None:
         text = top.shown(rates, 10)
         assert "orders" in text
         assert "no client has a quota" in text
+
+
+class LostAdmin:
+    """Requests to a broker that has just stopped."""
+
+    async def describe_cluster(self, **options: bool) -> None:
+        raise ConnectionLostError("localhost:9092 hung up")
+
+
+async def test_the_end_of_the_broker_that_answers_is_one_error() -> None:
+    lost: Any = LostAdmin()
+    with pytest.raises(ConnectionLostError, match="hung up"):
+        await sample(lost)
 
 
 def traffic(topic: str, bytes_in: int, bytes_out: int = 0) -> NodeTopicTraffic:

@@ -37,16 +37,18 @@ class TrafficSample:
 
 
 async def sample(admin: Admin) -> TrafficSample:
-    """Ask all brokers for their counters."""
+    """Ask all brokers for their counters. Raises ConnectionLostError if the broker that answers our
+    requests stops, while another one that stops is left out."""
     found = TrafficSample(trio.current_time())
+    brokers = await registered(admin)
     async with trio.open_nursery() as nursery:
-        for broker in await registered(admin):
+        for broker in brokers:
             if not broker.is_fenced:
                 nursery.start_soon(_ask, admin, NodeId(broker.id), found)
-        for one in await ask_bytes(admin):
-            for directory in one.directories:
-                for at, replica in directory.replicas.items():
-                    found.sizes[at] = max(found.sizes.get(at, 0), replica.size_bytes)
+    for one in await ask_bytes(admin):
+        for directory in one.directories:
+            for at, replica in directory.replicas.items():
+                found.sizes[at] = max(found.sizes.get(at, 0), replica.size_bytes)
     return found
 
 
