@@ -120,11 +120,12 @@ async def filled(bootstrap: str, *, replica_count: int = 2) -> None:
 
 async def until_committed(admin: Admin, node: NodeId) -> None:
     """Wait until a replica knows that its records are committed: a follower learns it later."""
-    at = TopicPartition("users", 1)
+    at, empty = TopicPartition("users", 1), TopicPartition("users", 0)
     with trio.fail_after(60):
         while True:
-            found = (await admin.describe_cleaner(node, [at])).logs.get(at)
-            if found is not None and "active segment" in (found.reason or ""):
+            logs = (await admin.describe_cleaner(node, [at, empty])).logs
+            found = logs.get(at)
+            if found is not None and "active segment" in (found.reason or "") and empty in logs:
                 return
             await trio.sleep(0.05)
 
