@@ -102,6 +102,16 @@ def test_partitions_go_to_members_in_the_racks_of_their_replicas(name: str) -> N
     assert found == {"x": "a2 a3", "y": "a0 a1"}
 
 
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+def test_a_partition_of_unknown_racks_is_not_exchanged(name: str) -> None:
+    members = {"x": member("a")._replace(rack="r2"), "y": member("a")._replace(rack="r0")}
+    racks = {TopicPartition("a", 1): frozenset({"r2"})}
+
+    found = ASSIGNORS[name](members, {"a": 2}, racks)
+
+    assert sorted(map(len, found.values())) == [1, 1]
+
+
 def test_racks_that_every_partition_has_leave_the_ranges_as_they_are() -> None:
     members = {"x": member("a")._replace(rack="r0"), "y": member("a")._replace(rack="r1")}
     everywhere = frozenset({"r0", "r1"})

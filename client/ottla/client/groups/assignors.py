@@ -244,7 +244,7 @@ def _exchange(
     for at in movable:
         rack = members[holder[at]].rack
         near = racks.get(at, frozenset())
-        if rack is None or rack in near:
+        if rack is None or not near or rack in near:
             continue
         for other_rack in sorted(near):
             others = far.get(other_rack, [])
