@@ -93,6 +93,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "replicas",
         "logs",
         "coordinators",
+        "share_state",
         "groups",
         "transactions",
         "metrics",

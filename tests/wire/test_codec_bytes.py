@@ -124,6 +124,7 @@ from ottla.wire.messages.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
 from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
+from tests.wire.share_record_rows import SHARE_ROWS
 
 # Messages that nothing serves yet have no files.
 aborted = message_module("AbortedTxn")
@@ -139,6 +140,7 @@ txn_response = message_module("TxnOffsetCommitResponse")
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
+    *SHARE_ROWS,
     (
         aborted.AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,

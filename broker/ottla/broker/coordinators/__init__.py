@@ -11,6 +11,7 @@ commit_wait.py       responses that wait for the high watermark
 answer_collector.py  one response that is composed of several
 backlog.py           work that takes longer than one event-loop iteration, in steps
 timers.py            deadlines that are often moved and seldom expire
+share_persister.py   durable state of share partitions: the seam to the share coordinator
 placement.py         the partition that a group or a transactional id belongs to
 find_coordinator.py  FindCoordinator, and the creation of the coordinators' topics
 """

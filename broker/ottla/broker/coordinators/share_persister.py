@@ -1,0 +1,161 @@
+"""SharePersister: durable state of share partitions, as their leaders and group coordinators use
+it.
+
+The state is kept by the share coordinator that leads the partition's key in `__share_group_state`
+(KIP-932). The callers of this module know no coordinator: an implementation finds it, retries, and
+answers each call exactly once. Pure.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import uuid_text
+
+NO_START_OFFSET = -1
+"""Start offset of a state that is not initialised, or whose first offset is not known yet."""
+
+NO_DELIVERY_COUNT = -1
+"""Delivery-complete count that an older release did not send (KIP-1226)."""
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+
+class SharePartitionKey(NamedTuple):
+    """One partition of a topic as one share group consumes it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """Key of FindCoordinator, `group:topicId:partition`, whose hash selects the coordinator."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+def parse_share_partition_key(text: str) -> SharePartitionKey | None:
+    """Return the share partition that a key of FindCoordinator names, or None if it names none.
+
+    A group id may contain colons.
+    """
+    group_id, _, rest = text.rstrip(":").rpartition(":")
+    group_id, _, topic_text = group_id.rpartition(":")
+    if not group_id.strip() or not _INTEGER.fullmatch(rest):
+        return None
+    try:
+        topic_id = UUID(bytes=urlsafe_b64decode(topic_text + "=="))
+    except ValueError:
+        return None
+    return SharePartitionKey(group_id, topic_id, int(rest))
+
+
+class StateBatch(NamedTuple):
+    """Delivery state of the records from `first_offset` to `last_offset`, both inclusive."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    """0 available, 2 acknowledged, 3 being archived, 4 archived (KIP-932, KIP-1191)."""
+    delivery_count: int
+    """Number of times that the records were delivered."""
+
+
+SETTLED_STATES = frozenset((2, 4))
+"""Delivery states that never change again: acknowledged and archived."""
+
+
+def settled_count(batches: Iterable[StateBatch]) -> int:
+    """Return the number of records in batches that are acknowledged or archived."""
+    return sum(
+        batch.last_offset - batch.first_offset + 1
+        for batch in batches
+        if batch.delivery_state in SETTLED_STATES
+    )
+
+
+class ShareState(NamedTuple):
+    """Answer to a read."""
+
+    code: ErrorCode
+    state_epoch: int = 0
+    start_offset: int = NO_START_OFFSET
+    """Lowest offset whose record is not settled. -1 if the state is not initialised yet."""
+    delivery_complete_count: int = 0
+    """Number of records in `batches` that are acknowledged or archived."""
+    batches: tuple[StateBatch, ...] = ()
+    """State of the records at or above the start offset that were delivered, in order of their
+    offsets, without overlap."""
+
+
+class ShareSummary(NamedTuple):
+    """Answer to a read of the summary, which has no batches."""
+
+    code: ErrorCode
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = NO_START_OFFSET
+    delivery_complete_count: int = NO_DELIVERY_COUNT
+
+
+class SharePersister(Protocol):
+    """Access to the durable state of share partitions.
+
+    Each call answers exactly once through `on_done`, during the call or later, and never raises.
+    Calls for one partition take effect in their order. Transient errors are retried before they are
+    answered; the others are FENCED_LEADER_EPOCH (a newer leader has read the state),
+    FENCED_STATE_EPOCH (the state was initialised again), INVALID_REQUEST (not initialised, or a
+    negative number) and UNKNOWN_TOPIC_OR_PARTITION.
+    """
+
+    def initialize(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        start_offset: int,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Create the state, or replace it by one without batches.
+
+        A start offset of -1 leaves it to the first write. A call with the state epoch of the stored
+        state is a retry and changes nothing, so that it cannot undo progress; Kafka 4.4 overwrites
+        the state. A reset of offsets therefore passes a higher epoch, which also fences the writes
+        of leaders that read the state before.
+        """
+        ...
+
+    def read(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
+    ) -> None:
+        """Read the state as the leader of the partition, and fence older leaders."""
+        ...
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Merge changed batches into the state. A lower start offset than the stored one is
+        ignored."""
+        ...
+
+    def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
+        """Delete the state. A missing one is deleted already."""
+        ...
+
+    def read_summary(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
+    ) -> None:
+        """Read the epochs and the start offset without fencing any leader."""
+        ...

@@ -1,0 +1,229 @@
+"""Durable state of one share partition: its checks, and the record that each request decides. Pure.
+
+A request is decided as a record; `apply_snapshot` and `apply_update` then change the state in the
+same way as a replay of that record. The order of the checks is Kafka's.
+
+Invariants: SettledStaysSettled (the start offset never moves back within a state epoch, and no
+write lowers the rank of an offset), FencedWritesNothing (a request of an older leader or state
+epoch changes nothing).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.broker.coordinators.share_persister import (
+    NO_DELIVERY_COUNT,
+    NO_START_OFFSET,
+    ShareState,
+    ShareSummary,
+    StateBatch,
+    settled_count,
+)
+from ottla.broker.share_state.state_batches import merge
+from ottla.model.errors import ErrorCode, RefusedError
+
+DELIVERY_STATES = frozenset((0, 2, 3, 4))
+"""Delivery states that are stored: available, acknowledged, being archived, archived. An acquired
+record (1) is stored as it was before."""
+
+NO_STATE_EPOCH = -1
+"""State epoch of a state whose snapshot is missing in the log."""
+
+
+class Snapshot(NamedTuple):
+    """Content of a ShareSnapshot record."""
+
+    snapshot_epoch: int
+    """Number of snapshots of the share partition before this one."""
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    create_ms: int
+    """Wall time at which the state was written as it is. A snapshot of an idle share partition
+    repeats it."""
+    write_ms: int
+    """Wall time of the record."""
+    batches: tuple[StateBatch, ...]
+
+
+class Update(NamedTuple):
+    """Content of a ShareUpdate record, with the changed batches only."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class SharePartitionState:
+    """State of one share partition, as its log has it."""
+
+    __slots__ = (
+        "batches",
+        "create_ms",
+        "delivery_complete_count",
+        "leader_epoch",
+        "snapshot_epoch",
+        "start_offset",
+        "state_epoch",
+        "update_count",
+        "write_ms",
+    )
+
+    def __init__(self) -> None:
+        self.snapshot_epoch = 0
+        self.state_epoch = NO_STATE_EPOCH
+        self.leader_epoch = 0
+        self.start_offset = NO_START_OFFSET
+        self.delivery_complete_count = NO_DELIVERY_COUNT
+        self.create_ms = 0
+        self.write_ms = 0
+        self.batches: list[StateBatch] = []
+        self.update_count = 0
+        """Number of updates since the last snapshot."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the last snapshot was one of an idle share partition."""
+        return self.create_ms != self.write_ms
+
+    # ---- records
+
+    def apply_snapshot(self, snapshot: Snapshot) -> None:
+        """Replace the state by a snapshot."""
+        self.snapshot_epoch = snapshot.snapshot_epoch
+        self.state_epoch = snapshot.state_epoch
+        self.leader_epoch = max(self.leader_epoch, snapshot.leader_epoch)
+        self.start_offset = snapshot.start_offset
+        self.delivery_complete_count = snapshot.delivery_complete_count
+        self.create_ms = snapshot.create_ms
+        self.write_ms = snapshot.write_ms
+        self.batches = []
+        merge(self.batches, snapshot.batches, snapshot.start_offset)
+        self.update_count = 0
+
+    def apply_update(self, update: Update) -> None:
+        """Merge an update into the state."""
+        if update.start_offset != NO_START_OFFSET:
+            self.start_offset = update.start_offset
+        self.leader_epoch = max(self.leader_epoch, update.leader_epoch)
+        self.delivery_complete_count = update.delivery_complete_count
+        merge(self.batches, update.batches, self.start_offset)
+        self.update_count += 1
+
+    def snapshot(self, now_ms: int, *, create_ms: int | None = None) -> Snapshot:
+        """Return the next snapshot of the present state."""
+        return Snapshot(
+            snapshot_epoch=self.snapshot_epoch + 1,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.delivery_complete_count,
+            create_ms=now_ms if create_ms is None else create_ms,
+            write_ms=now_ms,
+            batches=tuple(self.batches),
+        )
+
+    # ---- requests
+
+    def check_leader(self, leader_epoch: int) -> None:
+        """Raises RefusedError if a newer leader has read the state."""
+        if leader_epoch < self.leader_epoch:
+            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+
+    def check_state(self, state_epoch: int) -> None:
+        """Raises RefusedError if the state was initialised in a newer state epoch."""
+        if state_epoch < self.state_epoch:
+            raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+
+    def initial_snapshot(
+        self, *, state_epoch: int, start_offset: int, now_ms: int, is_new: bool
+    ) -> Snapshot:
+        """Return the snapshot of an initialised state.
+
+        The leader epoch stays, so that an older leader is fenced also after its record is pruned.
+        Kafka stores 0, and fences by the highest epoch in the log.
+        """
+        return Snapshot(
+            snapshot_epoch=0 if is_new else self.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=(NO_DELIVERY_COUNT if start_offset == NO_START_OFFSET else 0),
+            create_ms=now_ms,
+            write_ms=now_ms,
+            batches=(),
+        )
+
+    def update_of_leader(self, leader_epoch: int) -> Update:
+        """Return the update by which a leader that reads the state fences older leaders."""
+        return Update(
+            snapshot_epoch=self.snapshot_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.delivery_complete_count,
+            batches=(),
+        )
+
+    def update_of_write(
+        self, *, start_offset: int, delivery_complete_count: int, batches: Sequence[StateBatch]
+    ) -> Update:
+        """Return the update of a write. The epochs in a write are checked and not stored.
+
+        A write of a lower start offset was overtaken by a later one. Its batches are merged, its
+        start offset and its count are ignored (KIP-1226).
+        """
+        if start_offset < self.start_offset:
+            delivery_complete_count = self.delivery_complete_count
+        elif start_offset == self.start_offset:
+            delivery_complete_count = max(delivery_complete_count, self.delivery_complete_count)
+        start_offset = max(start_offset, self.start_offset)
+        changed: list[StateBatch] = []
+        merge(changed, batches, start_offset)
+        return Update(
+            snapshot_epoch=self.snapshot_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=delivery_complete_count,
+            batches=tuple(changed),
+        )
+
+    def as_read(self) -> ShareState:
+        """Return the answer to a read."""
+        return ShareState(
+            ErrorCode.NONE,
+            state_epoch=self.state_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=settled_count(self.batches),
+            batches=tuple(self.batches),
+        )
+
+    def as_summary(self) -> ShareSummary:
+        """Return the answer to a read of the summary."""
+        return ShareSummary(
+            ErrorCode.NONE,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.delivery_complete_count,
+        )
+
+
+def check_batches(batches: Sequence[StateBatch]) -> None:
+    """Raises RefusedError if a batch of a write ends before it begins, or has no stored state.
+
+    Kafka stores such batches; the leader of the share partition could not load them.
+    """
+    for batch in batches:
+        is_valid = (
+            0 <= batch.first_offset <= batch.last_offset
+            and batch.delivery_state in DELIVERY_STATES
+            and batch.delivery_count >= 0
+        )
+        if not is_valid:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"The state batch {batch.first_offset}-{batch.last_offset} is invalid.",
+            )

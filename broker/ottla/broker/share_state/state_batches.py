@@ -1,0 +1,80 @@
+"""Merge of state batches of a share partition. Pure.
+
+Batches of one state are sorted by offset and do not overlap. If a changed batch overlaps them, each
+offset keeps the higher pair of delivery count and delivery state (KIP-932). The result does not
+depend on the order in which changes arrive, and a repeated change has no effect, so that a retried
+or delayed write cannot revert a later one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
+
+
+def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
+    """Merge changed batches into `held`, and remove everything below the start offset.
+
+    `held` is changed in place. A start offset of -1 removes nothing.
+    """
+    for batch in changed:
+        if batch.last_offset >= start_offset:
+            _insert(held, batch)
+    if start_offset != NO_START_OFFSET:
+        _remove_below(held, start_offset)
+
+
+def _remove_below(held: list[StateBatch], start_offset: int) -> None:
+    at = bisect_left(held, start_offset, key=_last_offset_of)
+    del held[:at]
+    if held and held[0].first_offset < start_offset:
+        held[0] = held[0]._replace(first_offset=start_offset)
+
+
+def _insert(held: list[StateBatch], new: StateBatch) -> None:
+    begin = end = bisect_left(held, new.first_offset, key=_last_offset_of)
+    pieces: list[StateBatch] = []
+    first = new.first_offset
+    """Lowest offset of the new batch that is in no piece yet."""
+    while end < len(held) and held[end].first_offset <= new.last_offset:
+        old = held[end]
+        if old.first_offset < first:
+            pieces.append(old._replace(last_offset=first - 1))
+        elif old.first_offset > first:
+            pieces.append(new._replace(first_offset=first, last_offset=old.first_offset - 1))
+        shared = max(first, old.first_offset), min(new.last_offset, old.last_offset)
+        winner = new if _rank(new) > _rank(old) else old
+        pieces.append(winner._replace(first_offset=shared[0], last_offset=shared[1]))
+        if old.last_offset > new.last_offset:
+            pieces.append(old._replace(first_offset=new.last_offset + 1))
+        first = shared[1] + 1
+        end += 1
+    if first <= new.last_offset:
+        pieces.append(new._replace(first_offset=first))
+    if begin > 0:
+        begin -= 1
+        pieces.insert(0, held[begin])
+    if end < len(held):
+        pieces.append(held[end])
+        end += 1
+    held[begin:end] = _joined(pieces)
+
+
+def _joined(pieces: list[StateBatch]) -> list[StateBatch]:
+    """Join adjacent batches of equal state."""
+    joined = [pieces[0]]
+    for piece in pieces[1:]:
+        last = joined[-1]
+        if last.last_offset + 1 == piece.first_offset and _rank(last) == _rank(piece):
+            joined[-1] = last._replace(last_offset=piece.last_offset)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _rank(batch: StateBatch) -> tuple[int, int]:
+    return batch.delivery_count, batch.delivery_state
+
+
+def _last_offset_of(batch: StateBatch) -> int:
+    return batch.last_offset
