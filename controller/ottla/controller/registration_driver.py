@@ -20,6 +20,7 @@ from ottla.metadata.image import Endpoint as ImageEndpoint
 from ottla.model.errors import RefusedError
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import SECURITY_PROTOCOLS
+from ottla.model.version import VERSION
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
@@ -51,6 +52,7 @@ def registration_of(config: ControllerConfig, incarnation_id: UUID) -> Controlle
             FeatureRange(name, levels.lowest, levels.highest)
             for name, levels in sorted(OFFERED.items())
         ),
+        software_version=VERSION,
     )
 
 
@@ -72,6 +74,7 @@ def registration_request(
             )
             for name, lowest, highest in wanted.features
         ],
+        software_version=wanted.software_version,
     )
 
 

@@ -149,7 +149,10 @@ def level_name(feature: str, level: int) -> str:
     """Return a level in the form in which an operator reads it, with the name of its release if it
     has one."""
     name = LEVEL_NAMES.get(feature, {}).get(level)
-    return str(level) if name is None else f"{level} ({name})"
+    if name is None:
+        return str(level)
+    # A level of ottla.version is no release: all later releases have it, too.
+    return f"{level} (since {name})" if feature == OTTLA_VERSION else f"{level} ({name})"
 
 
 def level_named(feature: str, text: str) -> int | None:

@@ -128,6 +128,7 @@ def _register_controller(image: MetadataImage, record: pb.RegisterController) ->
         incarnation_id=read_uuid(record.incarnation_id),
         endpoints=_endpoints(record.endpoints),
         features=_feature_ranges(record.features),
+        software_version=record.software_version,
     )
     return replace(image, controllers=image.controllers.set(controller.id, controller))
 

@@ -100,6 +100,8 @@ class ControllerRegistration:
     incarnation_id: UUID
     endpoints: tuple[Endpoint, ...] = ()
     features: tuple[FeatureRange, ...] = ()
+    software_version: str = ""
+    """Version of Ottla that the controller runs.  Empty if the controller did not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

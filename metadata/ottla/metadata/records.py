@@ -126,6 +126,7 @@ def register_controller_record(controller: ControllerRegistration) -> Record:
             incarnation_id=controller.incarnation_id.bytes,
             endpoints=_endpoints(controller.endpoints),
             features=_feature_ranges(controller.features),
+            software_version=controller.software_version,
         )
     )
 

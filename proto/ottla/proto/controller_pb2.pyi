@@ -282,18 +282,20 @@ class UnregisterResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class RegisterControllerRequest(_message.Message):
-    __slots__ = ("controller_id", "cluster_id", "incarnation_id", "listeners", "features")
+    __slots__ = ("controller_id", "cluster_id", "incarnation_id", "listeners", "features", "software_version")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     cluster_id: str
     incarnation_id: bytes
     listeners: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.Endpoint]
     features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
-    def __init__(self, controller_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ...) -> None: ...
+    software_version: str
+    def __init__(self, controller_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RegisterControllerResponse(_message.Message):
     __slots__ = ("error_code", "error_message")

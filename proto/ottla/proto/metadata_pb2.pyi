@@ -355,16 +355,18 @@ class ClearElr(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ...) -> None: ...
 
 class RegisterController(_message.Message):
-    __slots__ = ("controller_id", "incarnation_id", "endpoints", "features")
+    __slots__ = ("controller_id", "incarnation_id", "endpoints", "features", "software_version")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     incarnation_id: bytes
     endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
     features: _containers.RepeatedCompositeFieldContainer[FeatureRange]
-    def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ...) -> None: ...
+    software_version: str
+    def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class UnregisterController(_message.Message):
     __slots__ = ("controller_id",)

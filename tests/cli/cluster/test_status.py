@@ -2,7 +2,9 @@
 
 import trio
 
+from ottla.cli.cluster.removal.cordon import set_cordon
 from ottla.cli.cluster.status import recovery_text, shown, status_of, under_replicated
+from ottla.cli.cluster.survey import brokers_of
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.model.version import VERSION
@@ -37,6 +39,11 @@ async def test_brokers_show_their_versions_and_partitions_what_they_miss() -> No
             found = await status_of(admin)
             assert [one["version"] for one in found["brokers"]] == [VERSION, VERSION]
             assert "VERSION" in shown(found) and VERSION in shown(found)
+            while not (voters := (await status_of(admin))["quorum"]["voters"])[0]["version"]:
+                await trio.sleep(0.01)  # the controller registers after its first metadata
+            assert [one["version"] for one in voters] == [VERSION]
+            *_, controller = shown(await status_of(admin)).splitlines()
+            assert controller.split()[2:] == ["leader", "0", VERSION]
 
             await cluster.stop(2)
 
@@ -47,3 +54,19 @@ async def test_brokers_show_their_versions_and_partitions_what_they_miss() -> No
             assert all(one.isr == [1] and sorted(one.replicas) == [1, 2] for one in missing)
             (_, stopped) = (await status_of(admin))["brokers"]
             assert stopped["version"] is None
+
+
+async def test_a_cordoned_broker_is_shown_as_such() -> None:
+    with trio.fail_after(60):
+        async with (
+            open_test_cluster(broker_count=2) as cluster,
+            open_admin(cluster.bootstrap) as admin,
+        ):
+            await set_cordon(admin, 2, is_cordoned=True)
+
+            while not (await brokers_of(admin, only=2))[0].is_cordoned:
+                await trio.sleep(0.01)
+            found = await status_of(admin)
+            assert [one["cordoned"] for one in found["brokers"]] == [False, True]
+            assert [one["standing"] for one in found["brokers"]] == ["active", "active"]
+            assert shown(found).count("active, cordoned") == 1

@@ -22,6 +22,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress
+from ottla.model.version import VERSION
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
 
@@ -73,6 +74,7 @@ def test_a_controller_registers_with_all_its_listeners_and_levels() -> None:
         ("SECURE", "outside.example", 9095, 1),
     ]
     assert METADATA_VERSION in {one.name for one in known.features}
+    assert known.software_version == VERSION
 
 
 def test_only_a_changed_registration_is_written() -> None:
@@ -147,8 +149,9 @@ FEATURE = request_of(wanted()).features[0]
         (spoilt(listeners=[LISTENER, LISTENER]), ErrorCode.INVALID_REGISTRATION),
         (spoilt(features=[FEATURE, FEATURE]), ErrorCode.INVALID_REGISTRATION),
         (spoilt(features=[]), ErrorCode.UNSUPPORTED_VERSION),
+        (spoilt(software_version="9" * 101), ErrorCode.INVALID_REGISTRATION),
     ],
-    ids=["cluster", "id", "incarnation", "listener twice", "feature twice", "levels"],
+    ids=["cluster", "id", "incarnation", "listener twice", "feature twice", "levels", "version"],
 )
 def test_an_invalid_registration_is_refused(
     request_: pb.RegisterControllerRequest, code: ErrorCode

@@ -18,6 +18,7 @@ from ottla.storage.manager.log_manager_driver import LogManager
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
+    NodeController,
     NodeDirectory,
     NodeMetric,
     NodeRegistration,
@@ -153,6 +154,7 @@ class DescribeNodeApi:
             ],
             replicas=list(islice(self._replicas(request), REPLICAS_MAX)),
             registrations=self._registrations() if request.include_registrations else [],
+            controllers=self._controllers() if request.include_registrations else [],
             traffic=self._topic_traffic() if request.include_traffic else [],
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
@@ -177,6 +179,14 @@ class DescribeNodeApi:
         return [
             NodeRegistration(broker_id=one.id, host=one.host, is_cordoned=one.is_cordoned)
             for one in self._image().brokers.values()
+        ]
+
+    def _controllers(self) -> list[NodeController]:
+        """Return the versions of all registered controllers.  Empty below the level of
+        ottla.version at which their registrations are in the metadata."""
+        return [
+            NodeController(controller_id=one.id, software_version=one.software_version)
+            for one in self._image().controllers.values()
         ]
 
     def _replicas(self, request: DescribeNodeRequest) -> Iterator[NodeReplica]:

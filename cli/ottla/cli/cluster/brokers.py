@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from ottla.cli.cluster.health import broker_reasons, broker_standing
+from ottla.cli.cluster.health import broker_reasons, broker_standing, shown_standing
 from ottla.cli.cluster.log_dirs import (
     LIST_TIMEOUT_S,
     LOG_DIRS,
@@ -199,6 +199,7 @@ def _row(
         "address": broker.address,
         "rack": broker.rack,
         "state": broker_standing(broker),
+        "cordoned": broker.is_cordoned,
         "epoch": broker.epoch,
         **counts_of(broker, partitions),
         "bytes": size_bytes,
@@ -207,8 +208,9 @@ def _row(
 
 
 def _cells(row: dict[str, Any]) -> list[object]:
+    shown = {**row, "state": shown_standing(row["state"], row["cordoned"])}
     return [
-        ByteCount(row[column]) if column in SIZES and row[column] is not None else row[column]
+        ByteCount(shown[column]) if column in SIZES and shown[column] is not None else shown[column]
         for column in COLUMNS
     ]
 

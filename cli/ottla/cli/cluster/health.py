@@ -163,8 +163,13 @@ def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]
     return len(partition.isr) < wanted
 
 
+def shown_standing(standing: str, is_cordoned: bool) -> str:
+    """Return the state of a broker in the cluster as tables show it."""
+    return f"{standing}, cordoned" if is_cordoned else standing
+
+
 def broker_standing(broker: SurveyedBroker) -> str:
-    """Return a broker's state in the cluster in one word."""
+    """Return a broker's state in the cluster in one word, without its cordon."""
     if broker.state in DRAINS:
         return broker.state.lower()
     if broker.is_fenced:

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import trio
 
-from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
+from ottla.cli.cluster.health import (
+    broker_standing,
+    is_under_min_insync,
+    reasons_of,
+    shown_standing,
+    warnings_of,
+)
 from ottla.cli.cluster.survey import (
     Survey,
     SurveyedBroker,
@@ -41,6 +47,7 @@ COLOURS = {
     "unreachable": Colour.RED,
     "  warning": Colour.YELLOW,
     "BROKER": Colour.BOLD,
+    "CONTROLLER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
 """Interval, in seconds, between the two samples that give the rate of a recovery.  A shorter
@@ -191,6 +198,7 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
         "address": broker.address,
         "rack": broker.rack,
         "standing": broker_standing(broker),
+        "cordoned": broker.is_cordoned,
         "state": broker.state,
         "version": broker.version or None,
         "epoch": broker.epoch,
@@ -243,9 +251,15 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 def shown(found: dict[str, Any]) -> str:
     """Return the state as text for people."""
     quorum, partitions = found["quorum"], found["partitions"]
-    columns = ("id", "address", "standing", "state", "version")
     rows = [
-        (*(broker.get(column) for column in columns), _free_space(broker.get("directories", [])))
+        (
+            broker["id"],
+            broker.get("address"),
+            shown_standing(broker.get("standing", ""), broker.get("cordoned", False)) or None,
+            broker["state"],
+            broker.get("version"),
+            _free_space(broker.get("directories", [])),
+        )
         for broker in found["brokers"]
     ]
     lines = ["healthy" if found["healthy"] else "NOT HEALTHY"]
@@ -261,8 +275,25 @@ def shown(found: dict[str, Any]) -> str:
         *_balance_lines(found.get("balance")),
         "",
         table(("BROKER", "ADDRESS", "STANDING", "STATE", "VERSION", "FREE"), rows),
+        *_controller_lines(quorum),
     ]
     return "\n".join(lines)
+
+
+def _controller_lines(quorum: dict[str, Any]) -> list[str]:
+    """Return a table of the voters with their versions, or no line if the quorum did not
+    answer."""
+    rows = [
+        (
+            one["id"],
+            one["address"] or None,
+            "leader" if one["id"] == quorum["leader_id"] else "voter",
+            one["lag"],
+            one["version"],
+        )
+        for one in quorum["voters"]
+    ]
+    return ["", table(("CONTROLLER", "ADDRESS", "ROLE", "LAG", "VERSION"), rows)] if rows else []
 
 
 def _balance_lines(balance: dict[str, int] | None) -> list[str]:

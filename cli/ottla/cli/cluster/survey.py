@@ -5,8 +5,9 @@ hangs affects only its own answer.  This module judges nothing; `health` does.
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -20,7 +21,7 @@ from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind
 from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
-from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse, NodeRegistration
 from ottla.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TIMEOUT_S = 5.0
@@ -46,6 +47,8 @@ class SurveyedReplica:
     id: int
     directory_id: str
     address: str
+    version: str | None = None
+    """Version of Ottla that a controller runs, or None if unknown."""
     log_end_offset: int
     lag: int
     last_fetch_ms_ago: int | None
@@ -98,6 +101,8 @@ class SurveyedBroker:
     directories: list[SurveyedDirectory] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
     clock_ahead_ms: int | None = None
+    is_cordoned: bool = False
+    """True if the broker gets no new replicas."""
 
     @property
     def address(self) -> str:
@@ -135,6 +140,14 @@ class SurveyedPartition:
         return len(self.isr) < len(self.replicas)
 
 
+class Registrations(NamedTuple):
+    """Facts of the registered nodes that Kafka's requests do not report, by their ids."""
+
+    brokers: dict[int, NodeRegistration]
+    controllers: dict[int, str]
+    """Versions of Ottla that the controllers run.  Empty below level 1 of ottla.version."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Survey:
     """All answers of one survey."""
@@ -160,10 +173,12 @@ async def survey(admin: Admin) -> Survey:
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
     min_insync = await _min_insync_of(admin, topics)
     brokers = await registered(admin)
+    registrations = await registrations_of(admin)
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
         quorum = await quorum_of(admin)
+    _add_registrations(registrations, brokers, quorum)
     is_throttled = any(broker.has_throttle(*REPLICATION_THROTTLES) for broker in brokers)
     return Survey(
         cluster_id=metadata.cluster_id,
@@ -225,7 +240,34 @@ async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedB
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
+    _add_registrations(await registrations_of(admin), brokers)
     return brokers
+
+
+async def registrations_of(admin: Admin) -> Registrations:
+    """Return the registrations of all nodes.  Empty if the broker that answers is too old to
+    report them, or if the user may not read them."""
+    try:
+        answer = await admin.cluster.request(
+            DescribeNodeRequest(include_registrations=True), DescribeNodeResponse
+        )
+    except (RefusedError, ConnectionLostError):
+        return Registrations({}, {})
+    return Registrations(
+        {one.broker_id: one for one in answer.registrations},
+        {one.controller_id: one.software_version for one in answer.controllers},
+    )
+
+
+def _add_registrations(
+    found: Registrations, brokers: Iterable[SurveyedBroker], quorum: SurveyedQuorum | None = None
+) -> None:
+    """Add the facts of registrations to brokers and controllers."""
+    for broker in brokers:
+        registration = found.brokers.get(broker.id)
+        broker.is_cordoned = registration is not None and registration.is_cordoned
+    for replica in (*quorum.voters, *quorum.observers) if quorum is not None else ():
+        replica.version = found.controllers.get(replica.id) or None
 
 
 def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:

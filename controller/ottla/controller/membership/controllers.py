@@ -36,6 +36,9 @@ CONTROLLERS_MAX = 1_000
 """Maximum number of registered controllers. More would let a faulty node fill the metadata; fewer
 could refuse a controller in a quorum that has replaced many."""
 
+VERSION_LENGTH_MAX = 100
+"""Maximum number of characters of a version, which every broker keeps in memory."""
+
 
 def are_controllers_registered(image: MetadataImage) -> bool:
     """Return whether registrations of controllers are records at the finalized ottla.version."""
@@ -111,6 +114,7 @@ def _read(request: pb.RegisterControllerRequest) -> ControllerRegistration:
             FeatureRange(found.name, found.min_supported_version, found.max_supported_version)
             for found in request.features[: REGISTRATION_LIST_MAX + 1]
         ),
+        software_version=request.software_version,
     )
 
 
@@ -132,6 +136,8 @@ def _check(image: MetadataImage, wanted: ControllerRegistration) -> None:
         is_valid = is_host(host) and 0 < port <= PORT_MAX and 0 <= protocol <= SECURITY_PROTOCOL_MAX
         if not is_valid:
             raise _invalid("a listener has no valid host, port or security protocol")
+    if len(wanted.software_version) > VERSION_LENGTH_MAX:
+        raise _invalid(f"its version has more than {VERSION_LENGTH_MAX} characters")
     for one in wanted.features:
         if not 0 <= one.lowest <= one.highest <= INT16_MAX:
             raise _invalid(f"the levels of {one.name!r:.80} are invalid")

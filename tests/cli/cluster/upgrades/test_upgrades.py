@@ -159,7 +159,7 @@ async def test_an_upgrade_does_not_end_while_a_broker_is_old_or_silent(
     brokers: list[SurveyedBroker],
 ) -> None:
     admin = admin_of(NEW, OLD)
-    with pytest.raises(RefusedError, match=r"not all brokers support level 1 \(0\.3\.0\)"):
+    with pytest.raises(RefusedError, match=r"not all brokers support level 1 \(since 0\.3\.0\)"):
         await upgrades.finalize(admin, options(yes=True))
     brokers[1].failure = "connection refused"
     with pytest.raises(RefusedError, match="broker 2 did not answer"):
@@ -172,7 +172,7 @@ async def test_the_status_names_what_prevents_the_end(capsys: pytest.CaptureFixt
 
     assert await upgrades.status(admin, options()) == 2
     shown = capsys.readouterr()
-    assert "1 (0.3.0)" in shown.out
+    assert "1 (since 0.3.0)" in shown.out
     assert "not ready: Broker 2 does not support this feature." in shown.err
     assert await upgrades.status(admin, options(format="json")) == 2
     found = json.loads(capsys.readouterr().out)

@@ -121,6 +121,22 @@ class NodeRegistration(Struct):
         self.is_cordoned = is_cordoned
 
 
+class NodeController(Struct):
+    __slots__ = (
+        "controller_id",
+        "software_version",
+    )
+
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+        software_version: str = "",
+    ) -> None:
+        self.controller_id = controller_id
+        self.software_version = software_version
+
+
 class NodeTopicTraffic(Struct):
     __slots__ = (
         "topic",
@@ -164,6 +180,7 @@ class DescribeNodeResponse(Message):
         "replicas",
         "version",
         "registrations",
+        "controllers",
         "traffic",
     )
     API_KEY = 20000
@@ -187,6 +204,7 @@ class DescribeNodeResponse(Message):
         replicas: list[NodeReplica] = EMPTY,
         version: str = "",
         registrations: list[NodeRegistration] = EMPTY,
+        controllers: list[NodeController] = EMPTY,
         traffic: list[NodeTopicTraffic] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
@@ -202,4 +220,5 @@ class DescribeNodeResponse(Message):
         self.replicas = [] if replicas is EMPTY else replicas
         self.version = version
         self.registrations = [] if registrations is EMPTY else registrations
+        self.controllers = [] if controllers is EMPTY else controllers
         self.traffic = [] if traffic is EMPTY else traffic

@@ -12,15 +12,19 @@ import trio
 from ottla.cli.cluster.health import DRAINS
 from ottla.cli.cluster.log_dirs import BrokerDirectories, ask_bytes
 from ottla.cli.cluster.moves.throttles import LISTS
-from ottla.cli.cluster.survey import MIN_INSYNC_REPLICAS, SurveyedBroker, brokers_of
+from ottla.cli.cluster.survey import (
+    MIN_INSYNC_REPLICAS,
+    SurveyedBroker,
+    brokers_of,
+    registrations_of,
+)
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
 from ottla.model.balance.cluster_load import BrokerLoad, ClusterLoad, PartitionLoad, Volume
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.resources import ConfigKind
-from ottla.wire.messages.describe_node_request import DescribeNodeRequest
-from ottla.wire.messages.describe_node_response import DescribeNodeResponse, NodeRegistration
+from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
 """Interval between the two samples of log sizes, in seconds.  With a shorter one, rates of slow
@@ -47,7 +51,7 @@ async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLo
     interval_s = trio.current_time() - started_s
     sizes = _sizes(earlier, later)
     surveyed = await brokers_of(admin)
-    registrations = await registrations_of(admin)
+    registrations = (await registrations_of(admin)).brokers
     moving = set(await admin.list_reassignments())
     metadata = await admin.cluster.metadata()
     settings = await _settings(admin, [topic.name or "" for topic in metadata.topics])
@@ -131,15 +135,6 @@ def _broker(
         version=broker.version,
         volumes=volumes,
     )
-
-
-async def registrations_of(admin: Admin) -> dict[int, NodeRegistration]:
-    """Return the registrations of all brokers by id.  Empty if the broker that answers is too old
-    to report them."""
-    answer = await admin.cluster.request(
-        DescribeNodeRequest(include_registrations=True), DescribeNodeResponse
-    )
-    return {one.broker_id: one for one in answer.registrations}
 
 
 async def _settings(admin: Admin, topics: Sequence[str]) -> dict[str, tuple[int, bool]]:

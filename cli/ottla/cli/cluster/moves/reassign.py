@@ -11,7 +11,6 @@ from pathlib import Path
 
 import trio
 
-from ottla.cli.cluster.balance.cluster_loads import registrations_of
 from ottla.cli.cluster.balance.stored_plan import read_stored_plan
 from ottla.cli.cluster.moves.directory_moves import move_directories
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
@@ -36,7 +35,7 @@ from ottla.cli.cluster.moves.reassignment_requests import (
 )
 from ottla.cli.cluster.moves.throttled_moves import rate_asked_for, remove_and_note, throttled
 from ottla.cli.cluster.moves.throttles import MovingReplicas
-from ottla.cli.cluster.survey import registered
+from ottla.cli.cluster.survey import registered, registrations_of
 from ottla.cli.common import counted
 from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import show
@@ -97,7 +96,8 @@ async def _planned(admin: Admin, arguments: argparse.Namespace) -> list[Move]:
         raise ConfigError("--brokers", "names where to; name the topics, too")
     places = await places_of(admin, arguments.names or None)
     known = await registered(admin)
-    hosts = {one: found.host for one, found in (await registrations_of(admin)).items()}
+    registrations = (await registrations_of(admin)).brokers
+    hosts = {one: found.host for one, found in registrations.items()}
     alive = {one.id: Domain(one.rack, hosts.get(one.id)) for one in known if not one.is_fenced}
     if arguments.brokers:
         chosen = _brokers(arguments.brokers, alive)
