@@ -307,7 +307,7 @@ def test_a_cluster_of_an_earlier_metadata_version_rises_and_does_not_fall_back()
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [("share.version", 1), ("metadata.version", 34), ("metadata.version", 0)]
+    ("name", "level"), [("streams.version", 1), ("metadata.version", 34), ("metadata.version", 0)]
 )
 def test_an_unknown_feature_level_is_refused(name: str, level: int) -> None:
     reply = update(cluster_of(1), name, level, upgrade_type=2, version=2)

@@ -1,7 +1,7 @@
 """Initial features of a new cluster, and their coverage."""
 
 from ottla.metadata import features, fold
-from ottla.metadata.features import SUPPORTED, LevelRange, uncovered
+from ottla.metadata.features import SUPPORTED, LevelRange, is_share_enabled, uncovered
 from ottla.metadata.image import EMPTY
 
 
@@ -31,5 +31,16 @@ def test_a_range_that_ends_below_the_level_does_not_cover_it() -> None:
 
 
 def test_an_unnamed_feature_covers_only_level_zero() -> None:
-    assert uncovered([("share.version", 0)], SUPPORTED) is None
-    assert uncovered([("share.version", 1)], SUPPORTED) == "share.version"
+    assert uncovered([("streams.version", 0)], SUPPORTED) is None
+    assert uncovered([("streams.version", 1)], SUPPORTED) == "streams.version"
+
+
+def test_share_groups_are_served_from_level_one_of_their_feature() -> None:
+    assert uncovered([("share.version", 2)], SUPPORTED) is None
+    assert uncovered([("share.version", 3)], SUPPORTED) == "share.version"
+    assert [is_share_enabled({"share.version": level}) for level in (0, 1, 2)] == [
+        False,
+        True,
+        True,
+    ]
+    assert not is_share_enabled({})

@@ -38,6 +38,13 @@ class LevelRange(NamedTuple):
 GROUP_VERSION_OF_CONSUMERS = 1
 """First level of group.version at which groups may use the consumer protocol (KIP-848)."""
 
+SHARE_VERSION_OF_GROUPS = 1
+"""First level of share.version at which share groups are served (KIP-932)."""
+
+SHARE_VERSION_OF_DEAD_LETTERS = 2
+"""First level of share.version at which share groups may have a topic of dead letters
+(KIP-1191)."""
+
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which hosts of ACLs may be ranges (KIP-1276)."""
 
@@ -66,7 +73,7 @@ SUPPORTED = {
     KRAFT_VERSION: LevelRange(0, 1),
     METADATA_VERSION: LevelRange(min(METADATA_VERSION_NAMES), max(METADATA_VERSION_NAMES)),
     OTTLA_VERSION: LevelRange(min(OTTLA_VERSION_NAMES), max(OTTLA_VERSION_NAMES)),
-    SHARE_VERSION: LevelRange(0, 0),
+    SHARE_VERSION: LevelRange(0, 2),
     STREAMS_VERSION: LevelRange(0, 0),
     TRANSACTION_VERSION: LevelRange(0, 2),
 }
@@ -113,6 +120,11 @@ def bootstrap_records(
     levels = tuple(feature_level_record(name, level) for name, level in chosen.items())
     config = config_record(BROKER_RESOURCE, "", "min.insync.replicas", str(min_insync_replicas))
     return (*levels, config, *others)
+
+
+def is_share_enabled(levels: Mapping[str, int]) -> bool:
+    """Return whether share groups are served at the finalized levels of an image."""
+    return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_GROUPS
 
 
 def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:

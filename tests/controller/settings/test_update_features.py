@@ -88,8 +88,10 @@ OF_KAFKA: list[tuple[list[Update], str | None, str | None]] = [
     ([(MV, 0, SAFE)], invalid(MV, 0, only("7-33")), invalid(MV, 0, only("30-33"))),
     ([(MV, 6, UNSAFE)], invalid(MV, 6, only("7-33")), invalid(MV, 6, only("30-33"))),
     ([(MV, 29, SAFE)], lowered(MV, 33, 29, LOSES), invalid(MV, 29, only("30-33"))),
-    # It has neither share groups nor streams groups.
-    ([(SHARE, 3, UPGRADE)], invalid(SHARE, 3, only("0-2")), invalid(SHARE, 3, NOT_SUPPORTED)),
+    ([(SHARE, 1, UPGRADE)], None, None),
+    ([(SHARE, 2, UPGRADE)], None, None),
+    ([(SHARE, 3, UPGRADE)], invalid(SHARE, 3, only("0-2")), None),
+    # It has no streams groups.
     ([(STREAMS, 2, UPGRADE)], invalid(STREAMS, 2, only("0-1")), invalid(STREAMS, 2, NOT_SUPPORTED)),
     # Kafka does not have our own feature.
     ([(OV, 1, UPGRADE)], invalid(OV, 1, NOT_SUPPORTED), ""),

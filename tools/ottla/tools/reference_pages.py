@@ -96,8 +96,8 @@ DEPARTURES = (
     ),
     (
         "levels of features",
-        "metadata.version has no level below 30 (4.3-IV0), and share.version and streams.version "
-        "have only 0, so that `kafka-features upgrade --release-version` is refused for features "
+        "metadata.version has no level below 30 (4.3-IV0), and streams.version "
+        "has only 0, so that `kafka-features upgrade --release-version` is refused for features "
         "that do not exist here. A feature that a request names twice is refused; Kafka takes one "
         "of the two levels. `ottla.version` is our own.",
     ),
@@ -280,7 +280,7 @@ DIFFERENCES_OF_CONTROLLERS = (
         "a controller serves what administrators ask; nodes use gRPC",
     ),
     (
-        "`kafka-features describe` lists ottla.version, no share.version and streams.version, and "
+        "`kafka-features describe` lists ottla.version, no streams.version, and "
         "metadata.version from 4.3-IV0 on",
         "features of this release",
     ),
