@@ -133,9 +133,6 @@ def test_a_damaged_log_is_set_aside_with_its_place_and_compacted_once_it_is_mend
     assert "cannot connect" in fresh.ottla("cleaner", "status", code=3).stderr
 
 
-@pytest.mark.xfail(
-    reason="beside other tests no pass is seen, for a cause not known yet", strict=False
-)
 def test_the_offsets_topic_stays_small_and_a_killed_broker_knows_every_commit(
     fresh: Any,
 ) -> None:
@@ -167,7 +164,10 @@ def test_the_offsets_topic_stays_small_and_a_killed_broker_knows_every_commit(
 
     # What was appended is many times what the topic may hold: the active segment, and little else.
     # The progress of a pass is reported after its files are in place.
-    fresh.wait_for(lambda: clean_end() * len(NOTE) > 3 * SEGMENT_BYTES, "a pass over most of it")
+    # A pass has a low priority, and may wait for a busy machine.
+    fresh.wait_for(
+        lambda: clean_end() * len(NOTE) > 3 * SEGMENT_BYTES, "a pass over most of it", 240
+    )
     fresh.wait_for(lambda: size() < 2 * SEGMENT_BYTES, "a small log")
     fresh.end("broker", signal.SIGKILL)
     fresh.start("broker", **settings)

@@ -35,9 +35,10 @@ from ottla.storage.cleaner.cleaning_task import (
 )
 from ottla.storage.disk.real_disk_driver import RealDisk
 
-NICENESS = 19
-"""Niceness of the process, the lowest priority: cleaning can wait, clients cannot. The process gets
-the idle time of the machine, and a sixtieth of a core if there is none."""
+NICENESS = 10
+"""Niceness of the process: cleaning can wait, clients cannot. The process gets the idle time of the
+machine, and about a tenth of a core if there is none. With a higher niceness a log grows without
+limit on a machine that is never idle; with a lower one producers wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
 """File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
