@@ -18,7 +18,7 @@ from ottla.raft.messages import EndQuorumEpochRequest
 from ottla.raft.progress import Progress, majority_value
 from ottla.raft.requests import BACKOFF_DOUBLINGS_MAX, Requests
 from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, Role
-from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 DIRECTORY = UUID("8d3ea0a4-6c2f-4bd4-9c0c-0f9c8c6d1a55")
 
@@ -235,3 +235,36 @@ class TestTransitions:
 
     def test_observers_have_a_table_of_their_own(self) -> None:
         assert frozenset({Role.UNATTACHED, Role.FOLLOWER}) == OBSERVER_ROLES
+
+
+class TestAddresses:
+    """The order in which the endpoints of a voter are tried."""
+
+    old = VoterEndpoint("CONTROLLER", "voters", 1)
+    safe = VoterEndpoint("SAFE", "voters", 2)
+    settings = VoterEndpoint("SAFE", "settings", 2)
+
+    def addresses(self, listener: str, *endpoints: VoterEndpoint) -> tuple[VoterEndpoint, ...]:
+        known = QuorumIdentity(
+            node_id=NodeId(5),
+            directory_id=ZERO_UUID,
+            cluster_id="cluster",
+            voters=VoterSet(()),
+            configured=(
+                Voter(id=NodeId(1), endpoints=(self.settings,)),
+                Voter(id=NodeId(2), endpoints=(VoterEndpoint("SAFE", "another voter", 2),)),
+            ),
+            listener=listener,
+        )
+        return known.addresses_of(Voter(id=NodeId(1), endpoints=endpoints))
+
+    def test_the_voter_sets_endpoint_of_the_dialled_listener_is_first(self) -> None:
+        found = self.addresses("SAFE", self.old, self.safe)
+        assert found == (self.safe, self.settings, self.old)
+
+    def test_the_settings_are_first_while_the_voter_set_lacks_the_listener(self) -> None:
+        assert self.addresses("SAFE", self.old) == (self.settings, self.old)
+
+    def test_an_address_is_tried_once_whatever_its_names(self) -> None:
+        again = VoterEndpoint("CONTROLLER", *self.settings[1:])
+        assert self.addresses("SAFE", again, self.safe) == (self.safe, self.settings)

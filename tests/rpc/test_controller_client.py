@@ -7,11 +7,12 @@ import pytest
 import trio
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId
+from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 from ottla.rpc import controller_client
 from ottla.rpc import controller_methods as methods
-from ottla.rpc.controller_client import ControllerClient
+from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.rpc.status import LostCallError
@@ -65,7 +66,7 @@ async def test_a_dead_or_inactive_controller_is_passed_over_and_then_left_alone(
     assert asked == [2, 3, 3]
 
 
-async def test_an_address_in_the_settings_that_is_dead_gives_way_to_that_of_the_voters() -> None:
+async def test_a_dead_address_of_a_voter_gives_way_to_its_next_one() -> None:
     asked: list[int] = []
     async with open_rpc_runtime() as runtime:
         real = await serve(runtime, 1, lambda: ErrorCode.NONE, asked)
@@ -73,7 +74,7 @@ async def test_an_address_in_the_settings_that_is_dead_gives_way_to_that_of_the_
             runtime,
             [Address(NodeId(1), "127.0.0.1", DEAD_PORT)],
             lambda: NodeId(1),
-            lambda: {NodeId(1): f"127.0.0.1:{real.port}"},
+            lambda: {NodeId(1): (f"127.0.0.1:{DEAD_PORT}", f"127.0.0.1:{real.port}")},
         )
         for _ in range(2):
             await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
@@ -86,10 +87,36 @@ async def test_a_controller_that_only_the_voters_name_is_asked() -> None:
         old = await serve(runtime, 1, lambda: ErrorCode.NOT_CONTROLLER, asked)
         new = await serve(runtime, 2, lambda: ErrorCode.NONE, asked)
         client = ControllerClient(
-            runtime, [old], lambda: NodeId(2), lambda: {NodeId(2): f"127.0.0.1:{new.port}"}
+            runtime, [old], lambda: NodeId(2), lambda: {NodeId(2): (f"127.0.0.1:{new.port}",)}
         )
         await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
     assert asked == [2]
+
+
+async def test_the_address_of_a_voter_is_used_before_the_one_in_the_settings() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        old = await serve(runtime, 1, lambda: ErrorCode.NONE, asked)
+        new = await serve(runtime, 2, lambda: ErrorCode.NONE, asked)
+        client = ControllerClient(
+            runtime, [old], lambda: NodeId(1), lambda: {NodeId(1): (f"127.0.0.1:{new.port}",)}
+        )
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000)
+    assert asked == [2]
+
+
+def test_a_voter_has_its_addresses_in_the_voter_set_before_those_in_the_settings() -> None:
+    at = VoterEndpoint("CONTROLLER", "log", 1)
+    in_settings = VoterEndpoint("CONTROLLER", "::1", 2)
+    voters = VoterSet((Voter(id=NodeId(1), endpoints=(at,)), Voter(id=NodeId(2))))
+    identity = QuorumIdentity(
+        node_id=NodeId(5),
+        directory_id=ZERO_UUID,
+        cluster_id="cluster",
+        voters=voters,
+        configured=(Voter(id=NodeId(1), endpoints=(in_settings,)),),
+    )
+    assert addresses_of(identity) == {NodeId(1): ("log:1", "[::1]:2")}
 
 
 async def test_a_controller_that_becomes_active_is_found_in_time() -> None:

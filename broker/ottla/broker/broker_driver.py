@@ -409,5 +409,5 @@ def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> 
         rpc,
         config.controllers,
         lambda: member.leader_id,
-        lambda: addresses_of(member.identity.voters),
+        lambda: addresses_of(member.identity),
     )

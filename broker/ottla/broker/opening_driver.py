@@ -242,7 +242,11 @@ async def _observer(
 ) -> AbstractAsyncContextManager[QuorumMember]:
     """Return this broker's member of the quorum, which is to be opened."""
     identity = await quorum_identity(
-        disk, config.metadata_directory, properties, config.controllers
+        disk,
+        config.metadata_directory,
+        properties,
+        config.controllers,
+        listener=config.controller_listener,
     )
     return open_quorum_member(
         disk=disk,

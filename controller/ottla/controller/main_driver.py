@@ -94,6 +94,7 @@ async def serve_controller(
                 config.controllers,
                 is_controller=True,
                 endpoints=endpoints_of(config),
+                listener=config.dialled_listener.name,
                 are_voters_fixed=True,
                 joins_automatically=config.quorum_auto_join_enable,
             )
@@ -220,7 +221,7 @@ def _registrar(
         rpc,
         config.controllers,
         lambda: member.leader_id,
-        lambda: addresses_of(member.identity.voters),
+        lambda: addresses_of(member.identity),
     )
 
     async def remote(request: pb.RegisterControllerRequest) -> None:

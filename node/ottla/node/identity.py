@@ -15,6 +15,7 @@ from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import ZERO_UUID, NodeId, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import CONTROLLER_LISTENER as CONTROLLER_LISTENER
 from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.node.quorum.record_batches import read_records
 from ottla.node.quorum.snapshot_file import SnapshotFile
@@ -33,8 +34,6 @@ from ottla.storage.directories.meta_properties import (
 from ottla.storage.disk.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk.disk_seam import Disk
 from ottla.wire.batch import parse_header
-
-CONTROLLER_LISTENER = "CONTROLLER"
 
 FIRST_RECORDS_FILE = "bootstrap.checkpoint"
 """File with the first metadata records of a new cluster, under Kafka's name."""
@@ -192,7 +191,7 @@ async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wal
             f" formatted before, {BRING_BACK}",
         )
     directory_id = rng.uuid()
-    lone = Voter(id=config.node_id, directory_id=directory_id, endpoints=_endpoints(voters[0]))
+    lone = Voter(id=config.node_id, directory_id=directory_id, endpoints=endpoints_of(config))
     await format_directories(
         disk,
         {directory: directory_id},
@@ -239,6 +238,7 @@ async def quorum_identity(
     *,
     is_controller: bool = False,
     endpoints: tuple[VoterEndpoint, ...] = (),
+    listener: str = CONTROLLER_LISTENER,
     are_voters_fixed: bool = False,
     joins_automatically: bool = False,
 ) -> QuorumIdentity:
@@ -248,12 +248,16 @@ async def quorum_identity(
 
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters knows none: it finds the leader by the settings, and reads
-    the voters from the log. The addresses in the settings are tried before those in the log.
+    the voters from the log. `QuorumIdentity.addresses_of` has the order of their addresses.
     With `are_voters_fixed`, the voters do not change before the level of the metadata allows it.
-    `endpoints` are the addresses of this controller if `configured` does not name it.  Controllers
-    with negative ids are bootstrap servers, which are only contacted.
+    `endpoints` are the addresses of this controller, by default the one in `configured`, and
+    `listener` is the controllers' listener to which this node connects.  Controllers with negative
+    ids are bootstrap servers, which are only contacted.
     """
-    contacts = tuple(Voter(id=one.id, endpoints=_endpoints(one)) for one in configured)
+    contacts = tuple(
+        Voter(id=one.id, endpoints=(VoterEndpoint(listener, one.host, one.port),))
+        for one in configured
+    )
     in_settings = tuple(voter for voter in contacts if voter.id >= 0)
     node_id = properties.node_id
     snapshot_id, stored = await _stored_voters(disk, metadata_log_dir)
@@ -270,10 +274,11 @@ async def quorum_identity(
         cluster_id=properties.cluster_id,
         voters=voters,
         is_controller=is_controller,
-        endpoints=next(own, endpoints) if is_controller else (),
+        endpoints=(endpoints or next(own, ())) if is_controller else (),
         are_voters_fixed=are_voters_fixed,
         bootstrap=tuple(one for one in contacts if one.id != node_id and one.id not in voters),
         configured=in_settings,
+        listener=listener,
         joins_automatically=joins_automatically,
     )
 
@@ -304,11 +309,8 @@ async def _stored_voters(
 
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints of a controller in its own settings. Empty if its listener has no host,
-    and neither the voters nor the advertised listeners name it."""
-    address = config.own_address
-    return () if address is None else (VoterEndpoint(CONTROLLER_LISTENER, *address),)
-
-
-def _endpoints(voter: ConfiguredVoter) -> tuple[VoterEndpoint, ...]:
-    return (VoterEndpoint(CONTROLLER_LISTENER, voter.host, voter.port),)
+    """Return the endpoints of a controller in its own settings, by listener. Empty if its listeners
+    have no host, and neither the voters nor the advertised listeners name it."""
+    return tuple(
+        VoterEndpoint(name, host, port) for name, host, port, _ in config.advertised_addresses
+    )

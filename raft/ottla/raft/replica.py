@@ -362,7 +362,7 @@ class Replica:
         outgoing = OutgoingRequest(
             request_id=self.requests.next_request_id(),
             to=to.id,
-            endpoints=self._addresses_of(to),
+            endpoints=self.identity.addresses_of(to),
             request=request,
             timeout_ms=self.config.request_timeout_ms,
         )
@@ -370,19 +370,6 @@ class Replica:
         self.out.messages.append(outgoing)
         self.wake_at(now_ms + outgoing.timeout_ms)
         return outgoing.request_id
-
-    def _addresses_of(self, to: Voter) -> tuple[VoterEndpoint, ...]:
-        """Return the endpoints of a voter in the order in which they are tried: those in the
-        settings of this node, then those in the voter set.
-
-        The settings come first because they fit the listener that this node dials: while a cluster
-        changes to another listener, the voter set may have addresses that this node cannot use yet.
-        """
-        known = [voter for voter in self.identity.configured if voter.id == to.id]
-        found: list[VoterEndpoint] = []
-        for voter in (*known, to):
-            found += (one for one in voter.endpoints if not _has_address(found, one))
-        return tuple(found)
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
         """Fetch the entries after our log's end from a voter."""
@@ -424,8 +411,3 @@ class Replica:
         free = [each for each in contacts if self.is_free(each.id, now_ms)]
         if free and not self.requests.in_flight_count:
             self.send_fetch(free[self.rng.below(len(free))], now_ms, wait_ms_max=0)
-
-
-def _has_address(endpoints: list[VoterEndpoint], wanted: VoterEndpoint) -> bool:
-    """Return whether one of the endpoints has the host and port of another one."""
-    return any((one.host, one.port) == (wanted.host, wanted.port) for one in endpoints)

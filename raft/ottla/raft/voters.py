@@ -7,10 +7,12 @@ epoch. A voter set is a record of the log (`voter_history`), and changes by one 
 
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.model.settings.endpoints import CONTROLLER_LISTENER
 from ottla.model.values import frozen
 
 KRAFT_VERSION = 1
@@ -145,8 +147,11 @@ class QuorumIdentity:
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""
     configured: tuple[Voter, ...] = ()
-    """Addresses of `controller.quorum.voters`. They are tried before the endpoints in the voter
-    set, which are used if these do not answer."""
+    """Addresses of `controller.quorum.voters`, which `addresses_of` puts after those of the voter
+    set."""
+    listener: str = CONTROLLER_LISTENER
+    """Name of the controllers' listener to which this node connects: the first name in
+    `controller.listener.names`."""
     are_voters_fixed: bool = False
     """True if the voter set must not change until `QuorumCore.allow_voter_changes` is called. The
     cluster may still return to a release that reads no voter sets from the log."""
@@ -167,6 +172,23 @@ class QuorumIdentity:
     def peers(self) -> tuple[Voter, ...]:
         """The voters that are other nodes."""
         return tuple(voter for voter in self.voters if voter.id != self.node_id)
+
+    def addresses_of(self, voter: Voter) -> tuple[VoterEndpoint, ...]:
+        """Return the endpoints of a voter in the order in which they are tried, each host and port
+        once.
+
+        1. The endpoint in the voter set on the listener to which this node connects, as in Kafka.
+        2. The address in this node's settings. It counts while the voter set has no endpoint on
+           that listener, and if a whole quorum has moved to other addresses. Kafka ignores it.
+        3. Endpoints in the voter set on other listeners. Release 0.2.0 named every listener
+           CONTROLLER.
+        """
+        own = [one for one in voter.endpoints if one.name == self.listener]
+        in_settings = (one.endpoints for one in self.configured if one.id == voter.id)
+        found: dict[tuple[str, int], VoterEndpoint] = {}
+        for one in (*own, *chain.from_iterable(in_settings), *voter.endpoints):
+            found.setdefault((one.host, one.port), one)
+        return tuple(found.values())
 
     @property
     def is_alone(self) -> bool:

@@ -18,7 +18,7 @@ import trio
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
-from ottla.raft.voters import VoterSet
+from ottla.raft.voters import QuorumIdentity
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import Request, Response, RpcMethod
 from ottla.rpc.quorum_codec import error_code_of
@@ -58,12 +58,14 @@ class VoterAddress(Protocol):
         ...
 
 
-def addresses_of(voters: VoterSet) -> dict[NodeId, str]:
-    """Return the address of each voter that has an endpoint, by id."""
+def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
+    """Return the addresses of each voter that has one, by id and in the order in which they are
+    tried."""
+    found = ((voter.id, identity.addresses_of(voter)) for voter in identity.voters)
     return {
-        voter.id: join_address(voter.endpoints[0].host, voter.endpoints[0].port)
-        for voter in voters
-        if voter.endpoints
+        node_id: tuple(join_address(one.host, one.port) for one in endpoints)
+        for node_id, endpoints in found
+        if endpoints
     }
 
 
@@ -76,14 +78,15 @@ class ControllerClient:
         runtime: Rpc,
         voters: Sequence[VoterAddress],
         leader_id: Callable[[], NodeId | None],
-        quorum_addresses: Callable[[], Mapping[NodeId, str]] = dict,
+        quorum_addresses: Callable[[], Mapping[NodeId, Sequence[str]]] = dict,
     ) -> None:
         assert voters
         self._runtime = runtime
         self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
         self._quorum_addresses = quorum_addresses
-        self._failed: set[NodeId] = set()
-        """Controllers whose address in the settings did not answer last."""
+        self._failures: dict[NodeId, int] = {}
+        """Number of calls that failed at a controller's address, and were not refused. Each one
+        leads to the next address of this controller."""
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -102,11 +105,11 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """The address to try for each controller: that of the settings, or that of the voter set if
-        the settings have none, or theirs has failed last."""
-        in_log = self._quorum_addresses()
-        preferred = {id_: one for id_, one in in_log.items() if id_ in self._failed}
-        return {**in_log, **self._configured, **preferred}
+        """The address to try for each controller: the next one of the voters in the log, or that of
+        the settings for others."""
+        voters = self._quorum_addresses()
+        found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
+        return {**found, **self._configured, **found}
 
     @property
     def leader_id(self) -> NodeId | None:
@@ -184,7 +187,7 @@ class ControllerClient:
                 if refusal.code not in TRY_ANOTHER:
                     raise
                 if refusal.code is not ErrorCode.NOT_CONTROLLER:
-                    self._failed ^= {node_id}
+                    self._failures[node_id] = self._failures.get(node_id, 0) + 1
                 if losses is not None:
                     losses.note(refusal)
                 if trio.current_time() + backoff_ms / 1000 >= ends_at:

@@ -16,6 +16,10 @@ from ottla.rpc.rpc_seam import Rpc, join_address
 MEMBERS_MAX = 1_000
 """Maximum number of members whose working endpoint is remembered."""
 
+OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+"""Errors of a member that may have got the address of the one that is called. A leader that has
+just resigned answers so, too; its other endpoints are then tried without need."""
+
 
 class QuorumClient:
     """Sender of raft's requests to the endpoints of other quorum members."""
@@ -32,7 +36,7 @@ class QuorumClient:
         RefusedError if there is no endpoint or no response.
 
         The endpoint that answered last is used again. After a failure, the next request uses the
-        next endpoint.
+        next endpoint, also if another member answers at this one.
         """
         if not endpoints:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "no address is known")
@@ -45,13 +49,19 @@ class QuorumClient:
                 method.method, method.write_request(request), deadline_ms=timeout_ms
             )
         except RefusedError:
-            if len(known) > 1:
-                if len(self._working) >= MEMBERS_MAX:
-                    self._working.clear()
-                self._working[known] = (at + 1) % len(known)
+            self._leave(known, at)
             raise
         response: Response = method.read_response(answer)
+        if response.error in OF_ANOTHER_MEMBER:
+            self._leave(known, at)
         return response
+
+    def _leave(self, endpoints: tuple[VoterEndpoint, ...], at: int) -> None:
+        """Use the next endpoint of a member that has several."""
+        if len(endpoints) > 1:
+            if len(self._working) >= MEMBERS_MAX:
+                self._working.clear()
+            self._working[endpoints] = (at + 1) % len(endpoints)
 
 
 def quorum_handlers(

@@ -147,11 +147,12 @@ def test_a_stopped_broker_keeps_its_session(plan_cluster: Callable[..., Any]) ->
 
 
 def test_a_proxy_that_resets_connections_fences_no_broker(plan_cluster: Callable[..., Any]) -> None:
+    """The controller advertises the proxy's address, which brokers find in the voter set."""
     cluster = plan_cluster(controllers=1, brokers=1, **SETTINGS)
-    cluster.start("controller")
     controller = cluster.node("controller")
     with relay_to(controller.address) as relay:
         voters = f"{controller.id}@{relay.address}"
+        cluster.start("controller", controller_quorum_voters=voters)
         cluster.start("broker", controller_quorum_voters=voters)
         create_topic(cluster, 1)
         time.sleep(SETTLED_S)

@@ -47,7 +47,7 @@ def test_each_role_gets_its_own_listeners() -> None:
     assert broker.listeners == (ListenAddress("PLAINTEXT", "", 9092),)
     assert broker.advertised_listeners == (ListenAddress("PLAINTEXT", "localhost", 9092),)
     assert controller.listeners == (ListenAddress("CONTROLLER", "", 9093),)
-    assert controller.own_address == ("localhost", 9093)
+    assert controller.advertised_addresses == (ListenAddress("CONTROLLER", "localhost", 9093),)
 
 
 def test_the_metadata_log_is_in_the_first_log_directory() -> None:

@@ -102,7 +102,7 @@ def test_bootstrap_servers_are_controllers_of_unknown_ids() -> None:
     assert broker.controllers == unnamed
     controller, _unknown = load_controller_config({"node.id": "101", **servers})
     assert controller.controllers == unnamed
-    assert controller.own_address is None
+    assert not controller.advertised_addresses
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,33 @@ def test_bootstrap_servers_are_controllers_of_unknown_ids() -> None:
             },
             ("outside", 9096),
         ),
+        ({"listeners": "OLD://:9095,NEW://three:9096"}, ("three", 9096)),
+        (
+            {
+                "listeners": "OLD://three:9095,NEW://three:9096",
+                "controller.listener.names": "NEW,OLD",
+            },
+            ("three", 9096),
+        ),
     ],
 )
 def test_a_controller_knows_its_own_address(more: dict[str, str], address: tuple[str, int]) -> None:
     texts = {"node.id": "101", "controller.quorum.bootstrap.servers": "one:9093", **more}
     controller, _unknown = load_controller_config(texts)
-    assert controller.own_address == address
+    assert controller.advertised_addresses[0][1:3] == address
+
+
+def test_the_voters_of_a_file_name_the_listener_that_controllers_connect_to() -> None:
+    """While a quorum changes to another listener, both have an address (docs/security.md)."""
+    texts = {
+        "node.id": "101",
+        "controller.quorum.voters": "101@outside:9999",
+        "listeners": "OLD://inside:9095,NEW://inside:9096",
+        "controller.listener.names": "NEW,OLD",
+    }
+    controller, _unknown = load_controller_config(texts)
+    found = [str(one) for one in controller.advertised_addresses]
+    assert found == ["NEW://outside:9999", "OLD://inside:9095"]
 
 
 def test_a_broker_without_id_or_controllers_names_the_missing_keys() -> None:

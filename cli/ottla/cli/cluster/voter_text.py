@@ -7,14 +7,17 @@ from ottla.raft.voters import Voter, VoterEndpoint
 from ottla.storage.directories.meta_properties import uuid_from_text
 
 
-def voter_of(text: str) -> Voter:
-    """Return the controller in a text.  Raises ValueError or CorruptDataError if the text has
-    another form."""
+def voter_of(text: str, listener: str = CONTROLLER_LISTENER) -> Voter:
+    """Return the controller in a text, with its address on a listener of this name.
+
+    A running controller corrects the name of its listener in the voter set by itself. Raises
+    ValueError or CorruptDataError if the text has another form.
+    """
     identity, _, rest = text.strip().partition("@")
     address, _, directory = rest.rpartition(":")
     host, port = parse_address(address)
     return Voter(
         id=NodeId(int(identity)),
         directory_id=uuid_from_text(directory),
-        endpoints=(VoterEndpoint(CONTROLLER_LISTENER, host, port),),
+        endpoints=(VoterEndpoint(listener, host, port),),
     )

@@ -12,6 +12,7 @@ from ottla.model.settings.balance import check_not_in_file
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
 from ottla.model.settings.endpoints import (
+    CONTROLLER_LISTENER,
     ConfiguredVoter,
     ListenAddress,
     controllers_of,
@@ -470,6 +471,12 @@ class BrokerConfig:
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )
+
+    @property
+    def controller_listener(self) -> str:
+        """Name of the controllers' listener to which this broker connects."""
+        dialled = dialled_listener(self.texts, node_listeners(self.texts, is_broker=True))
+        return CONTROLLER_LISTENER if dialled is None else dialled.name
 
     def __post_init__(self) -> None:
         if self.session_timeout_ms <= self.heartbeat_interval_ms:

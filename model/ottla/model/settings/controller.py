@@ -205,31 +205,28 @@ class ControllerConfig:
         return ""
 
     @property
-    def own_address(self) -> tuple[str, int] | None:
-        """Host and port at which other nodes reach this controller.
-
-        The first of these that is set counts: its entry in `controller.quorum.voters`, its
-        advertised listener, its listener. None if that listener has no host.
-        """
-        for voter in self.controller_quorum_voters:
-            if voter.id == self.node_id:
-                return voter.host, voter.port
-        listener = (*self.advertised_listeners, *self.listeners)[0]
-        return (listener.host, listener.port) if listener.host else None
+    def dialled_listener(self) -> ListenAddress:
+        """The listener by which this controller connects to the others: the first one in
+        `controller.listener.names`, or else in `listeners`."""
+        found = dialled_listener(self.texts, self.listeners)
+        assert found is not None
+        return found
 
     @property
     def advertised_addresses(self) -> tuple[ListenAddress, ...]:
-        """Addresses at which other nodes reach the listeners of this controller.
+        """Addresses at which other nodes reach the listeners of this controller, beginning with the
+        one by which controllers connect to each other.
 
-        The entry in `controller.quorum.voters` is the address of the first listener, whatever is
+        The entry in `controller.quorum.voters` is the address of that listener, whatever is
         advertised for it. Listeners whose host is unknown are left out.
         """
         advertised = {one.name: one for one in self.advertised_listeners}
         entries = [one for one in self.controller_quorum_voters if one.id == self.node_id]
+        dialled = self.dialled_listener
         found = []
-        for listener in self.listeners:
+        for listener in (dialled, *(one for one in self.listeners if one is not dialled)):
             known = advertised.get(listener.name, listener)
-            if entries and listener is self.listeners[0]:
+            if entries and listener is dialled:
                 known = known._replace(host=entries[0].host, port=entries[0].port)
             if known.host and known.port:
                 found.append(listener._replace(host=known.host, port=known.port))

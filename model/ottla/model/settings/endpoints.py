@@ -20,6 +20,8 @@ lower."""
 SASL_SSL = "SASL_SSL"
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, SASL_SSL: 3}
 """Kafka's numbers of security protocols."""
+CONTROLLER_LISTENER = "CONTROLLER"
+"""Name of the controllers' listener, if `controller.listener.names` names no other."""
 CLIENT_FILE = "client.properties"
 """File with settings for clients of a secure local cluster, in the cluster's directory."""
 

@@ -74,7 +74,9 @@ def node_directories(
         controller, more = combined.controller, combined.log_dirs
     else:
         controller = load_controller_config(texts)[0]
-    voters = parse_initial_controllers(arguments.initial_controllers)
+    voters = parse_initial_controllers(
+        arguments.initial_controllers, controller.dialled_listener.name
+    )
     if arguments.standalone or (not chosen and _is_lone_voter(controller)):
         voters = _standalone(controller, rng)
     _check_voters(voters, controller.node_id, is_joining=arguments.no_initial_controllers)
@@ -130,13 +132,14 @@ def _standalone(config: ControllerConfig, rng: Rng) -> VoterSet:
     return VoterSet((voter,))
 
 
-def parse_initial_controllers(text: str | None) -> VoterSet | None:
+def parse_initial_controllers(text: str | None, listener: str) -> VoterSet | None:
     """Return the voter set in a text `id@host:port:directoryId,…`, or None if there is no text.
+    The addresses are those of a listener of this name.
     Raises ConfigError with the valid form."""
     if not text:
         return None
     try:
-        return VoterSet(tuple(voter_of(part) for part in text.split(",") if part.strip()))
+        return VoterSet(tuple(voter_of(part, listener) for part in text.split(",") if part.strip()))
     except (ValueError, CorruptDataError):
         raise ConfigError(
             INITIAL_CONTROLLERS,

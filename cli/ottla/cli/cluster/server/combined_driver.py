@@ -77,6 +77,7 @@ async def serve_combined(
                 of_controller.controllers,
                 is_controller=True,
                 endpoints=endpoints_of(of_controller),
+                listener=of_controller.dialled_listener.name,
                 joins_automatically=of_controller.quorum_auto_join_enable,
             )
             async with open_controller(

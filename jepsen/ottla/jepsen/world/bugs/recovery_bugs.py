@@ -18,7 +18,7 @@ from ottla.raft.messages import FetchRequest, FetchSnapshotRequest, VoterChangeR
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 from ottla.raft.voter_changes import VoterEntryUpkeep, wanted_request
-from ottla.raft.voters import Voter, VoterEndpoint
+from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint
 
 LEADER, VALUES, CHANGES = (
     "EventuallyLeaderElected",
@@ -63,10 +63,10 @@ def _joins_before_it_fetches() -> Any:
 
 
 def _dials_the_log_only() -> Any:
-    def addresses(self: Replica, to: Voter) -> tuple[VoterEndpoint, ...]:
-        return to.endpoints
+    def addresses(self: QuorumIdentity, voter: Voter) -> tuple[VoterEndpoint, ...]:
+        return voter.endpoints
 
-    return patched(Replica, _addresses_of=addresses)
+    return patched(QuorumIdentity, addresses_of=addresses)
 
 
 def _leads_without_followers() -> Any:
