@@ -30,7 +30,7 @@ from ottla.metadata.records import (
     scram_credential_record,
 )
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.model.security.scram import ScramCredential
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -38,6 +38,7 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import Probe, probe_nothing
 from ottla.node.quorum.record_batches import batch_of
+from ottla.node.quorum.snapshot_report import SnapshotReport
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.messages import (
     AddVoterRequest,
@@ -70,6 +71,7 @@ from ottla.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
 from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.records import scan
 
 EPOCH = Epoch(1)
@@ -123,6 +125,8 @@ class PlayedQuorum:
         default_factory=lambda: VoterChangeResponse(leader_epoch=EPOCH)
     )
     """Response to a change of the voters."""
+    snapshots: list[Offset] = field(default_factory=list)
+    """Ends of the snapshots that were written."""
 
     @property
     def image(self) -> MetadataImage:
@@ -175,6 +179,16 @@ class PlayedQuorum:
         if isinstance(self.changed, RefusedError):
             raise self.changed
         return self.changed
+
+    async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
+        if writes:
+            self.snapshots.append(self.high_watermark)
+        return SnapshotReport(
+            id=OffsetAndEpoch(self.high_watermark, EPOCH),
+            size_bytes=512 if writes else -1,
+            latest_end_offset=self.snapshots[-1] if self.snapshots else Offset(0),
+            log_start_offset=Offset(0),
+        )
 
     def describe(self) -> QuorumProgress | None:
         return None
@@ -717,6 +731,18 @@ async def test_a_client_s_new_voter_is_passed_to_the_quorum(
         assert asked.voter.key == (104, NEW_DIRECTORY)
         assert asked.voter.endpoints == (("CONTROLLER", "c104.example", 9093),)
         assert asked.cluster_id == IDENTITY.cluster_id
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_client_s_snapshot_is_written_by_the_active_controller(
+    autojump_clock: MockClock, validate_only: bool
+) -> None:
+    async with playing() as played:
+        response = await change(played, WriteSnapshotRequest(validate_only=validate_only), 0)
+        end_offset = played.quorum.high_watermark
+    assert (response.end_offset, response.node_id) == (end_offset, IDENTITY.node_id)
+    assert played.quorum.snapshots == ([] if validate_only else [end_offset])
+    assert response.size_bytes == (-1 if validate_only else 512)
 
 
 async def test_a_voter_that_a_client_removes_is_passed_to_the_quorum(

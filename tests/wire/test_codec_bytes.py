@@ -124,6 +124,8 @@ from ottla.wire.messages.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 from ottla.wire.messages.unregister_controller_request import UnregisterControllerRequest
 from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
+from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 from tests.wire.share_record_rows import SHARE_ROWS
 
 # Messages that nothing serves yet have no files.
@@ -515,6 +517,21 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         " 0000000000000009 000000000000000a 000000000000000b 000000000000000c"
         " 000000000000000d 000000000000000e 000000000000000f 0000000000000010"
         " 0000000000000011 0000000000000012 00  00  00",
+    ),
+    (WriteSnapshotRequest(validate_only=True), 0, "01 00"),
+    (
+        WriteSnapshotResponse(
+            error_message=None,
+            node_id=101,
+            end_offset=9,
+            epoch=5,
+            size_bytes=512,
+            latest_end_offset=9,
+            log_start_offset=2,
+        ),
+        0,
+        "00000000 0000 00 00000065 0000000000000009 00000005 0000000000000200"
+        " 0000000000000009 0000000000000002 00",
     ),
     (
         CleanLogsRequest(retry=True, topics=[TopicToClean(name="t", partitions=[3])]),

@@ -73,6 +73,7 @@ from ottla.wire.apis import (
     DESCRIBE_METADATA_CHANGES,
     DRAIN_BROKER,
     PRODUCE,
+    WRITE_SNAPSHOT,
 )
 
 logger = logging.getLogger("ottla.broker")
@@ -397,6 +398,7 @@ class Broker:
         changes = MetadataChangesApi(self.member)
         own.register(self.dispatcher, DESCRIBE_METADATA_CHANGES, changes.handle)
         own.register(self.dispatcher, CLEAN_LOGS, CleanLogsApi(self.logs, now_ms).handle)
+        self.dispatcher.wrap(WRITE_SNAPSHOT, own.guarded)
 
     def _bound_connections(self, bounds: ConnectionBounds) -> None:
         self.connections.bounds = bounds

@@ -91,6 +91,7 @@ EXAMPLES = {
     "ottla quorum remove": "ottla quorum remove 101 --yes",
     "ottla quorum replace": "ottla quorum replace 103 --dry-run",
     "ottla quorum log": "ottla quorum log --follow",
+    "ottla quorum snapshot": "ottla quorum snapshot --dry-run",
     "ottla quorum unregister": "ottla quorum unregister 101 --yes",
     "ottla config get": "ottla config get --topic orders",
     "ottla config set": "ottla config set --topic orders retention.ms=86400000",

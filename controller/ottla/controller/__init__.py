@@ -14,6 +14,7 @@ mutation_quotas.py       quota of partitions created and deleted (KIP-599)
 requester.py             the client that sent a forwarded request, and its permissions
 producer_ids.py          blocks of producer ids
 describe_quorum.py       response of DescribeQuorum
+snapshot_requests.py     snapshots of the metadata that clients request
 quorum_seam.py           interface to this node's member of the quorum
 controller_driver.py     the queue, the speculative image, appends and commits
 upkeep_driver.py         background tasks: fencing, elections, expired tokens, no-op records

@@ -24,6 +24,7 @@ from ottla.controller.security.tokens import create_token, expire_token, renew_t
 from ottla.controller.settings import configs
 from ottla.controller.settings.client_quotas import alter_client_quotas
 from ottla.controller.settings.update_features import update_features
+from ottla.controller.snapshot_requests import write_snapshot
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import AclOperation, ResourceType
@@ -92,6 +93,7 @@ DECISIONS: dict[int, Decide] = {
     apis.ADD_RAFT_VOTER: add_voter,
     apis.REMOVE_RAFT_VOTER: remove_voter,
     apis.UNREGISTER_CONTROLLER: unregister_controller,
+    apis.WRITE_SNAPSHOT: write_snapshot,
     apis.CREATE_DELEGATION_TOKEN: create_token,
     apis.RENEW_DELEGATION_TOKEN: renew_token,
     apis.EXPIRE_DELEGATION_TOKEN: expire_token,

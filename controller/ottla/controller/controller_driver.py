@@ -29,6 +29,7 @@ from ottla.controller.quorum_seam import Quorum
 from ottla.controller.replication import partitions
 from ottla.controller.requester import Requester
 from ottla.controller.settings_in_force import topic_default
+from ottla.controller.snapshot_requests import snapshot_response
 from ottla.metadata import fold
 from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.features import bootstrap_records
@@ -52,6 +53,8 @@ from ottla.raft.messages import VoterChangeRequest, VoterChangeResponse
 from ottla.raft.voters import QuorumIdentity
 from ottla.wire.apis import DESCRIBE_QUORUM, request_class, response_class
 from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -271,18 +274,17 @@ class Controller:
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
-        voter_change: VoterChangeRequest | None = None
+        made: Decision[Message] | None = None
         context = self._context
         if api_key == DESCRIBE_QUORUM and self.epoch is not None:
             # The quorum status can only be read in the event loop.
             status = self._quorum_status()
             context = replace(context, quorum_status=lambda: status)
-
         registrations = dict(self._registrations)
         voter_ids = self._member.identity.voters.ids
 
         def make(image: MetadataImage, next_offset: Offset) -> Decision[bytes]:
-            nonlocal first_offset, charge, voter_change
+            nonlocal first_offset, charge, made
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
             charge = self.mutations.charge(
@@ -294,7 +296,7 @@ class Controller:
                 now_ms=self._clock.monotonic_ms(),
             )
             requester = Requester(principal, host, self._authorizer_of(image), is_token=is_token)
-            decision = client_requests.decide(
+            made = client_requests.decide(
                 image,
                 api_key,
                 request,
@@ -307,18 +309,24 @@ class Controller:
                     voter_ids=voter_ids,
                 ),
             )
-            voter_change = decision.voter_change
-            reply = encode(decision.reply, api_version, is_large=len(body) > SHORT_BYTES_MAX)
-            return decision.with_reply(reply)
+            is_large = len(body) > SHORT_BYTES_MAX
+            return made.with_reply(encode(made.reply, api_version, is_large=is_large))
 
         answer, last_offset = await self._decided(make, is_long=True)
-        if voter_change is not None:
-            answer = await self._changed_voters(voter_change, api_key, api_version)
+        if made is not None and made.voter_change is not None:
+            answer = await self._changed_voters(made.voter_change, api_key, api_version)
+        elif made is not None and made.snapshot_request is not None:
+            answer = await self._written_snapshot(made.snapshot_request, api_version)
         return ClientAnswer(
             answer,
             last_offset if last_offset >= first_offset else NO_RECORDS,
             charge.throttle_ms(self._clock.monotonic_ms()),
         )
+
+    async def _written_snapshot(self, request: WriteSnapshotRequest, api_version: int) -> bytes:
+        """Write a snapshot unless the request only validates, and return the encoded response."""
+        report = await self._member.report_snapshot(writes=not request.validate_only)
+        return encode(snapshot_response(self._identity.node_id, report), api_version)
 
     async def _changed_voters(
         self, change: VoterChangeRequest, api_key: int, api_version: int

@@ -20,6 +20,7 @@ from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.values import frozen
 from ottla.raft.messages import VoterChangeRequest
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -50,6 +51,9 @@ class Decision(Generic[R]):
     voter_change: VoterChangeRequest | None = None
     """Change of the voter set, which the quorum makes after the decision.  The quorum's response
     takes the place of `reply`."""
+    snapshot_request: WriteSnapshotRequest | None = None
+    """Request for a snapshot, which this node writes after the decision. Its report takes the place
+    of `reply`."""
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
         """Yield the records in groups; each group is written in one append."""
@@ -60,7 +64,14 @@ class Decision(Generic[R]):
 
     def with_reply(self, reply: S) -> "Decision[S]":
         """Return the same decision with another reply."""
-        return Decision(self.records, reply, self.image, self.is_atomic, self.voter_change)
+        return Decision(
+            self.records,
+            reply,
+            self.image,
+            self.is_atomic,
+            self.voter_change,
+            self.snapshot_request,
+        )
 
 
 def decided(

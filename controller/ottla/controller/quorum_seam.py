@@ -6,6 +6,7 @@ from typing import Protocol
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import Epoch, Offset
+from ottla.node.quorum.snapshot_report import SnapshotReport
 from ottla.raft.messages import Request, Response
 from ottla.raft.progress import QuorumProgress
 from ottla.raft.voters import QuorumIdentity
@@ -89,6 +90,13 @@ class Quorum(Protocol):
         """Return this node's response to a request of the quorum, such as a change of the voters.
 
         Raises RefusedError if this node is stopping.
+        """
+        ...
+
+    async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
+        """Return the report of a snapshot of this node's image, which is first written if `writes`.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if it cannot be written.
         """
         ...
 

@@ -456,6 +456,7 @@ OWN_CASES = (
     AclCase(20005, 0, {"retry": True}, ((CLUSTER_ALTER,),)),
     AclCase(20006, 0, {}, ((CLUSTER_CONFIGS,),)),
     AclCase(20007, 0, {"start_offset": -1}, ((CLUSTER_DESCRIBE,), (CLUSTER_CONFIGS,))),
+    AclCase(20008, 0, {"validate_only": True}, ((CLUSTER_ALTER,),)),
 )
 """Ottla's own requests."""
 

@@ -26,6 +26,7 @@ from ottla.node.identity import (
 )
 from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
+from ottla.raft.snapshot import file_name
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.storage.disk.real_disk_driver import RealDisk
@@ -243,6 +244,18 @@ async def test_a_voter_restarts_from_a_snapshot_and_the_log_after_it(tmp_path: P
         async with open_voter(tmp_path, runtime, config) as member:
             await led_epoch(member)
             assert member.image.configs == before.configs
+
+
+async def test_a_snapshot_that_is_requested_is_written_and_reported(tmp_path: Path) -> None:
+    async with open_rpc_runtime() as runtime, open_voter(tmp_path, runtime) as member:
+        await commit(member, setting("a", "1"))
+        planned = await member.report_snapshot(writes=False)
+        written = await member.report_snapshot(writes=True)
+        assert (planned.size_bytes, planned.latest_end_offset) == (-1, 0)
+        assert written.id.offset >= planned.id.offset > 0
+        assert written.latest_end_offset == written.id.offset == member.latest_snapshot_offset
+        path = tmp_path / "__cluster_metadata-0" / file_name(written.id)
+        assert path.stat().st_size == written.size_bytes
 
 
 async def test_an_observer_receives_every_change_over_grpc(tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ DESCRIBE_CLEANER = 20004
 CLEAN_LOGS = 20005
 DESCRIBE_QUOTA_USAGE = 20006
 DESCRIBE_METADATA_CHANGES = 20007
+WRITE_SNAPSHOT = 20008
 
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
@@ -709,6 +710,7 @@ _ROWS = (
         on_cluster(OP.DESCRIBE),
         on_cluster(OP.DESCRIBE_CONFIGS),
     ),
+    forwarded(WRITE_SNAPSHOT, "WriteSnapshot", "0 flexible 0+", on_cluster(OP.ALTER)),
     served(
         DESCRIBE_QUOTA_USAGE, "DescribeQuotaUsage", "0 flexible 0+", on_cluster(OP.DESCRIBE_CONFIGS)
     ),

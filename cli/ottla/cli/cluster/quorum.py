@@ -6,6 +6,7 @@ from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
 from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voters.controller_registrations import UNREGISTER
+from ottla.cli.cluster.voters.metadata_snapshot import SNAPSHOT
 from ottla.cli.cluster.voters.quorum_log import LOG
 from ottla.cli.cluster.voters.voter_replacement import REPLACE
 from ottla.cli.cluster.voters.voter_requests import VOTER_VERBS
@@ -82,4 +83,5 @@ VERBS = (
     REPLACE,
     UNREGISTER,
     LOG,
+    SNAPSHOT,
 )

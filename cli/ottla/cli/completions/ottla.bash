@@ -455,7 +455,7 @@ _ottla_row() {
       values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'quorum')
-      verbs='status add remove replicas replace unregister log'
+      verbs='status add remove replicas replace unregister log snapshot'
       options='-h --help'
       values=''
       argument='' ;;
@@ -493,6 +493,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --follow -f --from --max --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--from= --max= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'quorum snapshot')
+      verbs=''
+      options='-h --help --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'config')
       verbs='get set diff'

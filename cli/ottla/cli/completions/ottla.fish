@@ -549,8 +549,8 @@ function __ottla_row
             set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'quorum'
-            set -g __ottla_verbs 'status' 'add' 'remove' 'replicas' 'replace' 'unregister' 'log'
-            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers' 'add a controller, which runs and has caught up, to the voters' 'remove a controller from the voters' 'list voters and observers with lag and directory' 'replace a voter whose directory is lost, or by another controller' 'delete the registration of a controller that is gone' 'print changes of the metadata in words'
+            set -g __ottla_verbs 'status' 'add' 'remove' 'replicas' 'replace' 'unregister' 'log' 'snapshot'
+            set -g __ottla_summaries 'show leader, epoch, high watermark, voters and observers' 'add a controller, which runs and has caught up, to the voters' 'remove a controller from the voters' 'list voters and observers with lag and directory' 'replace a voter whose directory is lost, or by another controller' 'delete the registration of a controller that is gone' 'print changes of the metadata in words' 'have the active controller write a snapshot of the metadata now'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -595,6 +595,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--follow' '-f' '--from' '--max' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--from=' '--max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'quorum snapshot'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'config'
             set -g __ottla_verbs 'get' 'set' 'diff'

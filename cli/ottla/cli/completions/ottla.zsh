@@ -456,7 +456,7 @@ _ottla_row() {
       ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'quorum')
-      ottla_verbs=('status:show leader, epoch, high watermark, voters and observers' 'add:add a controller, which runs and has caught up, to the voters' 'remove:remove a controller from the voters' 'replicas:list voters and observers with lag and directory' 'replace:replace a voter whose directory is lost, or by another controller' 'unregister:delete the registration of a controller that is gone' 'log:print changes of the metadata in words')
+      ottla_verbs=('status:show leader, epoch, high watermark, voters and observers' 'add:add a controller, which runs and has caught up, to the voters' 'remove:remove a controller from the voters' 'replicas:list voters and observers with lag and directory' 'replace:replace a voter whose directory is lost, or by another controller' 'unregister:delete the registration of a controller that is gone' 'log:print changes of the metadata in words' 'snapshot:have the active controller write a snapshot of the metadata now')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -494,6 +494,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--follow' '-f' '--from' '--max' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--from=' '--max=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'quorum snapshot')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'config')
       ottla_verbs=('get:show settings and their sources' 'set:change settings; running brokers apply them at once' 'diff:show differences from the defaults, or between two of a kind')

@@ -8,6 +8,7 @@ log_changes.py          committed entries in words
 reserved_space.py       disk space that is reserved for the metadata log if its disk is full
 image_loader_driver.py  images of the committed records, published to subscribers
 snapshot_driver.py      the task that writes snapshots when they are due
+snapshot_report.py      report of a snapshot that a client has requested
 snapshot_store.py       snapshot files on disk
 snapshot_file.py        the contents of a snapshot file
 peer_troubles.py        reasons why other members refuse requests or do not respond

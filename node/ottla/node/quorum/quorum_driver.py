@@ -37,6 +37,7 @@ from ottla.node.quorum.quorum_ports_driver import NO_ROOM_PAUSE_MS, QuorumPorts,
 from ottla.node.quorum.record_batches import batch_of
 from ottla.node.quorum.reserved_space import RESERVED_BYTES
 from ottla.node.quorum.snapshot_driver import SnapshotWriter
+from ottla.node.quorum.snapshot_report import SnapshotReport
 from ottla.node.quorum_files.member_files import open_files
 from ottla.node.quorum_files.voter_opening import missing
 from ottla.raft.effects import OutgoingRequest, RejectedResponse, RoleChange
@@ -364,6 +365,23 @@ class QuorumMember:
     async def write_snapshot(self) -> None:
         """Write a snapshot of the image now, even if none is due."""
         await self._snapshots.write()
+
+    async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
+        """Return the report of a snapshot of this node's image, which is first written if `writes`.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no room.
+        """
+        if writes:
+            await self._snapshots.order()
+        latest = self._log.latest_snapshot_id
+        is_written = writes and latest is not None
+        size_bytes = self._log.snapshot_size_bytes(latest) if is_written and latest else None
+        return SnapshotReport(
+            id=latest if is_written and latest else self.image.provenance.end,
+            size_bytes=-1 if size_bytes is None else size_bytes,
+            latest_end_offset=self.latest_snapshot_offset,
+            log_start_offset=self.start_offset,
+        )
 
     async def resign(self, epoch: Epoch) -> None:
         """Resign as the leader of `epoch`.  Does nothing if this node is not the leader of that

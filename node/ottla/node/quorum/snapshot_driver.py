@@ -10,6 +10,7 @@ import logging
 import trio
 
 from ottla.metadata.snapshot import records_of
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.quorum.image_loader_driver import ImageLoader
@@ -25,6 +26,14 @@ CHECK_INTERVAL_MS = 1_000
 its maximum size."""
 
 
+class _Order:
+    """A caller's order of a snapshot."""
+
+    def __init__(self) -> None:
+        self.is_done = trio.Event()
+        self.has_failed = False
+
+
 class SnapshotWriter:
     """Writer of the snapshots of this node.  Every member of the quorum writes its own."""
 
@@ -36,22 +45,50 @@ class SnapshotWriter:
         self._config = config
         self._clock = clock
         self._last_ms = clock.monotonic_ms()
+        self._orders: list[_Order] = []
+        self._ordered = trio.Event()
 
     async def run(self) -> None:
-        """Write a snapshot whenever one is due, until cancelled."""
+        """Write a snapshot whenever one is due or ordered, until cancelled."""
         while True:
-            await trio.sleep(CHECK_INTERVAL_MS / 1000)
+            with trio.move_on_after(CHECK_INTERVAL_MS / 1000):
+                await self._ordered.wait()
+            orders, self._orders = self._orders, []
+            self._ordered = trio.Event()
             try:
-                if self._is_due():
-                    await self.write()
-                else:
-                    await self._log.forget_old()
+                await self._work(is_ordered=bool(orders))
             except OSError as error:
+                for order in orders:
+                    order.has_failed = True
                 if not is_disk_full(error):
                     raise
                 # The snapshot stays due.  The log keeps the records that the snapshot would have
                 # allowed it to delete.
                 _LOGGER.error("there is no room for a snapshot of the metadata")
+            finally:
+                for order in orders:
+                    order.is_done.set()
+
+    async def _work(self, *, is_ordered: bool) -> None:
+        if is_ordered or self._is_due():
+            await self.write()
+        else:
+            await self._log.forget_old()
+
+    async def order(self) -> None:
+        """Have the task write a snapshot now, and wait for it. A caller that is cancelled does not
+        stop the task.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no room.
+        """
+        order = _Order()
+        self._orders.append(order)
+        self._ordered.set()
+        await order.is_done.wait()
+        if order.has_failed:
+            raise RefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "The disk of the metadata log has no room."
+            )
 
     async def write(self) -> None:
         """Write a snapshot of the present image now."""
