@@ -140,7 +140,7 @@ def test_the_front_page_and_the_page_of_deliveries_work_as_pasted(
             if name in READERS and name != "read_once":
                 forget(terminal, GROUP_OF.get(name, "readers"))
             if name == "send_at_most_once":
-                terminal.type("ottla topic delete numbers")
+                terminal.type("ottla topic delete numbers --yes")
             terminal.step(delivery, "", f"python {name}.py")
     finally:
         terminal.step(readme, "", end)
@@ -149,4 +149,4 @@ def test_the_front_page_and_the_page_of_deliveries_work_as_pasted(
 
 def forget(terminal: Terminal, group: str) -> None:
     """Delete a group where there is one, so that its next member begins at the beginning."""
-    terminal.type(f"ottla group delete {group} || ottla group list")
+    terminal.type(f"ottla group delete {group} --yes || ottla group list")

@@ -1,7 +1,9 @@
-"""The one way to confirm a change: `--dry-run` shows it, `--yes` makes it without a question.
+"""The one rule for confirmations, of all commands.
 
-A command with these options first shows what it would change.  On a terminal it then asks.  Without
-a terminal and without `--yes` it changes nothing, so that a script never waits for an answer.
+A command asks once before it deletes records, offsets, groups, credentials or ACLs, takes a node, a
+replica or a vote away, or does what cannot be undone.  `--yes` answers beforehand.  Without `--yes`
+and without a terminal the command changes nothing and exits with code 2, so that a script neither
+waits for an answer nor takes a refusal for success.  Other commands never ask, and have no `--yes`.
 """
 
 import argparse
@@ -9,14 +11,26 @@ import sys
 
 from ottla.cli.options import one_of, option
 from ottla.cli.terminal import note
+from ottla.model.errors import OttlaError
 
 CONFIRMATION = one_of(
     option("--dry-run", "show the changes without making them"),
     option("--yes --execute", "make the changes without a question (default: show them, and ask)"),
 )
-"""Options of a command that asks.  `--execute` is the spelling of earlier versions."""
+"""Options of a command that asks and can show its changes.  `--execute` is the spelling of earlier
+versions."""
+
+YES = option("--yes", "do it without a question")
+"""Option of a command that asks and has no changes to show beforehand."""
 
 UNCHANGED = "nothing was changed"
+
+
+class UnconfirmedError(OttlaError):
+    """A change that needs a confirmation, in a process without a terminal.  Exit code 2."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{UNCHANGED}, since no terminal can confirm it; add --yes")
 
 
 def can_ask() -> bool:
@@ -24,37 +38,39 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def is_refused(arguments: argparse.Namespace) -> bool:
-    """Return whether the arguments already exclude a change.  Then no question is asked."""
-    return bool(arguments.dry_run) or not (arguments.yes or can_ask())
-
-
 def confirm(arguments: argparse.Namespace, question: str) -> bool:
     """Return whether to make the changes that were shown.  Asks on a terminal, and prints a note if
-    nothing is changed."""
-    if _decide(arguments):
-        return True
-    return not is_refused(arguments) and _is_yes(_ask(question))
+    nothing is changed.
+
+    Raises UnconfirmedError if there is no terminal.
+    """
+    decision = _decide(arguments)
+    return _is_yes(_ask(question)) if decision is None else decision
 
 
 async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
-    """Return whether to make the changes, as `confirm` does, without blocking the event loop."""
-    if _decide(arguments):
-        return True
-    if is_refused(arguments):
-        return False
+    """Return whether to make the changes, as `confirm` does, without blocking the event loop.
+
+    Raises UnconfirmedError if there is no terminal.
+    """
+    decision = _decide(arguments)
+    if decision is not None:
+        return decision
     import trio  # not needed by commands that read files only
 
     return _is_yes(await trio.to_thread.run_sync(_ask, question, abandon_on_cancel=True))
 
 
-def _decide(arguments: argparse.Namespace) -> bool:
-    """Return whether no question is needed.  Prints a note if the arguments exclude a change."""
-    if arguments.dry_run:
+def _decide(arguments: argparse.Namespace) -> bool | None:
+    """Return the answer that the options give, or None if a person is to be asked."""
+    if getattr(arguments, "dry_run", False):
         note(f"{UNCHANGED} (--dry-run)")
-    elif is_refused(arguments):
-        note(f"{UNCHANGED}; --yes does it")
-    return bool(arguments.yes)
+        return False
+    if arguments.yes:
+        return True
+    if not can_ask():
+        raise UnconfirmedError
+    return None
 
 
 def _ask(question: str) -> str:

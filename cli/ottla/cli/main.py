@@ -1,7 +1,7 @@
 """The `ottla` command: imports the module of a command, runs it, and exits with its code.
 
 Only the modules of the given command are imported, so that every command starts fast. Exit codes: 0
-success, 1 usage error or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknown.
+success, 1 usage error or refused, 2 unhealthy, invalid or unconfirmed, 3 unreachable, 4 unknown.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from ottla.model.visible_text import visible
 OK = 0
 REFUSED = 1
 UNHEALTHY = 2
+UNCONFIRMED = 2
 UNREACHABLE = 3
 UNKNOWN = 4
 INTERRUPTED = 130
@@ -167,6 +168,7 @@ def run(arguments: list[str]) -> int:
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     """Run the body of a command, and return the exit code. An expected exception is printed as one
     sentence and becomes the exit code."""
+    from ottla.cli.confirmation import UnconfirmedError
     from ottla.model.errors import (
         ConfigError,
         CorruptDataError,
@@ -187,6 +189,9 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
         message = str(error)
     except RefusedError as error:
         code = UNREACHABLE if error.code == ErrorCode.NETWORK_EXCEPTION else REFUSED
+        message = str(error)
+    except UnconfirmedError as error:
+        code = UNCONFIRMED
         message = str(error)
     except CorruptDataError as error:
         code = UNHEALTHY

@@ -41,7 +41,7 @@ def test_a_drained_broker_leads_nothing_until_it_is_brought_back(ask: Callable[.
     assert ask("topic", "create", "t", "--partitions=4", "--replication-factor=2")[0] == 0
     assert leaders(ask) == {1: 2, 2: 2}
 
-    assert ask("broker", "drain", "2") == (0, {"id": 2, "drained": True})
+    assert ask("broker", "drain", "2", "--yes") == (0, {"id": 2, "drained": True})
 
     assert leaders(ask) == {1: 4, 2: 0}
     code, found = ask("status")
@@ -52,7 +52,7 @@ def test_a_drained_broker_leads_nothing_until_it_is_brought_back(ask: Callable[.
     assert ask("broker", "drain", "2", "--undo") == (0, {"id": 2, "drained": False})
 
     assert [row["state"] for row in ask("broker", "list")[1]] == ["active", "active"]
-    assert ask("topic", "delete", "t")[0] == 0
+    assert ask("topic", "delete", "t", "--yes")[0] == 0
 
 
 def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable[..., Any]) -> None:
@@ -64,7 +64,7 @@ def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable
     assert "1 partition of broker 2 would be without leader" in said
     assert "add replicas ('ottla topic reassign TOPIC" in said
     assert "--force" in said
-    assert ask("broker", "drain", "2", "--force")[0] == 0
+    assert ask("broker", "drain", "2", "--force", "--yes")[0] == 0
     assert ask("broker", "drain", "2", "--undo")[0] == 0
 
 
@@ -75,10 +75,10 @@ def test_the_brokers_of_a_host_are_drained_by_one_command(ask: Callable[..., Any
 
     assert code == REFUSED
     assert "of broker 1, broker 2 would be without leader" in said
-    assert ask("broker", "drain", "2,2", "--force") == (0, {"id": 2, "drained": True})
+    assert ask("broker", "drain", "2,2", "--force", "--yes") == (0, {"id": 2, "drained": True})
     undone = [{"id": id_, "drained": False} for id_ in (1, 2)]
     assert ask("broker", "drain", "1-2", "--undo") == (0, undone)
-    assert ask("topic", "delete", "two")[0] == 0
+    assert ask("topic", "delete", "two", "--yes")[0] == 0
 
 
 @pytest.mark.parametrize("text", ["one", "2-1", "1-", "0-500", ""])

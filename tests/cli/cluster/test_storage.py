@@ -137,14 +137,14 @@ def test_a_loss_is_shown_and_accepted_by_decision_alone(
     for name in ("quorum-state", "voter-checkpoint"):
         (tmp_path / "metadata" / "__cluster_metadata-0" / name).unlink()
 
-    assert run(["storage", "accept-loss", "--config", config]) == 0
+    assert run(["storage", "accept-loss", "--config", config]) == 2
     shown = capsys.readouterr()
     assert run(["storage", "accept-loss", "--config", config, "--yes"]) == 0
     done = capsys.readouterr()
     assert run(["storage", "accept-loss", "--config", config]) == 0
 
     assert "quorum-state and voter-checkpoint are gone or damaged" in shown.out
-    assert "nothing was changed; --yes does it" in shown.err
+    assert "no terminal can confirm it; add --yes" in shown.err
     assert "what is missing is lost for good" in done.out
     assert "nothing is lost" in capsys.readouterr().out
 

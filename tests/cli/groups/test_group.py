@@ -237,7 +237,7 @@ async def test_offsets_are_moved_and_groups_deleted_when_everybody_has_left(
     with pytest.raises(RefusedError, match="stop them first"):
         await members.say("reset", "g", "--topic", "orders", "--to-latest", "--yes")
     with pytest.raises(RefusedError) as refusal:
-        await members.say("delete", "g")
+        await members.say("delete", "g", "--yes")
     assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
 
     await members.leave("a")
@@ -248,5 +248,5 @@ async def test_offsets_are_moved_and_groups_deleted_when_everybody_has_left(
         (1, None, 0),
     ]
     assert [row["committed"] for row in await members.tell("lag", "g")] == [0, 0]
-    assert await members.tell("delete", "g") == [{"deleted": "g"}]
+    assert await members.tell("delete", "g", "--yes") == [{"deleted": "g"}]
     assert await members.tell("list") == []

@@ -96,7 +96,7 @@ async def test_what_is_aborted_by_force_is_open_no_longer(capsys: Any) -> None:
             async with open_admin(bootstrap) as admin:
                 await admin.create_topic("t")
                 producer = await in_thread(lambda: open_transaction(bootstrap, "payments"))
-                wanted = ["abort", "t:0", "--start-offset", "0", "--force"]
+                wanted = ["abort", "t:0", "--start-offset", "0", "--force", "--yes"]
                 assert await ottla_txn(bootstrap, *wanted) == 0
                 assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["t", "0"]
                 (found,) = (await admin.describe_producers([TopicPartition("t", 0)])).values()
@@ -145,7 +145,8 @@ async def test_a_hanging_transaction_is_found_and_aborted(capsys: Any) -> None:
                 assert await ottla_txn(bootstrap, "find-hanging", "--longer-than", "0s") == 1
                 found = capsys.readouterr().out
                 assert "ottla txn abort t:0 --start-offset 2" in found
-                assert await ottla_txn(bootstrap, "abort", "t:0", "--start-offset", "2") == 0
+                wanted = ["abort", "t:0", "--start-offset", "2", "--yes"]
+                assert await ottla_txn(bootstrap, *wanted) == 0
                 assert await ottla_txn(bootstrap, "find-hanging", "--longer-than", "0s") == 0
                 end = await admin.list_offsets(
                     {TopicPartition("t", 0): LATEST}, isolation_level="read_committed"

@@ -48,9 +48,9 @@ async def test_users_come_and_go(
             assert "hush" not in shown
             with pytest.raises(RefusedError, match="Too few iterations"):
                 await ottla_user(where, "add", "cy", "--iterations", "1")
-            await ottla_user(where, "delete", "al")
+            await ottla_user(where, "delete", "al", "--yes")
             with pytest.raises(RefusedError, match="has no such credential"):
-                await ottla_user(where, "delete", "al")
+                await ottla_user(where, "delete", "al", "--yes")
             with pytest.raises(RefusedError, match="has no such credential"):
                 await ottla_user(where, "delete", "ben", "--mechanism", "SCRAM-SHA-256")
 

@@ -121,7 +121,7 @@ def drain_a_broker(cluster: Any, load: Any) -> Fault:
     victim = cluster.leader_of_most(LOAD)
     id_ = cluster.node(victim).id
     mark = load.mark(f"drain {victim}")
-    cluster.ottla("broker", "drain", str(id_))
+    cluster.ottla("broker", "drain", str(id_), "--yes")
     assert id_ not in cluster.leaders(LOAD).values()
     time.sleep(CALM_S)
     cluster.ottla("broker", "drain", str(id_), "--undo")

@@ -63,8 +63,8 @@ def test_a_group_is_listed_and_described(cluster: Any, consumer: Consumer) -> No
 
 
 def test_a_group_that_does_not_exist_is_refused(cluster: Any) -> None:
-    for verb in ("describe", "members", "lag", "delete"):
-        assert "absent" in cluster.ottla("group", verb, "absent", code=1).stderr
+    for verb in (["describe"], ["members"], ["lag"], ["delete", "--yes"]):
+        assert "absent" in cluster.ottla("group", *verb, "absent", code=1).stderr
 
 
 def test_offsets_of_a_group_with_members_stay_where_they_are(
@@ -72,7 +72,7 @@ def test_offsets_of_a_group_with_members_stay_where_they_are(
 ) -> None:
     refused = cluster.ottla("group", "reset", "readers", "--to-latest", "--yes", code=1)
     assert "stop them first" in refused.stderr
-    assert "readers" in cluster.ottla("group", "delete", "readers", code=1).stderr
+    assert "readers" in cluster.ottla("group", "delete", "readers", "--yes", code=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_offsets_are_reset_only_with_execute(
     cluster: Any, consumer: Consumer, where: list[str], offset: int
 ) -> None:
     consumer.close()
-    shown = output_of(cluster, "reset", "readers", *where)
+    shown = output_of(cluster, "reset", "readers", *where, "--dry-run")
     assert [(row["from"], row["to"]) for row in shown] == [(4, offset)] * 2
     assert {row["committed"] for row in output_of(cluster, "lag", "readers")} == {4}, "only shown"
     output_of(cluster, "reset", "readers", *where, "--yes")
@@ -100,5 +100,5 @@ def test_offsets_are_reset_only_with_execute(
 
 def test_a_group_without_members_is_deleted(cluster: Any, consumer: Consumer) -> None:
     consumer.close()
-    assert output_of(cluster, "delete", "readers") == [{"deleted": "readers"}]
+    assert output_of(cluster, "delete", "readers", "--yes") == [{"deleted": "readers"}]
     assert "readers" not in {row["group"] for row in output_of(cluster, "list")}

@@ -159,7 +159,7 @@ def test_a_topics_setting_follows_broker_and_cluster_and_tells_its_source(
 ) -> None:
     create(cluster, "sourced")
     sources = [topic_setting(confluent, "sourced", "retention.ms").source]
-    cluster.ottla("config", "set", "--cluster", "log.retention.ms=5000000")
+    cluster.ottla("config", "set", "--cluster", "log.retention.ms=5000000", "--yes")
     try:
         found = topic_setting(confluent, "sourced", "retention.ms")
         sources.append(found.source)
@@ -214,7 +214,7 @@ def test_a_shorter_retention_is_applied_at_once(cluster: Processes, confluent: A
     cluster.ottla("topic", "create", "emptied", "-p", "1", "-c", "retention.ms=-1")
     assert produce(cluster, "emptied", 10, timestamp_ms=1_700_000_000_000) == []
     assert earliest(confluent, "emptied") == 0
-    cluster.ottla("config", "set", "--topic", "emptied", "retention.ms=1000")
+    cluster.ottla("config", "set", "--topic", "emptied", "retention.ms=1000", "--yes")
     cluster.wait_for(lambda: earliest(confluent, "emptied") == 10, "an empty topic", 10)
 
 
@@ -223,7 +223,9 @@ def test_the_old_request_replaces_all_settings_of_a_topic(
 ) -> None:
     """AlterConfigs (33): each setting that it does not name returns to its default."""
     create(cluster, "replaced")
-    cluster.ottla("topic", "alter", "replaced", "-c", "segment.ms=1000", "-c", "retention.ms=5")
+    cluster.ottla(
+        "topic", "alter", "replaced", "-c", "segment.ms=1000", "-c", "retention.ms=5", "--yes"
+    )
     wanted = ConfigResource(ConfigResource.Type.TOPIC, "replaced", {"retention.ms": "9"})
     with pytest.warns(DeprecationWarning):
         confluent.alter_configs([wanted])[wanted].result(60)
@@ -247,7 +249,7 @@ def test_settings_are_shown_checked_set_and_compared(cluster: Processes) -> None
     ]
     assert ottla(cluster, *change, "--dry-run") == expected
     assert ottla(cluster, "config", "diff", "--topic", "shown", "--topic", "plain") == []
-    assert ottla(cluster, *change) == expected
+    assert ottla(cluster, *change, "--yes") == expected
     assert ottla(cluster, "config", "diff", "--topic", "shown", "--topic", "plain") == [
         {"key": "cleanup.policy", "shown": "delete,compact", "plain": "delete"},
         {"key": "segment.ms", "shown": "9", "plain": "604800000"},
@@ -304,7 +306,7 @@ def test_a_brokers_loggers_say_more_until_their_level_is_reset(cluster: Processe
     coordinator = str(group["coordinator"])
     (row,) = ottla(cluster, "config", "get", "--loggers", coordinator, "ottla.broker.groups")
     assert row["value"] == "WARN"
-    cluster.ottla("broker", "drain", coordinator)
+    cluster.ottla("broker", "drain", coordinator, "--yes")
     cluster.ottla("broker", "drain", coordinator, "--undo")
     cluster.wait_for(has_said, "what groups say", 10)
     for one in brokers:
@@ -363,23 +365,23 @@ def test_a_topic_is_trimmed_to_an_offset_a_time_or_its_end(
     (row,) = ottla(cluster, *trim, "--before=3", "-p0", "--dry-run")
     assert (row["was_start"], row["start"], row["end"]) == (0, 3, 20)
     assert earliest(confluent, "trimmed") == 0
-    cluster.ottla(*trim, "--before=3", "-p0")
+    cluster.ottla(*trim, "--before=3", "-p0", "--yes")
     assert earliest(confluent, "trimmed") == 3
-    cluster.ottla(*trim, "--before-time=1h")
+    cluster.ottla(*trim, "--before-time=1h", "--yes")
     assert earliest(confluent, "trimmed") == 10
-    (row,) = ottla(cluster, *trim, "--all")
+    (row,) = ottla(cluster, *trim, "--all", "--yes")
     assert row["offsets_deleted"] == 10
     assert earliest(confluent, "trimmed") == 20
-    assert ottla(cluster, *trim, "--all") == []
+    assert ottla(cluster, *trim, "--all", "--yes") == []
 
 
 def test_a_compacted_topic_is_not_trimmed(cluster: Processes) -> None:
     """Kafka's POLICY_VIOLATION: a compacted log may not lose the newest record of a key."""
     cluster.ottla("topic", "create", "kept", "-p", "1", "-c", "cleanup.policy=compact")
-    cluster.ottla("config", "set", "--topic", "kept", "cleanup.policy=delete")
+    cluster.ottla("config", "set", "--topic", "kept", "cleanup.policy=delete", "--yes")
     assert produce(cluster, "kept", 3) == []
-    cluster.ottla("config", "set", "--topic", "kept", "cleanup.policy=compact")
-    assert "cleanup.policy+=delete" in refused(cluster, "topic", "trim", "kept", "--all")
+    cluster.ottla("config", "set", "--topic", "kept", "cleanup.policy=compact", "--yes")
+    assert "cleanup.policy+=delete" in refused(cluster, "topic", "trim", "kept", "--all", "--yes")
 
 
 def elect_everywhere(cluster: Processes) -> ElectLeadersResponse:
@@ -402,7 +404,7 @@ def test_leadership_goes_back_to_the_first_replicas(
     assert ottla(cluster, "topic", "elect") == []
 
     def move_away() -> list[int]:
-        cluster.ottla("broker", "drain", "2", "--force")
+        cluster.ottla("broker", "drain", "2", "--force", "--yes")
         cluster.ottla("broker", "drain", "2", "--undo")
         cluster.wait_healthy()
         return [one for one, leader in cluster.leaders("led").items() if leader != first[one]]

@@ -77,7 +77,7 @@ def test_what_a_backup_holds_comes_back(tmp_path: Path) -> None:
 
     damaged = shell.up()
     try:
-        shell.run("ottla topic delete orders --dir ottla-data")
+        shell.run("ottla topic delete orders --yes --dir ottla-data")
         shell.run("ottla down --dir ottla-data")
     finally:
         damaged.terminate()

@@ -42,7 +42,7 @@ def test_a_broker_is_removed_and_the_cluster_is_healthy_without_it(
     cluster.ottla("topic", "create", "t", "-p", "6")
     assert "is running" in cluster.ottla("broker", "unregister", "3", code=1).stderr
     assert "no broker 9" in cluster.ottla("broker", "unregister", "9", code=1).stderr
-    shown = cluster.ottla("broker", "remove", "3")
+    shown = cluster.ottla("broker", "remove", "3", code=2)
     assert "nothing was changed" in shown.stderr
     assert any(3 in replicas for replicas in cluster.replicas("t").values())
 
@@ -84,11 +84,14 @@ def test_moves_that_stand_still_end_the_wait_and_a_forced_broker_is_forgotten_at
     moved = cluster.ottla("broker", "remove", "3", "--yes", "--stop-timeout=0", code=NOT_STOPPED)
     assert "still runs" in moved.stderr
 
-    forced = cluster.ottla("broker", "unregister", "2", "--force")
+    forced = cluster.ottla("broker", "unregister", "2", "--force", "--yes")
 
     assert "topic reassign --evacuate 2 --yes' moves them" in forced.stderr
     assert ids(cluster) == [1, 3]
-    assert "no broker 2" in cluster.ottla("broker", "unregister", "2", "--force", code=1).stderr
+    assert (
+        "no broker 2"
+        in cluster.ottla("broker", "unregister", "2", "--force", "--yes", code=1).stderr
+    )
     cluster.end("broker 2")
     cluster.start("broker 2")
     cluster.wait_for(lambda: ids(cluster) == [1, 2, 3], "list with broker 2, which came back")

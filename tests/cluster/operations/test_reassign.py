@@ -190,7 +190,7 @@ def test_the_command_plans_moves_and_waits(
     reassign(kafka, "planned", (4, 1))
     wait_moved(cluster, kafka, "planned", (4, 1))
     leave = ("topic", "reassign", "planned", "--evacuate", "4")
-    plan = json.loads(cluster.ottla(*leave, "--format=json").stdout)
+    plan = json.loads(cluster.ottla(*leave, "--dry-run", "--format=json").stdout)
     assert [row["was"] for row in plan] == [[4, 1]] * PARTITION_COUNT
     assert cluster.replicas("planned") == all_on(4, 1)
     assert "4 partitions moved" in cluster.ottla(*leave, "--yes").stderr
@@ -198,7 +198,9 @@ def test_the_command_plans_moves_and_waits(
     cluster.wait_for(lambda: cluster.replicas("planned") == planned, "what was planned", 5)
     assert not any(4 in replicas for replicas in planned.values())
     path = tmp_path / "plan.json"
-    cluster.ottla("topic", "reassign", "planned", "--brokers", "1,4", "--save", str(path))
+    cluster.ottla(
+        "topic", "reassign", "planned", "--brokers", "1,4", "--dry-run", "--save", str(path)
+    )
     cluster.ottla("topic", "reassign", "--plan", str(path), "--yes")
     again = {
         row["partition"]: row["replicas"] for row in json.loads(path.read_text())["partitions"]

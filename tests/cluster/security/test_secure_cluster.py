@@ -132,7 +132,7 @@ def test_an_entry_decides_at_once_also_on_open_connections(cluster: SecureCluste
     while outcome_of_send(alice, "decided"):
         assert time.monotonic() < deadline
 
-    cluster.ottla("acl", "delete", "--principal", "alice")
+    cluster.ottla("acl", "delete", "--principal", "alice", "--yes")
     began = time.monotonic()
     while outcome_of_send(alice, "decided") != "TOPIC_AUTHORIZATION_FAILED":
         assert time.monotonic() - began < COMMAND_S

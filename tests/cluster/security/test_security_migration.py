@@ -131,7 +131,7 @@ def test_a_plaintext_cluster_becomes_secure_under_load_as_the_page_says(
         cluster.ottla("acl", "create", "--allow", principal, "--producer", "--consumer", *which)
     check(old)
     migration.paste(4, new)
-    cluster.ottla("acl", "delete", "--principal", "ANONYMOUS")
+    cluster.ottla("acl", "delete", "--principal", "ANONYMOUS", "--yes")
     cluster.ottla("acl", "explain", "app", "write", "--topic", "old", code=2)
     check(new)
 

@@ -15,8 +15,12 @@ from ottla.tools.markdown import NOTICE, code, table
 CLI_INTRODUCTION = """\
 # The `ottla` command
 
-Exit codes: 0 ok, 1 usage or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknown, 130 ended by
-Ctrl-C.
+Exit codes: 0 ok, 1 usage or refused, 2 unhealthy, invalid or unconfirmed, 3 unreachable, 4 unknown,
+130 ended by Ctrl-C.
+
+A command asks once before it deletes records, offsets, groups, credentials or ACLs, takes a node, a
+replica or a vote away, or does what cannot be undone. `--yes` answers beforehand, and `--dry-run`
+shows the changes. Without a terminal and without `--yes` it changes nothing, and exits with code 2.
 
 `ottla COMMAND --help` and `ottla help COMMAND` show a command with an example. Output has colours
 on a terminal only; `NO_COLOR=1` turns them off, `FORCE_COLOR=1` on.

@@ -26,6 +26,7 @@ from ottla.cli.cluster.survey import (
     registered,
 )
 from ottla.cli.common import counted, print_json
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.tables import ByteCount, header_of, print_table
 from ottla.cli.terminal import say
@@ -97,14 +98,18 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make brokers hand over their leaderships or, with --undo, accept leaderships again. Returns
-    exit code 0 when the brokers have done so.
+    """Make brokers hand over their leaderships, once confirmed, or accept leaderships again with
+    --undo. Returns exit code 0 when the brokers have done so.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """
     brokers = [await _find(admin, broker_id) for broker_id in arguments.ids]
     if not (arguments.undo or arguments.force):
         _check_leaders_remain(brokers, partitions_of(await admin.cluster.metadata()))
+    names = ", ".join(str(broker.id) for broker in brokers)
+    question = f"move all leaderships of broker {names} to others?"
+    if not arguments.undo and not await confirm_in_loop(arguments, question):
+        return 0
     for broker in brokers:
         await _drain_one(admin, broker, undo=arguments.undo)
     if arguments.format == "json":
@@ -230,6 +235,7 @@ VERBS = (
         drain,
         option("--undo", "allow them to lead again"),
         option("--force", "drain them although partitions are left without a leader"),
+        YES,
         option("ids ID", "node.id of the broker; several as 1,2 or 100-107", type=_broker_ids),
     ),
     CORDON,

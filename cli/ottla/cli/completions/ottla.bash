@@ -51,12 +51,12 @@ _ottla_row() {
       argument='@topics' ;;
     'topic delete')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic alter')
       verbs=''
-      options='-h --help -c --config --unset --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help -c --config --unset --dry-run --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='-c= --config= --unset= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic add-partitions')
@@ -66,7 +66,7 @@ _ottla_row() {
       argument='@topics' ;;
     'topic trim')
       verbs=''
-      options='-h --help -p --partition --before --before-time --all --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help -p --partition --before --before-time --all --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='-p= --partition= --before= --before-time= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic elect')
@@ -101,7 +101,7 @@ _ottla_row() {
       argument='' ;;
     'user delete')
       verbs=''
-      options='-h --help --mechanism --bootstrap-server --bootstrap --dir --profile --command-config'
+      options='-h --help --mechanism --yes --bootstrap-server --bootstrap --dir --profile --command-config'
       values='--mechanism=SCRAM-SHA-256|SCRAM-SHA-512 --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
       argument='' ;;
     'token')
@@ -126,7 +126,7 @@ _ottla_row() {
       argument='' ;;
     'token end')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config'
+      options='-h --help --yes --bootstrap-server --bootstrap --dir --profile --command-config'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
       argument='' ;;
     'acl')
@@ -146,7 +146,7 @@ _ottla_row() {
       argument='' ;;
     'acl delete')
       verbs=''
-      options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --matching --principal --host --operation --all --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --matching --principal --host --operation --all --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --principal= --host= --operation= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'acl explain')
@@ -191,7 +191,7 @@ _ottla_row() {
       argument='@groups' ;;
     'group delete')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'txn')
@@ -221,7 +221,7 @@ _ottla_row() {
       argument='@topics' ;;
     'txn abort')
       verbs=''
-      options='-h --help --start-offset --force --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --start-offset --force --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--start-offset= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'quota')
@@ -356,7 +356,7 @@ _ottla_row() {
       argument='' ;;
     'broker drain')
       verbs=''
-      options='-h --help --undo --force --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --undo --force --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'broker cordon')
@@ -371,7 +371,7 @@ _ottla_row() {
       argument='' ;;
     'broker unregister')
       verbs=''
-      options='-h --help --force --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --force --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'broker remove')
@@ -511,7 +511,7 @@ _ottla_row() {
       argument='' ;;
     'config set')
       verbs=''
-      options='-h --help --unset --dry-run --topic --broker --cluster --group --client-metrics --loggers --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --unset --dry-run --yes --topic --broker --cluster --group --client-metrics --loggers --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--unset= --topic=@topics --broker= --group=@groups --client-metrics= --loggers= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'config diff')

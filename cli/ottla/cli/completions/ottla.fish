@@ -65,13 +65,13 @@ function __ottla_row
         case 'topic delete'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic alter'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '-c' '--config' '--unset' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '-c' '--config' '--unset' '--dry-run' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '-c=' '--config=' '--unset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic add-partitions'
@@ -83,7 +83,7 @@ function __ottla_row
         case 'topic trim'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '-p=' '--partition=' '--before=' '--before-time=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'topic elect'
@@ -125,7 +125,7 @@ function __ottla_row
         case 'user delete'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_options '-h' '--help' '--mechanism' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
             set -g __ottla_values '--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
             set -g __ottla_argument ''
         case 'token'
@@ -155,7 +155,7 @@ function __ottla_row
         case 'token end'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
+            set -g __ottla_options '-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
             set -g __ottla_argument ''
         case 'acl'
@@ -179,7 +179,7 @@ function __ottla_row
         case 'acl delete'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'acl explain'
@@ -233,7 +233,7 @@ function __ottla_row
         case 'group delete'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'txn'
@@ -269,7 +269,7 @@ function __ottla_row
         case 'txn abort'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--start-offset' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--start-offset' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--start-offset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'quota'
@@ -431,7 +431,7 @@ function __ottla_row
         case 'broker drain'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--undo' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--undo' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'broker cordon'
@@ -449,7 +449,7 @@ function __ottla_row
         case 'broker unregister'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'broker remove'
@@ -617,7 +617,7 @@ function __ottla_row
         case 'config set'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--unset' '--dry-run' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_options '-h' '--help' '--unset' '--dry-run' '--yes' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--unset=' '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'config diff'

@@ -52,12 +52,12 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'topic delete')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic alter')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '-c' '--config' '--unset' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '-c' '--config' '--unset' '--dry-run' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('-c=' '--config=' '--unset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic add-partitions')
@@ -67,7 +67,7 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'topic trim')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '-p' '--partition' '--before' '--before-time' '--all' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('-p=' '--partition=' '--before=' '--before-time=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@topics' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'topic elect')
@@ -102,7 +102,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'user delete')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--mechanism' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_options=('-h' '--help' '--mechanism' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
       ottla_values=('--mechanism=SCRAM-SHA-256|SCRAM-SHA-512' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'token')
@@ -127,7 +127,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'token end')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
+      ottla_options=('-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
       ottla_argument='' ;;
     'acl')
@@ -147,7 +147,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'acl delete')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--delegation-token' '--user' '--cluster' '--prefixed' '--matching' '--principal' '--host' '--operation' '--all' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--delegation-token=' '--user=' '--principal=' '--host=' '--operation=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'acl explain')
@@ -192,7 +192,7 @@ _ottla_row() {
       ottla_argument='@groups' ;;
     'group delete')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'txn')
@@ -222,7 +222,7 @@ _ottla_row() {
       ottla_argument='@topics' ;;
     'txn abort')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--start-offset' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--start-offset' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--start-offset=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'quota')
@@ -357,7 +357,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'broker drain')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--undo' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--undo' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'broker cordon')
@@ -372,7 +372,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'broker unregister')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--force' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'broker remove')
@@ -512,7 +512,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'config set')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--unset' '--dry-run' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--unset' '--dry-run' '--yes' '--topic' '--broker' '--cluster' '--group' '--client-metrics' '--loggers' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--unset=' '--topic=@topics' '--broker=' '--group=@groups' '--client-metrics=' '--loggers=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'config diff')

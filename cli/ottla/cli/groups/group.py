@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.groups.all_lags import GroupLag, all_lags, group_lag
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
@@ -267,7 +268,10 @@ async def _lag_rows(
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named group, and report each refusal. Returns the exit code."""
+    """Delete every named group once confirmed, and report each refusal. Returns the exit code."""
+    names = ", ".join(map(repr, arguments.groups))
+    if not await confirm_in_loop(arguments, f"delete {names} with all committed offsets?"):
+        return 0
     deleted, refusals = [], []
     for group in arguments.groups:
         try:
@@ -368,5 +372,6 @@ VERBS = (
         "delete groups without members, with their offsets",
         delete,
         option("groups GROUP ...", "id of a group"),
+        YES,
     ),
 )

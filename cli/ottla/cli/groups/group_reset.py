@@ -82,6 +82,8 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
         print_json([dict(zip(map(str.lower, COLUMNS), row, strict=True)) for row in rows])
     else:
         print_table(COLUMNS, rows)
+    if arguments.export and not arguments.yes:
+        return 0  # the file is the plan of a later reset
     question = f"commit these offsets of group {group!r}?"
     if not arguments.yes and await confirm_in_loop(arguments, question):
         await _commit(admin, group, after)

@@ -2,9 +2,8 @@
 
 import argparse
 
-from ottla.cli.common import (
-    print_json,
-)
+from ottla.cli.common import counted, print_json
+from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.security.acl_explanation import explained
@@ -48,15 +47,19 @@ async def create_acls(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_acls(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the ACLs that match the filter, and show them. Returns the exit code."""
+    """Show the ACLs that match the filter, and delete them once confirmed. Returns the exit
+    code."""
     unwanted = filter_of(arguments)
     if unwanted == AclFilter() and not arguments.all:
         raise ConfigError("filter", "is empty, which is every entry; name some, or give --all")
-    if arguments.dry_run:
-        found = await admin.describe_acls(unwanted)
-    else:
+    if arguments.yes:
         found = await admin.delete_acls(unwanted)
+        show(arguments, COLUMNS, list(map(row_of, found)), command="acl")
+        return 0
+    found = await admin.describe_acls(unwanted)
     show(arguments, COLUMNS, list(map(row_of, found)), command="acl")
+    if found and await confirm_in_loop(arguments, f"delete {counted(len(found), 'ACL')}?"):
+        await admin.delete_acls(unwanted)
     return 0
 
 
@@ -133,7 +136,7 @@ VERBS = (
         delete_acls,
         *FILTERS,
         option("--all", "every ACL, if no filter is given"),
-        option("--dry-run", "show the ACLs without deleting them"),
+        CONFIRMATION,
     ),
     admin_verb(
         "explain",

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from ottla.cli.common import CONNECTION, FORMAT, print_json
+from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import print_table
@@ -17,10 +18,11 @@ from ottla.cli.topics.config_changes import (
     alter,
     as_json,
     default_of,
-    own_source,
     parse_changes,
     settings_of,
+    value_after,
 )
+from ottla.cli.topics.config_losses import losses_of
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
@@ -59,22 +61,23 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
 
 
 async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Change settings of one entity, or only check the changes. Returns the exit code."""
+    """Change settings of one entity, or only check the changes. Changes that delete or risk
+    records are confirmed. Returns the exit code."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
     if entity.kind is ConfigKind.BROKER:
         _check_broker_keys(one.key for one in changes if one.change is not None)
     before = await settings_of(admin, entity, [change.key for change in changes])
+    rows = [
+        (change.key, _value(before.get(change.key)), value_after(entity, change, before))
+        for change in changes
+    ]
+    losses = [] if arguments.dry_run else losses_of(rows)
+    if losses and not await confirm_in_loop(arguments, f"{'; '.join(losses)}: change it?"):
+        return 0
     refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
-    rows = []
-    if not refusals:
-        for change in changes:
-            now = before.get(change.key)
-            after = change.after(now, own_source(entity))
-            if after is None and change.change is None:
-                after = default_of(entity, change.key)
-            rows.append((change.key, None if now is None else _value(now), after))
-    show(arguments, ("KEY", "WAS", "NOW"), rows, list(refusals.values()), command="config")
+    shown = [] if refusals else rows
+    show(arguments, ("KEY", "WAS", "NOW"), shown, list(refusals.values()), command="config")
     if arguments.dry_run:
         note("nothing was changed (--dry-run)")
     return 0

@@ -1,7 +1,7 @@
 """Settings of a topic, a broker or the whole cluster: requests, changes, and the values after a
 change."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -117,6 +117,15 @@ def default_of(entity: Entity, key: str) -> str | None:
 
     definition = definitions_of(entity.kind).get(key)
     return None if definition is None else definition.default
+
+
+def value_after(entity: Entity, change: Change, before: Mapping[str, ConfigEntry]) -> str | None:
+    """Return the value of a setting after a change, given the settings before it. Returns None if
+    the setting has no value then."""
+    after = change.after(before.get(change.key), own_source(entity))
+    if after is None and change.change is None:
+        return default_of(entity, change.key)
+    return after
 
 
 def own_source(entity: Entity) -> ConfigSource:

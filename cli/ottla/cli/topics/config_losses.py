@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 UNLIMITED = -1
-UNITS_MS = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 RETENTIONS = frozenset(
     (
         "retention.ms",

@@ -8,7 +8,7 @@ import argparse
 
 from ottla.cli.cluster.moves.reassign_arguments import REASSIGN
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, run_async
-from ottla.cli.confirmation import CONFIRMATION
+from ottla.cli.confirmation import CONFIRMATION, YES
 from ottla.cli.imports import importing
 from ottla.cli.options import one_of, option
 from ottla.cli.topics.change_arguments import CHANGE_OPTIONS, DRY_RUN
@@ -86,7 +86,7 @@ VERBS = (
         FORMAT,
     ),
     admin_verb("describe", "show a topic's partitions", f"{MODULE}.topic_verbs:describe", NAMES),
-    admin_verb("delete", "delete topics", f"{MODULE}.topic_verbs:delete", NAMES),
+    admin_verb("delete", "delete topics", f"{MODULE}.topic_verbs:delete", NAMES, YES),
     admin_verb(
         "alter",
         "change settings of topics",
@@ -126,7 +126,7 @@ VERBS = (
             option("--all", "delete all committed records"),
             required=True,
         ),
-        DRY_RUN,
+        CONFIRMATION,
     ),
     admin_verb(
         "elect",

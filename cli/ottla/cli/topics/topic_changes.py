@@ -13,11 +13,11 @@ from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Entity,
     alter,
-    default_of,
-    own_source,
     parse_changes,
     settings_of,
+    value_after,
 )
+from ottla.cli.topics.config_losses import losses_of
 from ottla.cli.topics.offsets import offsets_at
 from ottla.cli.topics.unclean_candidates import COLUMNS, UncleanCandidate, best_first, candidates_of
 from ottla.client.admin import Admin
@@ -33,24 +33,28 @@ NOBODY = -1
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Change the settings of every named topic. Each refusal is printed. Returns the exit code."""
+    """Change the settings of every named topic. Changes that delete or risk records are confirmed.
+    Each refusal is printed. Returns the exit code."""
     changes = parse_changes("--config", arguments.config, arguments.unset)
     entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
     before: dict[Entity, dict[str, ConfigEntry]] = {}
     for entity in entities:
         before[entity] = await settings_of(admin, entity, keys)
-    refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
     rows = []
     for entity in entities:
-        for change in changes if entity not in refusals else ():
+        for change in changes:
             now = before[entity].get(change.key)
-            after = change.after(now, own_source(entity))
-            if after is None and change.change is None:
-                after = default_of(entity, change.key)
-            rows.append((entity.name, change.key, None if now is None else now.value, after))
+            after = value_after(entity, change, before[entity])
+            rows.append((entity, change.key, None if now is None else now.value, after))
+    losses = [] if arguments.dry_run else losses_of(row[1:] for row in rows)
+    question = f"{'; '.join(dict.fromkeys(losses))}: change it?"
+    if losses and not await confirm_in_loop(arguments, question):
+        return 0
+    refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
+    shown = [(entity.name, *row) for entity, *row in rows if entity not in refusals]
     _say_if_dry(arguments)
-    show(arguments, ("TOPIC", "KEY", "WAS", "NOW"), rows, list(refusals.values()))
+    show(arguments, ("TOPIC", "KEY", "WAS", "NOW"), shown, list(refusals.values()))
     return 0
 
 
@@ -79,7 +83,7 @@ async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the oldest records of a topic. Returns the exit code."""
+    """Delete the oldest records of a topic once confirmed. Returns the exit code."""
     topic: str = arguments.name
     partitions = [p.partition_index for p in await _partitions(admin, topic, arguments)]
     if arguments.before is not None and len(partitions) > 1:
@@ -107,7 +111,11 @@ async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
         if not 0 <= targets[one] <= ends[one]
     }
     due = [one for one in partitions if starts[one] < targets[one] <= ends[one]]
-    if not arguments.dry_run:
+    deleted = sum(targets[one] - starts[one] for one in due)
+    question = f"delete {counted(deleted, 'offset')} of topic {topic!r}?"
+    if due and not arguments.dry_run:
+        if not await confirm_in_loop(arguments, question):
+            return 0
         refusals |= await _delete(admin, topic, {one: targets[one] for one in due})
     rows = [
         (one, starts[one], targets[one], ends[one], targets[one] - starts[one])

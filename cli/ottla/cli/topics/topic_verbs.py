@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ottla.cli.common import print_json
+from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import say
@@ -54,7 +55,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named topic. Each refusal is printed. Returns the exit code."""
+    """Delete every named topic once confirmed. Each refusal is printed. Returns the exit code."""
+    names = ", ".join(map(repr, arguments.names))
+    if not await confirm_in_loop(arguments, f"delete {names} with all records?"):
+        return 0
     outcomes = await admin.delete_topics(arguments.names)
     deleted = [(name,) for name, refusal in outcomes.items() if refusal is None]
     refusals = [

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ottla.cli.cluster.cleaning.cleaner_targets import NamedLogs, parse_named
 from ottla.cli.common import counted, print_json
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import Moment, print_table
@@ -148,7 +149,7 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Abort one open transaction in its partition. Returns the exit code."""
+    """Abort one open transaction in its partition, once confirmed. Returns the exit code."""
     named = parse_named(arguments.named)
     if named.partition is None:
         raise ConfigError("TOPIC:PARTITION", f"is {arguments.named!r}; it must name one partition")
@@ -169,6 +170,9 @@ async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
             "does so at its timeout; --force aborts it here all the same",
         )
     (one,) = chosen
+    question = f"abort the transaction in {at} from offset {start} on?"
+    if not await confirm_in_loop(arguments, question):
+        return 0
     await admin.abort_transaction(at, one.producer)
     row = (at.topic, at.partition, one.producer.producer_id, start)
     show(arguments, ("TOPIC", "PARTITION", "PRODUCER-ID", "ABORTED-FROM"), [row], command="txn")
@@ -280,5 +284,6 @@ VERBS = (
             type=int,
         ),
         option("--force", "abort it although its coordinator may still commit it"),
+        YES,
     ),
 )

@@ -3,6 +3,7 @@
 import argparse
 from base64 import b64encode
 
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import Identifier
@@ -63,8 +64,11 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Expire a token immediately. Returns the exit code."""
+    """Expire a token immediately, once confirmed. Returns the exit code."""
     token = await _found(admin, arguments.token)
+    question = f"end token {token.token_id} of {visible(token.owner)}, and its sessions?"
+    if not await confirm_in_loop(arguments, question):
+        return 0
     await admin.end_token(token.hmac)
     say(f"{token.token_id} has ended")
     return 0
@@ -119,6 +123,7 @@ VERBS = (
         "end a token at once, and its sessions",
         end_token,
         option("token ID", "id of the token"),
+        YES,
         has_format=False,
     ),
 )

@@ -2,6 +2,7 @@
 
 import argparse
 
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import say
@@ -36,7 +37,7 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a user's credentials. Returns the exit code."""
+    """Delete a user's credentials once confirmed. Returns the exit code."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:
@@ -44,6 +45,9 @@ async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
             ErrorCode.RESOURCE_NOT_FOUND,
             f"{arguments.user} has no such credential; see 'ottla user list'",
         )
+    question = f"delete the credentials of {visible(arguments.user)}?"
+    if not await confirm_in_loop(arguments, question):
+        return 0
     for mechanism in mechanisms:
         await admin.delete_password(arguments.user, mechanism)
     say(f"{visible(arguments.user)} logs in by {', '.join(mechanisms)} no longer")
@@ -85,6 +89,7 @@ VERBS = (
             "mechanism to delete the credentials of (default: all of them)",
             choices=tuple(SCRAM_BY_NAME),
         ),
+        YES,
         has_format=False,
     ),
 )

@@ -90,14 +90,14 @@ async def test_the_plan_is_shown_with_reasons_and_saved_for_a_reassignment(
 ) -> None:
     async with uneven_cluster() as admin:
         saved = tmp_path / "plan.json"
-        assert await run_verb(command, admin, "balance", "--save", str(saved)) == 0
+        assert await run_verb(command, admin, "balance", "--dry-run", "--save", str(saved)) == 0
         said = capsys.readouterr()
         assert "replicas of broker 1" in said.out
         assert "2 moves" in said.err
         plan = json.loads(saved.read_text())
         assert sorted(one["replicas"] for one in plan["partitions"]) == [[2], [3]]
 
-        assert await run_verb(command, admin, "balance", "--format=json") == 0
+        assert await run_verb(command, admin, "balance", "--dry-run", "--format=json") == 0
         shown = json.loads(capsys.readouterr().out)
         assert len(shown["moves"]) == 2
         assert shown["brokers"][0]["replica_count_before"] == 4

@@ -203,7 +203,7 @@ async def test_a_move_between_directories_is_throttled_and_no_longer_at_its_end(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a --brokers 1 --throttle 1M", "takes effect with --yes"),
+        ("a --brokers 1 --throttle 1M --dry-run", "has no effect with --dry-run"),
         ("a --brokers 1 --yes --throttle x", "such as 20M"),
         ("a --brokers 1 --yes --log-dir-throttle 1M", "is for moves of --log-dir"),
         ("a --log-dir /x --yes --throttle 1M", "see --log-dir-throttle"),

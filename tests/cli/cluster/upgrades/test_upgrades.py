@@ -11,6 +11,7 @@ import pytest
 from ottla.cli.cluster.survey import SurveyedBroker
 from ottla.cli.cluster.upgrades import upgrade as upgrades
 from ottla.cli.cluster.upgrades.features import describe, downgrade, levels_of, upgrade
+from ottla.cli.confirmation import UnconfirmedError
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
@@ -111,7 +112,8 @@ async def test_a_level_is_raised_if_it_is_confirmed(capsys: pytest.CaptureFixtur
     admin, levels = admin_of(NEW), ["metadata.version=33"]
 
     assert await upgrade(admin, options(levels=levels, dry_run=True)) == 0
-    assert await upgrade(admin, options(levels=levels)) == 0
+    with pytest.raises(UnconfirmedError):
+        await upgrade(admin, options(levels=levels))
     assert admin.made == []
     shown = capsys.readouterr()
     assert "32 (4.4-IV1)  33 (4.4-IV2)" in shown.out

@@ -26,7 +26,6 @@ from ottla.cli.cluster.moves.throttles import (
     throttle_of,
 )
 from ottla.cli.common import counted
-from ottla.cli.confirmation import is_refused
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.model.errors import ConfigError
@@ -72,8 +71,8 @@ def rate_asked_for(arguments: argparse.Namespace) -> int | None:
         raise ConfigError("--throttle", "is for moves between brokers; see --log-dir-throttle")
     if not arguments.log_dir and arguments.log_dir_throttle is not None:
         raise ConfigError("--log-dir-throttle", "is for moves of --log-dir; see --throttle")
-    if is_refused(arguments):
-        raise ConfigError("--throttle", "takes effect with --yes")
+    if arguments.dry_run:
+        raise ConfigError("--throttle", "has no effect with --dry-run; leave out one of them")
     if arguments.throttle is None:
         return None
     return rate_of("--throttle", arguments.throttle)

@@ -8,6 +8,7 @@ import trio
 from ottla.cli.cluster.moves.reassignment_requests import places_of
 from ottla.cli.cluster.survey import SurveyedBroker, brokers_of, registered
 from ottla.cli.common import counted, print_json
+from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
@@ -22,11 +23,15 @@ SEEN_AGAIN_S = 0.02
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a broker.  Raises RefusedError if it is alive or has replicas, unless forced.
-    Returns the exit code."""
+    """Unregister a broker once confirmed. Returns the exit code.
+
+    Raises RefusedError if the broker is alive or has replicas, unless forced.
+    """
     broker_id = arguments.id
     if not arguments.force:
         await _check_idle(admin, broker_id)
+    if not await confirm_in_loop(arguments, f"delete the registration of broker {broker_id}?"):
+        return 0
     await request_unregister(admin, broker_id)
     await note_left(admin, broker_id)
     if arguments.format == "json":
@@ -102,7 +107,8 @@ UNREGISTER = admin_verb(
     option(
         "--force", "unregister it although it runs or has replicas; one that runs must be restarted"
     ),
+    YES,
     description="The request itself has no condition, as in Kafka, whose tool "
-    "'kafka-cluster unregister' forgets a running broker at once; this command asks first. "
+    "'kafka-cluster unregister' forgets a running broker at once; this command checks first. "
     "Partitions that still name the broker afterwards are listed.",
 )
