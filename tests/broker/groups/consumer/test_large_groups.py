@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.consumer import consumer_rebalance
+from ottla.broker.groups.consumer import assigned_group
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup
 from ottla.model.settings.groups import GroupConfig
 
@@ -19,7 +19,7 @@ def crowd(groups: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for number in range(MEMBERS):
         groups.enter(f"m{number}", regex="topic-.*")
     groups.hashes = groups.unions = 0
-    hash_of, topics_of = consumer_rebalance._hash_of, ConsumerGroup._topics_of
+    hash_of, topics_of = assigned_group._hash_of, ConsumerGroup._topics_of
 
     def hashed(*arguments: Any) -> int:
         groups.hashes += 1
@@ -29,7 +29,7 @@ def crowd(groups: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         groups.unions += 1
         return topics_of(*arguments)
 
-    monkeypatch.setattr(consumer_rebalance, "_hash_of", hashed)
+    monkeypatch.setattr(assigned_group, "_hash_of", hashed)
     monkeypatch.setattr(ConsumerGroup, "_topics_of", unioned)
     return groups
 

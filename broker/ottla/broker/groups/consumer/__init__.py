@@ -7,6 +7,9 @@ consumer_member.py     one member
 consumer_changes.py    every change of a group, applied and written in one step
 consumer_records.py    conversion between a group and its records
 reconcile.py           the steps of a member from its current assignment to its target
+assigned_group.py      epochs, members and targets, which share groups have too
+assigned_changes.py    changes and their records, which share groups have too
+target_schedule.py     when a target is computed, and the joins that wait for it
 target_job.py          the target assignment of a group, computed in steps
 assignors/             the assignors: range and uniform
 topic_view.py          the topics of the cluster, and those that match a regular expression

@@ -4,9 +4,8 @@ Nothing else changes a group that is being served, so that replaying the log pro
 group.
 """
 
-from collections.abc import Callable
-
-from ottla.broker.coordinators.effects import CoordinatorRecord, Outbox
+from ottla.broker.coordinators.effects import CoordinatorRecord
+from ottla.broker.groups.consumer.assigned_changes import AssignedChanges
 from ottla.broker.groups.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.broker.groups.consumer.consumer_member import Assignment, ConsumerMember
 from ottla.broker.groups.consumer.consumer_records import (
@@ -20,76 +19,36 @@ from ottla.broker.groups.consumer.consumer_records import (
     target_epoch_record,
     target_record,
 )
-from ottla.model.errors import ErrorCode, RefusedError
 
 
-class ConsumerChanges:
-    """Changes of consumer groups, each applied in memory and written to the log in one step. The
-    object has no state except a counter of rebalances."""
+class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
+    """Changes of consumer groups, each applied in memory and written to the log in one step."""
 
-    def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
-        self._outbox = outbox
-        self._record_bytes_max = record_bytes_max
-        self.rebalance_count = 0
-        """Number of times that the epoch of a group was incremented."""
+    def _epoch_record(self, group: ConsumerGroup) -> CoordinatorRecord:
+        return epoch_record(group)
 
-    def check(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Raise RefusedError if a member's description is too large to be written.  It would block
-        other groups."""
-        if not self.fits(group, member):
-            reason = f"What member {member.member_id} says of itself is too large to be kept."
-            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+    def _member_record(self, group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+        return member_record(group_id, member)
 
-    def fits(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Return True if the record of a member's description fits into the log."""
-        return self._fits(member_record(group.group_id, member))
+    def _current_record(self, group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+        return current_record(group_id, member)
 
-    def _fits(self, record: CoordinatorRecord) -> bool:
-        key, value = record
-        return len(key) + len(value or b"") <= self._record_bytes_max()
+    def _target_epoch_record(self, group: ConsumerGroup) -> CoordinatorRecord:
+        return target_epoch_record(group)
+
+    def _member_tombstones(self, group_id: str, member_id: str) -> list[CoordinatorRecord]:
+        return member_tombstones(group_id, member_id)
+
+    def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+        """Return the record of a member's target assignment."""
+        return target_record(group_id, member_id, target)
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
         """Increment the group's epoch, and set the hash of its subscribed topics."""
         if group.has_old_topics:
             group.has_old_topics = False
             self._outbox.write(old_topics_tombstone(group.group_id))
-        self.rebalance_count += 1
-        group.group_epoch += 1
-        group.metadata_hash = metadata_hash
-        self._outbox.write(epoch_record(group))
-
-    def describe(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Set the description of a member, and write its record."""
-        group.put(member)
-        self._outbox.write(member_record(group.group_id, member))
-
-    def place(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Set the current assignment of a member, and write its record."""
-        group.put(member)
-        self._outbox.write(current_record(group.group_id, member))
-
-    def remove(self, group: ConsumerGroup, member_id: str) -> None:
-        """Remove a member and its target assignment, and write their tombstones."""
-        group.remove(member_id)
-        for gone in member_tombstones(group.group_id, member_id):
-            self._outbox.write(gone)
-
-    def set_target(
-        self,
-        group: ConsumerGroup,
-        member_id: str,
-        target: Assignment,
-        record: CoordinatorRecord | None = None,
-    ) -> None:
-        """Set the target assignment of a member. `record` is the encoded record of the target, if
-        the caller has it already."""
-        group.targets[member_id] = target
-        self._outbox.write(record or target_record(group.group_id, member_id, target))
-
-    def finish_target(self, group: ConsumerGroup, epoch: int) -> None:
-        """Set the epoch of the target assignment, after the targets of all members were set."""
-        group.target_epoch = epoch
-        self._outbox.write(target_epoch_record(group))
+        super().raise_epoch(group, metadata_hash)
 
     def resolve(self, group: ConsumerGroup, regex: str, resolved: ResolvedRegex) -> None:
         """Set the topics that match a regular expression.

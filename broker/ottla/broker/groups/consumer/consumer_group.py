@@ -1,12 +1,7 @@
 """One group of the consumer protocol (KIP-848): its members, epochs and partition owners.  Pure.
 
-The coordinator computes the assignment.  Three epochs describe its progress:
-
-    group_epoch    incremented whenever the target assignment must be computed again
-    target_epoch   the group epoch for which the target was computed
-    member_epoch   (of each member) the target epoch that the member has reached
-
-A partition that moves between members belongs to the old owner until the old owner has reported its
+The coordinator computes the assignment; `assigned_group.py` has the epochs of its progress. A
+partition that moves between members belongs to the old owner until the old owner has reported its
 revocation.  Only then is it assigned to the new owner.  Other members are checked by
 `owner_epoch_of`.
 
@@ -14,21 +9,18 @@ Invariant: OneOwner.  No two members own a partition, whether it is assigned or 
 """
 
 from collections import Counter
-from collections.abc import Collection
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 from uuid import UUID
 
+from ottla.broker.groups.consumer.assigned_group import AssignedGroup
 from ottla.broker.groups.consumer.consumer_member import (
     JOINING_EPOCH,
-    NOTHING,
     Assignment,
     ConsumerMember,
     MemberState,
 )
 from ottla.broker.groups.consumer.regex_readers import RegexReaders
-from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.node.network.dispatch import Permissions
 
@@ -61,47 +53,28 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-Subscription: TypeAlias = tuple[frozenset[str], str]
-"""Topic names and regular expression to which a member subscribes."""
-
-
-class ConsumerGroup(CoordinatedGroup):
+class ConsumerGroup(AssignedGroup[ConsumerMember]):
     """Members of one group, their targets, and the owner of each partition."""
 
     type: ClassVar[str] = CONSUMER
 
     __slots__ = (
         "_owners",
-        "_subscribed_topics",
-        "_subscriptions",
-        "group_epoch",
         "has_old_topics",
-        "hashed",
-        "members",
-        "metadata_hash",
         "readers",
         "readers_due_ms",
         "regexes",
         "rejoining_ids",
         "static_members",
-        "target_epoch",
-        "target_ms",
-        "targets",
     )
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, CONSUMER)
-        self.group_epoch = 0
-        self.target_epoch = 0
-        self.metadata_hash = 0
-        """Hash of the subscribed topics; 0 if there are none."""
         self.has_old_topics = False
         """True if the log contains a record of the group's topics, as coordinators before Kafka 4.1
         wrote it."""
-        self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         """Member id of each group.instance.id."""
-        self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.readers: dict[str, RegexReaders] = {}
         """Subscribers of each regular expression, recorded only if there is an authorizer. Not
@@ -109,17 +82,8 @@ class ConsumerGroup(CoordinatedGroup):
         self.readers_due_ms = 0
         """Time of the next check for silent subscribers, in milliseconds; 0 before the first
         check."""
-        self.target_ms: int | None = None
-        """Monotonic time in milliseconds at which this coordinator computed the target
-        assignment."""
         self.rejoining_ids: set[str] = set()
         """Members that were fenced by their epoch.  They may join again under their id."""
-        self._subscribed_topics: frozenset[str] | None = None
-        self._subscriptions: Counter[Subscription] = Counter()
-        """Number of members by subscription.  Most members have the same one."""
-        self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
-        """Cache of the last topic hash with its topics and image, so that it is computed once for
-        all members."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
         """Owner of each partition, and the owner's epoch."""
 
@@ -149,16 +113,6 @@ class ConsumerGroup(CoordinatedGroup):
         """Name of the group's state in Kafka's notation."""
         return self.state.value
 
-    @property
-    def is_empty(self) -> bool:
-        """True if the group has no members."""
-        return not self.members
-
-    @property
-    def member_ids(self) -> Collection[str]:
-        """Ids of the members."""
-        return self.members.keys()
-
     def assignor_name(self, default: str) -> str:
         """Return the assignor that most members prefer, or the default."""
         votes = Counter(
@@ -167,10 +121,6 @@ class ConsumerGroup(CoordinatedGroup):
             if member.server_assignor is not None
         )
         return max(sorted(votes), key=lambda name: votes[name]) if votes else default
-
-    def target_of(self, member_id: str) -> Assignment:
-        """Return the target assignment of a member."""
-        return self.targets.get(member_id, NOTHING)
 
     def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
         """Return the epoch of a partition's owner, or NO_OWNER."""
@@ -184,18 +134,6 @@ class ConsumerGroup(CoordinatedGroup):
 
     # ---- subscriptions
 
-    def subscribed_topics(self) -> frozenset[str]:
-        """Names of all subscribed topics, which need not exist."""
-        found = self._subscribed_topics
-        if found is None:
-            found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
-            self._subscribed_topics = found
-        return found
-
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return the names of the topics to which a member subscribes."""
-        return self._topics_of(member.subscribed_names, member.subscribed_regex)
-
     def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
         resolved = self.regexes.get(regex)
         return names if resolved is None else names | resolved.topics
@@ -205,26 +143,20 @@ class ConsumerGroup(CoordinatedGroup):
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member."""
         old = self.members.get(member.member_id)
-        if old is None or _subscription(old) != _subscription(member):
-            self._count_subscription(member, 1)
-            if old is not None:
-                self._count_subscription(old, -1)
+        super().put(member)
         if old is not None:
             self._release(old)
             if old.instance_id is not None and old.instance_id != member.instance_id:
                 self._forget_instance(old)
-        self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self._take(member)
 
     def remove(self, member_id: str) -> ConsumerMember | None:
         """Remove a member and its target. Returns the member, or None if there is none."""
-        self.targets.pop(member_id, None)
         self.rejoining_ids.discard(member_id)
-        member = self.members.pop(member_id, None)
+        member = super().remove(member_id)
         if member is not None:
-            self._count_subscription(member, -1)
             self._release(member)
             self._forget_instance(member)
         return member
@@ -237,16 +169,6 @@ class ConsumerGroup(CoordinatedGroup):
             self.readers.pop(regex, None)
         else:
             self.regexes[regex] = resolved
-
-    def _count_subscription(self, member: ConsumerMember, change: int) -> None:
-        """Add `change` to the count of a member's subscription.  The first or last member with a
-        subscription changes the group's topics."""
-        subscription = _subscription(member)
-        if self._subscriptions[subscription] in (0, -change):
-            self._subscribed_topics = None
-        self._subscriptions[subscription] += change
-        if not self._subscriptions[subscription]:
-            del self._subscriptions[subscription]
 
     def _forget_instance(self, member: ConsumerMember) -> None:
         instance_id = member.instance_id
@@ -269,10 +191,6 @@ class ConsumerGroup(CoordinatedGroup):
                         del owners[index]
                 if not owners:
                     self._owners.pop(topic_id, None)
-
-
-def _subscription(member: ConsumerMember) -> Subscription:
-    return member.subscribed_names, member.subscribed_regex
 
 
 def check_epoch(

@@ -79,6 +79,11 @@ class ConsumerMember:
     """Partitions that the member still owns and has to revoke."""
 
     @property
+    def subscription(self) -> tuple[frozenset[str], str]:
+        """Topic names and regular expression to which the member subscribes."""
+        return self.subscribed_names, self.subscribed_regex
+
+    @property
     def is_away(self) -> bool:
         """True for a static member that has stopped temporarily."""
         return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH

@@ -14,7 +14,6 @@ event-loop iterations. Members meanwhile continue towards the previous target, a
 answered when the new one is ready.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from typing import NamedTuple
 from ottla.broker.coordinators.backlog import Backlog
 from ottla.broker.coordinators.effects import Instant, MemberClient, Outbox, Responder
 from ottla.broker.coordinators.timers import Timers
+from ottla.broker.groups.consumer.assignors.subscription import Assignor
 from ottla.broker.groups.consumer.assignors.table import ASSIGNORS
 from ottla.broker.groups.consumer.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer.consumer_group import (
@@ -42,10 +42,9 @@ from ottla.broker.groups.consumer.consumer_member import (
     assignment_of,
 )
 from ottla.broker.groups.consumer.reconcile import reconcile
-from ottla.broker.groups.consumer.target_job import TargetJob
+from ottla.broker.groups.consumer.target_schedule import TargetSchedule
 from ottla.broker.groups.consumer.topic_view import ResolvedTopics, TopicView
 from ottla.broker.groups.timer_names import TimerKind, TimerName
-from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
@@ -103,17 +102,9 @@ class MemberHeartbeat(NamedTuple):
         )
 
 
-class WaitingJoin(NamedTuple):
-    """Join request that waits until the target of an epoch is computed."""
-
-    heartbeat: MemberHeartbeat
-    member_id: str
-    epoch: int
-
-
 class ConsumerRebalancer:
-    """Steps of the members of consumer groups. It stores only the waiting joins, and adds timers to
-    those of the shard."""
+    """Steps of the members of consumer groups. It stores only the targets that are being computed,
+    and adds timers to those of the shard."""
 
     def __init__(
         self,
@@ -140,11 +131,15 @@ class ConsumerRebalancer:
         self._settings = settings
         self._new_id = new_id
         self._downgrade = downgrade
-        self._backlog = backlog
         self._outbox = outbox
-        self._jobs: dict[str, TargetJob] = {}
-        self._waiting: dict[str, list[WaitingJoin]] = {}
-        """Joins that wait for the target of their epoch, by group."""
+        self._targets: TargetSchedule[ConsumerGroup, ConsumerMember] = TargetSchedule(
+            timers,
+            changes,
+            topics,
+            backlog,
+            interval_ms=lambda group_id: self._settings(group_id).assignment_interval_ms,
+            assignor_of=self._assignor_of,
+        )
 
     # ---- heartbeats
 
@@ -178,10 +173,15 @@ class ConsumerRebalancer:
             is_read_otherwise |= self._refresh_readers(group, now)
         if is_read_otherwise and self._resolve(group, now):
             self._raise_epoch(group)
-        if self._is_target_behind(group, now) and is_joining:
+        if self._targets.is_behind(group, now) and is_joining:
             self.extend_session(group, described, now)
-            waiting = WaitingJoin(heartbeat, described.member_id, group.group_epoch)
-            self._waiting.setdefault(group.group_id, []).append(waiting)
+            joined_id = described.member_id
+            self._targets.wait(
+                group,
+                joined_id,
+                heartbeat.responder,
+                lambda when: self._answer_join(group, joined_id, heartbeat, when),
+            )
             return None
         moved = self._reconcile(group, described, owned, now)
         self.extend_session(group, moved, now)
@@ -208,7 +208,7 @@ class ConsumerRebalancer:
     ) -> ConsumerMember:
         """Update the description of a member, and perform one step towards its target."""
         self._take_description(group, member, described, now)
-        self._is_target_behind(group, now)
+        self._targets.is_behind(group, now)
         return self._reconcile(group, described, owned, now)
 
     def _take_description(
@@ -286,9 +286,7 @@ class ConsumerRebalancer:
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
         """Replace the member id of a restarted static member. It keeps its target assignment."""
-        job = self._jobs.get(group.group_id)
-        if job is not None and job.group is group:
-            job.rename(old.member_id, new.member_id)
+        self._targets.rename(group, old.member_id, new.member_id)
         target = group.target_of(old.member_id)
         self.cancel_timers(group, old.member_id)
         self._changes.remove(group, old.member_id)
@@ -382,7 +380,7 @@ class ConsumerRebalancer:
         """Handle an expired deadline of the group, or of one of its members."""
         member = group.members.get(name.member_id)
         if name.kind is TimerKind.ASSIGNMENT:
-            self._is_target_behind(group, now)
+            self._targets.is_behind(group, now)
         elif name.kind is not TimerKind.REVOCATION:
             self.on_member_timer(group, name.member_id, now)
         elif member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -398,84 +396,32 @@ class ConsumerRebalancer:
     # ---- epochs and targets
 
     def _raise_epoch(self, group: ConsumerGroup) -> None:
-        self._changes.raise_epoch(group, self._hash_of(group))
+        self._changes.raise_epoch(group, group.hash_of_topics(self._topics.image))
 
-    def _hash_of(self, group: ConsumerGroup) -> int:
-        """Return a hash of the group's subscribed topics, which changes when one of them
-        changes."""
-        names, image = group.subscribed_topics(), self._topics.image
-        if group.hashed is None or group.hashed[0] is not names or group.hashed[1] is not image:
-            group.hashed = (names, image, _hash_of(names, image))
-        return group.hashed[2]
-
-    def _is_target_behind(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Start the computation of a target that is older than the group epoch. Returns True if the
-        computation takes several event-loop iterations."""
-        if group.group_epoch <= group.target_epoch:
-            return False
-        under_way = self._jobs.get(group.group_id)
-        if under_way is not None and under_way.group is group:
-            return True
-        if group.target_ms is not None:
-            due_ms = group.target_ms + self._settings(group.group_id).assignment_interval_ms
-            if now.mono_ms < due_ms:
-                self._timers.set(TimerName(group.group_id, TimerKind.ASSIGNMENT), due_ms)
-                return True
+    def _assignor_of(self, group: ConsumerGroup) -> Assignor:
         default = self._config.consumer_assignors[0]
         # The log of another coordinator may name an assignor that does not exist here.
-        assign = ASSIGNORS.get(group.assignor_name(default), ASSIGNORS[default])
-        job = TargetJob(group, self._topics.image, assign)
-        self._jobs[group.group_id] = job
-        return not self._backlog.begin(self._compute(job), now)
+        return ASSIGNORS.get(group.assignor_name(default), ASSIGNORS[default])
 
-    def _compute(self, job: TargetJob) -> Iterator[None]:
-        """Compute a target, apply it to the group, and answer the joins that wait for it."""
-        yield from job.steps()
-        group = job.group
-        if self._jobs.get(group.group_id) is not job:
-            return  # Another group has that name now.
-        del self._jobs[group.group_id]
-        if group.members:  # Otherwise all members left, or the group is of the other kind.
-            job.apply(self._changes)
-            group.target_ms = self._backlog.now.mono_ms
-        yield from self._answer_waiting(group)
-
-    def _answer_waiting(self, group: ConsumerGroup) -> Iterator[None]:
-        waiting = self._waiting.pop(group.group_id, [])
-        later = [
-            one
-            for one in waiting
-            if one.epoch > group.target_epoch and one.member_id in group.members
-        ]
-        if later:
-            self._waiting[group.group_id] = later
-        for one in waiting:
-            if one not in later:
-                yield
-                self._answer_one(group, one, self._backlog.now)
-        if later:
-            yield
-            self._is_target_behind(group, self._backlog.now)
-
-    def _answer_one(self, group: ConsumerGroup, one: WaitingJoin, now: Instant) -> None:
-        responder = one.heartbeat.responder
+    def _answer_join(
+        self, group: ConsumerGroup, member_id: str, heartbeat: MemberHeartbeat, now: Instant
+    ) -> None:
+        """Answer a join whose target is computed."""
         try:
-            member = group.members.get(one.member_id)
+            member = group.members.get(member_id)
             if member is None:
-                raise unknown_member(group.group_id, one.member_id)
-            moved = self._reconcile(group, member, one.heartbeat.owned, now)
+                raise unknown_member(group.group_id, member_id)
+            moved = self._reconcile(group, member, heartbeat.owned, now)
         except RefusedError as refusal:
-            self._outbox.answer(responder, refused_heartbeat(refusal))
+            self._outbox.answer(heartbeat.responder, refused_heartbeat(refusal))
             return
         self.extend_session(group, moved, now)
         answer = self._answer_to(group, moved, has_whole_assignment=True)
-        self._outbox.answer_when_committed(responder, answer)
+        self._outbox.answer_when_committed(heartbeat.responder, answer)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
         """Remove and yield the requests that wait for a target, of one group or of all."""
-        for each in list(self._waiting) if group_id is None else [group_id]:
-            for one in self._waiting.pop(each, []):
-                yield one.heartbeat.responder
+        return self._targets.take_waiting(group_id)
 
     # ---- topics
 
@@ -533,7 +479,8 @@ class ConsumerRebalancer:
         """Start serving a group that was loaded from the log, with new timeouts."""
         self.restart_sessions(group, now)
         if group.members and (
-            self._resolve(group, now) or self._hash_of(group) != group.metadata_hash
+            self._resolve(group, now)
+            or group.hash_of_topics(self._topics.image) != group.metadata_hash
         ):
             self._raise_epoch(group)
 
@@ -556,18 +503,6 @@ class ConsumerRebalancer:
         """Cancel all timers of a removed member."""
         for kind in TimerKind:
             self._timers.cancel(TimerName(group.group_id, kind, member_id))
-
-
-def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
-    topics = [
-        f"{topic.name} {topic.id} {len(topic.partitions)}"
-        for name in sorted(names)
-        if (topic := image.topic(name)) is not None
-    ]
-    if not topics:
-        return 0
-    digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)
 
 
 def _described(member: ConsumerMember, heartbeat: MemberHeartbeat) -> ConsumerMember:

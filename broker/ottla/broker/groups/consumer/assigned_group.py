@@ -1,0 +1,165 @@
+"""Base class of a group whose partitions the coordinator assigns: a consumer or a share group.
+Pure.
+
+Epochs describe the progress of its members towards an assignment:
+
+    group_epoch    incremented whenever the target assignment must be computed again
+    target_epoch   the group epoch for which the target was computed
+    member_epoch   (of each member) the target epoch that the member has reached
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from ottla.broker.groups.consumer.consumer_member import NOTHING, Assignment
+from ottla.broker.groups.coordinated_group import CoordinatedGroup
+from ottla.metadata.image import MetadataImage
+from ottla.model.compiled import mypyc_attr
+
+Subscription: TypeAlias = tuple[frozenset[str], str]
+"""Topic names and regular expression to which a member subscribes."""
+
+
+class AssignedMember(Protocol):
+    """Member of a group, as an assignor sees it."""
+
+    @property
+    def member_id(self) -> str:
+        """Id of the member."""
+        ...
+
+    @property
+    def instance_id(self) -> str | None:
+        """Id that a static member keeps when it restarts, or None."""
+        ...
+
+    @property
+    def rack_id(self) -> str | None:
+        """Rack of the member, or None."""
+        ...
+
+    @property
+    def subscription(self) -> Subscription:
+        """Topics to which the member subscribes."""
+        ...
+
+
+MemberT = TypeVar("MemberT", bound=AssignedMember)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
+    """Members of one group, their subscriptions and their targets."""
+
+    __slots__ = (
+        "_subscribed_topics",
+        "_subscriptions",
+        "group_epoch",
+        "hashed",
+        "members",
+        "metadata_hash",
+        "target_epoch",
+        "target_ms",
+        "targets",
+    )
+
+    def __init__(self, group_id: str, protocol_type: str) -> None:
+        super().__init__(group_id, protocol_type)
+        self.group_epoch = 0
+        self.target_epoch = 0
+        self.metadata_hash = 0
+        """Hash of the subscribed topics; 0 if there are none."""
+        self.members: dict[str, MemberT] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.target_ms: int | None = None
+        """Monotonic time in milliseconds at which this coordinator computed the target
+        assignment."""
+        self._subscribed_topics: frozenset[str] | None = None
+        self._subscriptions: Counter[Subscription] = Counter()
+        """Number of members by subscription.  Most members have the same one."""
+        self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
+        """Cache of the last topic hash with its topics and image, so that it is computed once for
+        all members."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the group has no members."""
+        return not self.members
+
+    @property
+    def member_ids(self) -> Collection[str]:
+        """Ids of the members."""
+        return self.members.keys()
+
+    def target_of(self, member_id: str) -> Assignment:
+        """Return the target assignment of a member."""
+        return self.targets.get(member_id, NOTHING)
+
+    # ---- subscriptions
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Names of all subscribed topics, which need not exist."""
+        found = self._subscribed_topics
+        if found is None:
+            found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
+            self._subscribed_topics = found
+        return found
+
+    def topics_of(self, member: MemberT) -> frozenset[str]:
+        """Return the names of the topics to which a member subscribes."""
+        names, regex = member.subscription
+        return self._topics_of(names, regex)
+
+    def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
+        return names
+
+    def hash_of_topics(self, image: MetadataImage) -> int:
+        """Return a hash of the group's subscribed topics, which changes when one of them
+        changes."""
+        names = self.subscribed_topics()
+        if self.hashed is None or self.hashed[0] is not names or self.hashed[1] is not image:
+            self.hashed = (names, image, _hash_of(names, image))
+        return self.hashed[2]
+
+    # ---- changes; replayed records make the same ones
+
+    def put(self, member: MemberT) -> None:
+        """Add or replace a member."""
+        old = self.members.get(member.member_id)
+        if old is None or old.subscription != member.subscription:
+            self._count_subscription(member, 1)
+            if old is not None:
+                self._count_subscription(old, -1)
+        self.members[member.member_id] = member
+
+    def remove(self, member_id: str) -> MemberT | None:
+        """Remove a member and its target. Returns the member, or None if there is none."""
+        self.targets.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_subscription(member, -1)
+        return member
+
+    def _count_subscription(self, member: MemberT, change: int) -> None:
+        """Add `change` to the count of a member's subscription.  The first or last member with a
+        subscription changes the group's topics."""
+        subscription = member.subscription
+        if self._subscriptions[subscription] in (0, -change):
+            self._subscribed_topics = None
+        self._subscriptions[subscription] += change
+        if not self._subscriptions[subscription]:
+            del self._subscriptions[subscription]
+
+
+def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
+    topics = [
+        f"{topic.name} {topic.id} {len(topic.partitions)}"
+        for name in sorted(names)
+        if (topic := image.topic(name)) is not None
+    ]
+    if not topics:
+        return 0
+    digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)

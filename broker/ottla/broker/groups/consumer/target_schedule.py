@@ -1,0 +1,125 @@
+"""Computation of the target assignments of groups, and the joins that wait for it.  Pure.
+
+A target that is older than its group's epoch is computed again, at most once per assignment
+interval (KIP-1263). A large one takes several event-loop iterations. Members meanwhile keep to the
+previous target, and joins are answered when the new one is ready.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple
+
+from ottla.broker.coordinators.backlog import Backlog
+from ottla.broker.coordinators.effects import Instant, Responder
+from ottla.broker.coordinators.timers import Timers
+from ottla.broker.groups.consumer.assigned_changes import AssignedChanges, AssignedGroupT
+from ottla.broker.groups.consumer.assigned_group import MemberT
+from ottla.broker.groups.consumer.assignors.subscription import Assignor
+from ottla.broker.groups.consumer.target_job import TargetJob
+from ottla.broker.groups.consumer.topic_view import TopicView
+from ottla.broker.groups.timer_names import TimerKind, TimerName
+
+
+class WaitingJoin(NamedTuple):
+    """Join request that waits until the target of an epoch is computed."""
+
+    member_id: str
+    epoch: int
+    responder: Responder
+    on_target: Callable[[Instant], None]
+    """Answers the request."""
+
+
+class TargetSchedule(Generic[AssignedGroupT, MemberT]):
+    """The target assignments that are being computed, and the joins that wait for them."""
+
+    def __init__(
+        self,
+        timers: Timers[TimerName],
+        changes: AssignedChanges[AssignedGroupT, MemberT],
+        topics: TopicView,
+        backlog: Backlog,
+        *,
+        interval_ms: Callable[[str], int],
+        assignor_of: Callable[[AssignedGroupT], Assignor],
+    ) -> None:
+        """`interval_ms` returns the minimum interval between two assignments of one group, in
+        milliseconds, and `assignor_of` the assignor that a group uses now."""
+        self._timers = timers
+        self._changes = changes
+        self._topics = topics
+        self._backlog = backlog
+        self._interval_ms = interval_ms
+        self._assignor_of = assignor_of
+        self._jobs: dict[str, TargetJob[AssignedGroupT, MemberT]] = {}
+        self._waiting: dict[str, list[WaitingJoin]] = {}
+        """Joins that wait for the target of their epoch, by group."""
+
+    def is_behind(self, group: AssignedGroupT, now: Instant) -> bool:
+        """Start the computation of a target that is older than the group epoch. Returns True if the
+        computation takes several event-loop iterations."""
+        if group.group_epoch <= group.target_epoch:
+            return False
+        under_way = self._jobs.get(group.group_id)
+        if under_way is not None and under_way.group is group:
+            return True
+        if group.target_ms is not None:
+            due_ms = group.target_ms + self._interval_ms(group.group_id)
+            if now.mono_ms < due_ms:
+                self._timers.set(TimerName(group.group_id, TimerKind.ASSIGNMENT), due_ms)
+                return True
+        job = TargetJob(group, self._topics.image, self._assignor_of(group), self._changes)
+        self._jobs[group.group_id] = job
+        return not self._backlog.begin(self._compute(job), now)
+
+    def rename(self, group: AssignedGroupT, old_id: str, new_id: str) -> None:
+        """Rename a static member that joined under another id."""
+        job = self._jobs.get(group.group_id)
+        if job is not None and job.group is group:
+            job.rename(old_id, new_id)
+
+    def wait(
+        self,
+        group: AssignedGroupT,
+        member_id: str,
+        responder: Responder,
+        on_target: Callable[[Instant], None],
+    ) -> None:
+        """Call `on_target` when the target of the current epoch is computed or the member is gone,
+        unless the request is taken by `take_waiting` before."""
+        waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
+        self._waiting.setdefault(group.group_id, []).append(waiting)
+
+    def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
+        """Remove and yield the requests that wait for a target, of one group or of all."""
+        for each in list(self._waiting) if group_id is None else [group_id]:
+            for one in self._waiting.pop(each, []):
+                yield one.responder
+
+    def _compute(self, job: TargetJob[AssignedGroupT, MemberT]) -> Iterator[None]:
+        """Compute a target, apply it to the group, and answer the joins that wait for it."""
+        yield from job.steps()
+        group = job.group
+        if self._jobs.get(group.group_id) is not job:
+            return  # Another group has that name now.
+        del self._jobs[group.group_id]
+        if group.members:  # Otherwise all members left, or the group is of the other kind.
+            job.apply()
+            group.target_ms = self._backlog.now.mono_ms
+        yield from self._answer_waiting(group)
+
+    def _answer_waiting(self, group: AssignedGroupT) -> Iterator[None]:
+        waiting = self._waiting.pop(group.group_id, [])
+        later = [
+            one
+            for one in waiting
+            if one.epoch > group.target_epoch and one.member_id in group.members
+        ]
+        if later:
+            self._waiting[group.group_id] = later
+        for one in waiting:
+            if one not in later:
+                yield
+                one.on_target(self._backlog.now)
+        if later:
+            yield
+            self.is_behind(group, self._backlog.now)
