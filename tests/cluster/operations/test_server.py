@@ -32,6 +32,7 @@ def test_a_node_with_both_roles_takes_records_from_kafkas_stock_file(nodes: Node
     nodes.running.pop("server").kill()
     nodes.start("server")
     send(f"localhost:{clients}", [b"crashed"])
+    assert "is registered and alive" not in nodes.log_of("server"), "it waits for no session"
     warnings = [line for line in nodes.log_of("server").splitlines() if "ottla: warning" in line]
     assert len(set(warnings)) == 1, "keys of threads and share groups are one summary line"
     assert "num.io.threads, num.network.threads" in warnings[0]

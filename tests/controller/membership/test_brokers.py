@@ -119,6 +119,35 @@ def test_a_second_incarnation_waits_until_the_session_of_the_first_ends() -> Non
     assert cluster.image.brokers[ONE].is_fenced
 
 
+def test_a_killed_broker_registers_at_once_at_a_controller_that_has_just_become_active() -> None:
+    """A node that is controller and broker was killed, and becomes active again."""
+    cluster = InMemoryController()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.sessions.reset(cluster.image, cluster.now_ms)
+    other_directory = registration(1, incarnation=2, directories=0)
+    other_directory.log_dirs.append(UUID(int=1 << 100).bytes)
+
+    assert refusal(cluster, other_directory).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    epoch = cluster.register(1, incarnation=2)
+
+    assert (cluster.image.brokers[ONE].epoch, cluster.image.brokers[ONE].is_fenced) == (epoch, True)
+    assert cluster.state("a").isr == (TWO,)
+    third = refusal(cluster, registration(1, incarnation=3))
+    assert third.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION, "the second one has just called"
+
+
+def test_a_broker_that_a_new_controller_has_heard_of_keeps_its_id() -> None:
+    cluster = InMemoryController()
+    cluster.start(1)
+    cluster.sessions.reset(cluster.image, cluster.now_ms)
+    cluster.heartbeat(1)
+
+    second = refusal(cluster, registration(1, incarnation=2))
+
+    assert second.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
 def test_a_fenced_incarnation_that_still_heartbeats_keeps_its_id() -> None:
     cluster = InMemoryController()
     cluster.register(1)

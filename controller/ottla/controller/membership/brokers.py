@@ -115,7 +115,7 @@ def register(
         )
     else:
         if known is not None:
-            if sessions.is_valid(known, now_ms):
+            if sessions.is_valid(known, now_ms) and not _has_ended(sessions, known, wanted):
                 _refuse_second_incarnation(known)
             was_clean = request.previous_broker_epoch == known.epoch
             is_unclean = is_elr_enabled(image) and not was_clean
@@ -435,6 +435,21 @@ def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> 
             "asks for it. Use that certificate, or one that names the id, or unregister the "
             "broker first.",
         )
+
+
+def _has_ended(
+    sessions: BrokerSessions, known: BrokerRegistration, wanted: BrokerRegistration
+) -> bool:
+    """Return whether the process of the known incarnation has ended before its session.
+
+    One process at a time locks a log directory, and the new incarnation has a directory of the
+    known one. A copy of a directory has no such lock, so the known incarnation must also have sent
+    nothing since this controller became active, which a living broker does within a heartbeat
+    interval. Kafka waits for the session timeout: a node that is controller and broker, and was
+    killed, becomes active again and finds the session of its own broker.
+    """
+    is_silent = sessions.contact_count(known.id) == 0
+    return is_silent and not set(known.log_dirs).isdisjoint(wanted.log_dirs)
 
 
 def _refuse_second_incarnation(known: BrokerRegistration) -> None:

@@ -30,6 +30,8 @@ class ControllerJudge:
         self._session_timeout_ms = session_timeout_ms
         self._has_elr = has_elr
         self._heard_ms: dict[NodeId, int] = {}
+        self._unheard: set[NodeId] = set()
+        """Brokers that have a session since the last failover, and have sent nothing since then."""
         self._epochs = {broker.id: broker.epoch for broker in image.brokers.values()}
         self._leaders: dict[tuple[int, int], NodeId] = {}
 
@@ -38,6 +40,7 @@ class ControllerJudge:
     def on_heard(self, broker: NodeId, now_ms: int) -> None:
         """Record a heartbeat of a broker."""
         self._heard_ms[broker] = now_ms
+        self._unheard.discard(broker)
 
     def on_goodbye(self, broker: NodeId) -> None:
         """Record that a broker finished its controlled shutdown, so that its next process may
@@ -50,6 +53,7 @@ class ControllerJudge:
         self._heard_ms = {
             broker.id: now_ms for broker in image.brokers.values() if not broker.is_fenced
         }
+        self._unheard = set(self._heard_ms)
 
     def _is_alive(self, broker: NodeId, now_ms: int) -> bool:
         heard_ms = self._heard_ms.get(broker)
@@ -58,11 +62,13 @@ class ControllerJudge:
     def check_registered(
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
-        """Check the registration of a broker's new process."""
+        """Check the registration of a broker's new process, which has the directories of the
+        former one. After a failover, the session of a broker that has sent nothing is no sign of
+        life."""
         known = before.brokers.get(broker)
         if known is not None and not known.in_controlled_shutdown:
             require(
-                not self._is_alive(broker, now_ms),
+                not self._is_alive(broker, now_ms) or broker in self._unheard,
                 "OneLiveIncarnation",
                 f"{broker} registers again, and was heard of at {self._heard_ms.get(broker)}",
             )
